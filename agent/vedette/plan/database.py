@@ -125,7 +125,7 @@ def refused(patterns: Sequence[Pattern]) -> set[int]:
 
 
 SCHEME = 2
-"""How searches are written as patterns; raised with that, so that databases built before are compiled anew."""
+"""How searches are written as patterns; raised with that, so that databases built before are compiled again."""
 
 
 _HEAD = Scanner.compile([Pattern(b"vedette")]).dump()[:8]

@@ -20,7 +20,7 @@ from vedette.plan.ir import Op, Predicate
 MAX_FILE = 8 << 20
 """Bytes of a rule file."""
 MAX_NODES = 50_000
-"""Keys and values of one document, each alias counted as all that it stands for."""
+"""Keys and values of one document, each alias counted with all that it refers to."""
 MAX_FILE_NODES = 1_000_000
 """The same of a file's documents together, what an ``action`` takes over counted each time."""
 MAX_NESTING = 60

@@ -96,7 +96,7 @@ _ENTITY = re.compile(rb"&#(?:[xX]([0-9a-fA-F]{1,6})|([0-9]{1,7}));")
 NUMBER_GUARDS: tuple[bytes, ...] = (rb"[:,\[\s\x00\xbf]-?[0-9]+(?:\.[0-9]+)?e[-+0-9]", rb"[0-9.]{16}", rb"0\.0000")
 """An event that holds one is a candidate of every rule with a literal made of digits: it may hold a number that
 Python does not print as it is written. Such a number is one of JSON, so behind one of these characters, or it is all of
-an event (``BARE_NUMBER``): then the first guard stands for that."""
+an event (``BARE_NUMBER``), which counts as the first guard."""
 
 BARE_NUMBER = re.compile(rb"-?[0-9][0-9.]*[eE][-+]?[0-9]")
 
@@ -152,7 +152,7 @@ def unescaped(event: bytes) -> bytes:
 
 
 def folded(event: bytes) -> bytes:
-    """``event`` with what folds to ASCII as that, read verbatim or as XML: a backslash stands for itself."""
+    """``event`` with what folds to ASCII as that, read verbatim or as XML: a backslash is a plain character."""
     plain = event.replace(b"\xc5\xbf", b"s").replace(b"\xe2\x84\xaa", b"k")
     return _ENTITY.sub(_character, plain) if b"&#" in plain else plain
 

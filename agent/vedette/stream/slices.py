@@ -1,7 +1,7 @@
 """Groups of rows by slice of time and key, in columns: what windows are made of.
 
 A ``Layer`` holds slices of one length. A slice has an index of its keys, and for each field of each accumulator
-(``aggregates.py``) a column: a group takes one place in each, so that its state is a few numbers instead of objects.
+(``accumulators.py``) a column: a group takes one place in each, so that its state is a few numbers instead of objects.
 Code for a run of rows is generated once for each layer: one look-up and one addition a row, whatever reads the slice.
 
 Its bytes (``delta``): the names and fields of its parts, then for each slice that changed ``[start, closed, lacks,
@@ -20,8 +20,8 @@ from typing import Any
 import msgpack
 
 from vedette.plan.query import Aggregate, Row, dump
-from vedette.stream import aggregates
-from vedette.stream.aggregates import Accumulators, Held
+from vedette.stream import parts
+from vedette.stream.accumulators import Accumulators, Held, run
 from vedette.stream.keyed import Budget, Table
 
 GROUP_BYTES = 136
@@ -232,7 +232,7 @@ class Layer(Table[Any]):
                 "    return failed",
             ]
         )
-        made: Callable[..., int] = aggregates.run(text, names)["update"]
+        made: Callable[..., int] = run(text, names)["update"]
         return made
 
     def _compiled_merge(self, other: Layer, before: bool) -> Callable[..., None]:
@@ -258,7 +258,7 @@ class Layer(Table[Any]):
                 *("        " + line for line in body),
             ]
         )
-        made: Callable[..., None] = aggregates.run(text, names)["merge"]
+        made: Callable[..., None] = run(text, names)["merge"]
         return made
 
     def giver(self, wanted: Sequence[Aggregate], behind: str) -> Callable[..., list[Row]]:
@@ -284,7 +284,7 @@ class Layer(Table[Any]):
                 f"    return [(c0[i], {key}{values}{behind}) for k, i in one.index.items(){where}]",
             ]
         )
-        made: Callable[..., list[Row]] = aggregates.run(text, names)["give"]
+        made: Callable[..., list[Row]] = run(text, names)["give"]
         return made
 
     # --- accounting
@@ -311,7 +311,7 @@ class Layer(Table[Any]):
         at = dirty.find(3)
         while at >= 0:
             dirty[at] = 1
-            weight = sum(aggregates.size(fields[i], one.columns[i][at]) for i in self._growing)
+            weight = sum(parts.size(fields[i], one.columns[i][at]) for i in self._growing)
             one.bytes += weight - weights[at]
             weights[at] = weight
             at = dirty.find(3, at + 1)
@@ -359,7 +359,7 @@ class Layer(Table[Any]):
             one.written = (one.closed, one.lacks)
             if changed or one.gone:
                 columns = [
-                    [aggregates.dump(kind, column[i]) for i in changed]
+                    [parts.dump(kind, column[i]) for i in changed]
                     for kind, column in zip(fields, one.columns, strict=True)
                 ]
                 found.append([start, one.closed, list(one.lacks), one.gone, [keys[i] for i in changed], columns])
@@ -367,8 +367,8 @@ class Layer(Table[Any]):
                 one.gone = []
             else:
                 found.append([start, one.closed, list(one.lacks)])
-        parts = [[name, aggregates.part_of(held.part).fields] for name, held in self.parts.items()]
-        return [parts, found]
+        named = [[name, parts.part_of(held.part).fields] for name, held in self.parts.items()]
+        return [named, found]
 
     def restore(self, data: Iterable[Any]) -> None:
         """Take over one ``delta``, of a layer that may have had other parts."""
@@ -405,7 +405,7 @@ class Layer(Table[Any]):
         sources: list[Any] = [columns[0]]
         for name, held in self.parts.items():
             first = starts.get(name)
-            fields = aggregates.part_of(held.part).fields
+            fields = parts.part_of(held.part).fields
             sources += [None if first is None else columns[first + i] for i in range(len(fields))]
         for place, key in enumerate(keys):
             i = one.index.get(key)
@@ -420,7 +420,7 @@ class Layer(Table[Any]):
             one.columns[0][i] = sources[0][place]
             for number, (kind, source) in enumerate(zip(self.accumulators.fields, sources[1:], strict=True), 1):
                 if source is not None:
-                    one.columns[number][i] = aggregates.load(kind, source[place])
+                    one.columns[number][i] = parts.load(kind, source[place])
 
     def touch(self) -> None:
         for one in self.slices.values():

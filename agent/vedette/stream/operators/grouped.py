@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from vedette.plan import query
 from vedette.plan.query import MILLISECOND, Row
-from vedette.stream.aggregates import Accumulators
+from vedette.stream.accumulators import Accumulators
 from vedette.stream.keyed import Budget
 from vedette.stream.operator import NEVER, Operator
 from vedette.stream.slices import Layer

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 from vedette.plan import query
 from vedette.plan.query import ALL_ROWS, MILLISECOND, Row
-from vedette.stream import aggregates
-from vedette.stream.aggregates import Accumulators
+from vedette.stream import parts
+from vedette.stream.accumulators import Accumulators
 from vedette.stream.expression import FAILURES
 from vedette.stream.keyed import Budget, Key, Table
 from vedette.stream.operator import FOREVER, NEVER, Operator
@@ -182,11 +182,11 @@ class Over(Operator):
 
     def _size(self, one: _Held) -> int:
         per_row = sum(map(weigh, one.rows)) + sum(weigh(row) for rows in one.waiting.values() for row in rows)
-        fields = sum(map(aggregates.size, self.kinds.fields, one.back))
+        fields = sum(map(parts.size, self.kinds.fields, one.back))
         return 200 + per_row + fields * (1 + len(one.front))
 
     def _dump(self, one: _Held) -> Any:
-        fields = [] if self.bounded else list(map(aggregates.dump, self.kinds.fields, one.back))
+        fields = [] if self.bounded else list(map(parts.dump, self.kinds.fields, one.back))
         return [one.last, one.alarms, [row for rows in one.waiting.values() for row in rows], one.rows, fields]
 
     def _load(self, data: Any) -> _Held:
@@ -200,7 +200,7 @@ class Over(Operator):
             for row in rows:
                 self._add(one.back, row)
         else:
-            one.back = list(map(aggregates.load, self.kinds.fields, fields))
+            one.back = list(map(parts.load, self.kinds.fields, fields))
         return one
 
     def resume(self) -> None:

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, NamedTuple
 from vedette.plan import query
 from vedette.plan.pattern import AGGREGATE, ANY, FIRST, LAST, ROWTIME, greedy
 from vedette.plan.query import SECOND, Call, Column, Expression, Row
-from vedette.stream.aggregates import Accumulators
+from vedette.stream.accumulators import Accumulators
 from vedette.stream.expression import FAILURES, condition, several
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import Function

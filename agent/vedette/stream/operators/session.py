@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 from vedette.plan.grid import touch
 from vedette.plan.query import MILLISECOND, Assign, Row, Windowed
-from vedette.stream import aggregates
-from vedette.stream.aggregates import Accumulators
+from vedette.stream.accumulators import Accumulators
 from vedette.stream.expression import FAILURES
 from vedette.stream.keyed import Budget, Key, Table
 from vedette.stream.operator import FOREVER, Operator
 from vedette.stream.operators.rows import weigh
+from vedette.stream.parts import dump, load, size
 from vedette.stream.userfunctions import Functions
 
 Held = list[Any]
@@ -166,13 +166,13 @@ class Session(Sessions):
             self.failed += self.kinds.users.failed()
 
     def size_of(self, parts: Sequence[Any]) -> int:
-        return sum(map(aggregates.size, self.kinds.fields, parts))
+        return sum(map(size, self.kinds.fields, parts))
 
     def dumped(self, parts: Sequence[Any]) -> Iterator[Any]:
-        return map(aggregates.dump, self.kinds.fields, parts)
+        return map(dump, self.kinds.fields, parts)
 
     def loaded(self, parts: Sequence[Any]) -> Iterator[Any]:
-        return map(aggregates.load, self.kinds.fields, parts)
+        return map(load, self.kinds.fields, parts)
 
 
 class SessionRows(Sessions):

@@ -29,7 +29,8 @@ import msgpack
 from vedette.plan.grid import Grid, aligned
 from vedette.plan.query import MILLISECOND, Node, Row, dump
 from vedette.plan.query import Windowed as WindowedNode
-from vedette.stream.aggregates import Accumulators, row_of
+from vedette.stream.accumulators import Accumulators
+from vedette.stream.aggregates import row_of
 from vedette.stream.keyed import Budget
 from vedette.stream.operator import NEVER, Operator
 from vedette.stream.operators.session import Session
