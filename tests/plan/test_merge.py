@@ -11,7 +11,7 @@ import pytest
 from vedette.engine.match import Engine
 from vedette.model.event import Chunk
 from vedette.plan.ir import Op, Predicate
-from vedette.plan.merge import merge
+from vedette.plan.merge import as_written, merge
 from vedette.plan.plan import Plan
 from vedette.rules.build import empty, from_rules, from_text
 
@@ -127,3 +127,10 @@ def test_lookups_that_differ_are_refused() -> None:
     assert merge({"a": plans[0], "b": idle}).plan.lookups == {"assets": one}
     assert merge({"b": idle, "a": plans[0]}).plan.lookups == {"assets": one}
     assert merge({"b": idle, "c": from_text(rule("alpha"))}).plan.lookups == {"assets": other}
+
+
+def test_a_configuration_names_a_rule_by_either_id() -> None:
+    """A rule that is called otherwise since another set came is still named by the id that its own set gives it."""
+    plan = merge({"default": from_text(rule("alpha")), "site": from_text(rule("beta"))}).plan
+    ids = [as_written(one.id, ["default", "site"]) for one in plan.rules]
+    assert ids == [{ONE}, {ONE, f"{ONE}@site"}]

@@ -13,7 +13,7 @@ Pure: plans in, a plan out. The literals of each set stay as they were chosen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -45,6 +45,12 @@ def merge(parts: Mapping[str, Plan]) -> Merged:
         except ValueError as error:
             raise ValueError(f"the rule set {name} cannot be merged: {error}") from error
     return merging.merged()
+
+
+def as_written(rule_id: str, sets: Iterable[str]) -> set[str]:
+    """The ids by which a configuration may name a rule of a plan that is merged of ``sets``: that in the plan, and that
+    in its own set."""
+    return {rule_id, *(rule_id.removesuffix(f"@{name}") for name in sets)}
 
 
 class _Merging:

@@ -24,6 +24,7 @@ from vedette.delivery import envelope
 from vedette.engine.match import Context, Engine, Match
 from vedette.model.event import NO_FLAGS, Alert, Contribution, Entity, Flag, Frame, LogSource, RawRef
 from vedette.plan.ir import LEVELS, Rule, as_shown, fold
+from vedette.plan.merge import as_written
 from vedette.plan.plan import AnyRule
 from vedette.plan.relation import Suppress
 from vedette.runtime.context import RunContext
@@ -74,6 +75,7 @@ class AlertBuilder:
 
     def _use(self, engine: Engine, bundle: Credit) -> None:
         self._settings = self._context.config.suppress
+        self._sets = [one.name for one in self._context.config.rulesets]
         self._bundle_of = bundle.get if isinstance(bundle, Mapping) else lambda _: bundle
         self._engine, plan = engine, engine.plan
         self._enrichment = Enrichment(self._context.config.enrich, plan.lookups, self._context.counters)
@@ -91,7 +93,8 @@ class AlertBuilder:
 
     def _suppression(self, rule: AnyRule) -> Suppress | None:
         """What the configuration says of this rule, else the rule itself, else the configuration of all."""
-        named = next((one for one in self._settings if rule.id in one.rules), None)
+        ids = as_written(rule.id, self._sets)
+        named = next((one for one in self._settings if not ids.isdisjoint(one.rules)), None)
         if named is None and rule.suppress is not None:
             return rule.suppress
         chosen = named or next((one for one in self._settings if not one.rules), None)
