@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bench.send import tcp
 from tests.broker import Broker, running
 from tests.e2e.agent import Agent, until, vedette
 from tests.e2e.faults import Faults
@@ -46,9 +47,14 @@ class Region:
         self.public = vedette("bundle", "keygen", self.key).stdout.strip()
 
     def bundle(self, version: int, *words: str, channel: str = "region", key: Path | None = None) -> Path:
-        path, rules = self.folder / f"{channel}{version}.vbundle", self.folder / f"{channel}{version}"
+        rules = self.folder / f"{channel}{version}"
         for number, word in enumerate(words):
             rule(rules, word, 100 + number)
+        return self.built(version, rules, channel, key)
+
+    def built(self, version: int, rules: Path, channel: str = "region", key: Path | None = None) -> Path:
+        """A bundle of the rules in a folder."""
+        path = self.folder / f"{channel}{version}.vbundle"
         vedette("bundle", "build", rules, "-o", path, "--version", version, "--name", channel)
         vedette("bundle", "sign", path, "--key", key or self.key, "--fleet", "f1", "--channel", channel)
         return path
@@ -90,10 +96,14 @@ def version(agent: Agent, wanted: int) -> None:
     until(f"version {wanted} of the region's set", lambda: sets(agent)["region"]["version"] == wanted)
 
 
+def json_alerts(agent: Agent) -> list[dict[str, Any]]:
+    """In order."""
+    return [*map(json.loads, vedette("alerts", "-c", agent.config, "--json", "-n", 1000).stdout.splitlines())]
+
+
 def alerts(agent: Agent) -> list[tuple[str, str | None]]:
     """Title and bundle of each, in order."""
-    rows = vedette("alerts", "-c", agent.config, "--json", "-n", 1000).stdout.splitlines()
-    return [(row["rule_title"], row["bundle"]) for row in map(json.loads, rows)]
+    return [(row["rule_title"], row["bundle"]) for row in json_alerts(agent)]
 
 
 def test_sets_come_and_go_by_themselves(agent: Agent, region: Region, tmp_path: Path) -> None:
@@ -233,3 +243,132 @@ def test_a_set_is_configured_and_taken_out_while_lines_flow(tmp_path: Path) -> N
         assert made == [("Marker site", "site"), ("Three of own", None)]
     finally:
         agent.kill()
+
+
+SLOW = """\
+title: Slow
+id: 6a1f0000-0000-4000-8000-000000000050
+logsource: {product: linux}
+detection: {s: {message|re: 'x(?=a)(a|aa)+$'}, condition: s}
+"""
+LINE = b"<13>Nov 20 10:00:00 web1 app: marker-site x" + b"a" * 60 + b"!\n"
+
+
+def test_quarantine_and_suppression_outlive_the_swaps_of_another_set(
+    agent: Agent, region: Region, tmp_path: Path
+) -> None:
+    """A rule of the site that is in quarantine, and one whose alerts are being folded, stay so while versions of the
+    region's set come, one with other rules of the same ids, are rolled back and withdrawn, and over a kill."""
+    (tmp_path / "site" / "slow.yml").write_text(SLOW)
+    rows = agent.config.read_text().replace("[rules]\n", "[rules]\nquarantine_after = 3\n")
+    agent.config.write_text(
+        rows + '[[suppress]]\nrules = ["6a1f0000-0000-4000-8000-000000000003"]\nby = ["program"]\nfor = "1h"\n'
+    )
+    sent = 0
+
+    def send(count: int) -> None:
+        nonlocal sent
+        tcp(("127.0.0.1", agent.port), LINE * count)
+        sent += count
+        until("the lines to be evaluated", lambda: agent.input()["judged"] == sent)
+
+    def unchanged(suppressing: int) -> None:
+        status = agent.status()
+        (quarantined,) = status["rules"]["quarantined"]
+        assert (quarantined["title"], quarantined["events"]) == ("Slow", 3)
+        assert status["correlation_state"]["suppressing"] == suppressing
+
+    agent.up()
+    send(10)
+    unchanged(1)
+    for number, words in enumerate((("one",), ("one", "two"), ("three",)), 1):
+        path = region.bundle(number, *words)
+        if number == 2:  # rules of ids that the site has, too, with other meanings
+            rules = tmp_path / "region2"
+            rule(rules, "region", 3)
+            (rules / "slow.yml").write_text(SLOW.replace("(a|aa)+$", "(a|ab)+c$"))
+            path = region.built(2, rules)
+        region.publish(path)
+        version(agent, number)
+        send(10)
+        unchanged(1 + (number > 1))
+    agent.kill()
+    agent.up()
+    version(agent, 3)
+    send(10)
+    assert agent.status()["rules"]["quarantined"][0]["events"] == 3
+    vedette("bundle", "rollback", "-c", agent.config, "--set", "region")
+    version(agent, 2)
+    send(10)
+    assert agent.status()["correlation_state"]["suppressing"] == 2
+    options = ("--key", region.key, "--fleet", "f1", "--channel", "region")
+    vedette("region", "withdraw", "--broker", region.broker.url, *options)
+    until("the withdrawal", lambda: sets(agent)["region"]["rules"] == 0)
+    send(10)
+    assert agent.status()["rules"]["quarantined"][0]["events"] == 3
+    made = [(row["rule_id"][-2:], row["rule_title"]) for row in json_alerts(agent)]
+    assert made == [("03", "Marker site"), ("te", "Marker site")]  # under ID@site it is folded by itself
+    assert agent.status()["correlation_state"]["folded"] == sent - 2
+    assert {row["error"] for row in sets(agent).values()} == {None}
+
+
+WINDOWS = """\
+-- title: Shared count
+-- id: 6a1f0000-0000-4000-8000-000000000061
+INSERT INTO alerts SELECT program, COUNT(*) AS n
+  FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' HOUR))
+  WHERE message LIKE '%marker-window%' GROUP BY program, window_start, window_end;
+"""
+ALONE = """\
+-- title: Count of the region
+-- id: 6a1f0000-0000-4000-8000-000000000062
+INSERT INTO alerts SELECT program, COUNT(*) AS n, COUNT(DISTINCT message) AS texts
+  FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' HOUR))
+  WHERE message LIKE '%marker-window%' GROUP BY program, window_start, window_end;
+"""
+
+
+def test_withdrawn_while_its_statements_hold_open_windows(agent: Agent, region: Region, tmp_path: Path) -> None:
+    """The windows of a set that is withdrawn go with it: no alert of them comes when their time is over, and none of
+    its state is left. A statement that the site has alike counts on; pushed again, that of the region starts empty."""
+    (tmp_path / "site" / "windows.sql").write_text(WINDOWS)
+    rules = tmp_path / "windowed"
+    rules.mkdir()
+    (rules / "windows.sql").write_text(WINDOWS + ALONE)
+    agent.up()
+    region.publish(region.built(1, rules))
+    version(agent, 1)
+    sent = 0
+
+    def at(*times: str) -> None:
+        nonlocal sent
+        lines = "".join(f"<13>Nov 20 {time} web1 app: marker-window\n" for time in times)
+        tcp(("127.0.0.1", agent.port), lines.encode())
+        sent += len(times)
+        until("the lines to be evaluated", lambda: agent.input()["judged"] == sent)
+
+    def held() -> dict[str, int]:
+        """Bytes of the state of each statement."""
+        return {one["title"]: one["bytes"] for one in agent.status()["statement_state"]["statements"]}
+
+    at("10:10:00", "10:20:00")
+    before = held()
+    assert before["Shared count"] > 0
+    assert before["Count of the region"] > 0
+    options = ("--key", region.key, "--fleet", "f1", "--channel", "region")
+    vedette("region", "withdraw", "--broker", region.broker.url, *options)
+    version(agent, 2)
+    assert "Count of the region" not in held()
+    assert held()["Shared count"] == agent.status()["statement_state"]["bytes"] == before["Shared count"]
+    at("10:30:00")
+    agent.kill()
+    agent.up()
+    region.publish(region.built(3, rules))
+    version(agent, 3)
+    at("10:40:00")
+    at("12:00:00", "12:00:05")
+    until("the rows", lambda: len(alerts(agent)) == 2)
+    assert {(row["rule_title"], row["bundle"], row["fields"]["n"]) for row in json_alerts(agent)} == {
+        ("Shared count", "region/region-3, site", "4"), ("Count of the region", "region/region-3", "1"),
+    }  # fmt: skip
+    assert {row["error"] for row in sets(agent).values()} == {None}
