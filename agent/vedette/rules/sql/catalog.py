@@ -13,8 +13,9 @@ from typing import Any
 from vedette.model.event import LogSource
 from vedette.plan.query import METADATA, Type
 from vedette.rules.sql import nodes
-from vedette.rules.sql.check import MAX_COLUMNS, Wrong
 from vedette.rules.sql.own import Declaring, Own
+from vedette.rules.sql.scope import MAX_COLUMNS
+from vedette.rules.sql.trees import Wrong
 
 EVENTS, ALERTS = "events", "alerts"
 DELAY = 30_000_000

@@ -1,22 +1,19 @@
 """Names and types: an expression of SQL to one of ``plan/query.py``, or what is wrong with it and where.
 
 Only what is listed here is understood; every other form of a tree, and every further word within a known one, is
-refused by name. Types are those that ``stream/functions`` infers, so that what is checked is what runs. A **time
-attribute** is a column that the table's WATERMARK is of, or that a window gives (window_time); any function loses it.
+refused by name. Types are those that ``stream/functions`` infers, so that what is checked is what runs. Of which
+tables the names are says ``scope.py``.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlglot import exp
 
-from vedette.plan.query import PYTHON, SECOND, Aggregate, Call, Column, Expression, Literal, Type
+from vedette.plan.query import PYTHON, SECOND, Call, Expression, Literal, Type
 from vedette.rules.sql import nodes
 from vedette.stream.aggregates import AGGREGATES
 from vedette.stream.functions.library import LIBRARY
@@ -24,143 +21,14 @@ from vedette.stream.functions.table import WrongTypes
 
 if TYPE_CHECKING:
     from vedette.rules.sql.own import Own
+from vedette.rules.sql.checked import BOOLEAN, NULL, of_outer_query
+from vedette.rules.sql.constants import fraction_of, interval, number
+from vedette.rules.sql.scope import Scope
+from vedette.rules.sql.trees import Wrong, function_name, named, only, operands
 
 MAX_DEPTH = 60
 """Functions and operators within each other."""
-MAX_TABLES = 50
-"""Tables of one FROM."""
-MAX_COLUMNS = 1_000
-"""Columns of a table or a query."""
-BOOLEAN, INT, BIGINT, STRING = Type("BOOLEAN"), Type("INT"), Type("BIGINT"), Type("STRING")
-GROWN = 1 << 24
-"""Columns from here on are asked of ``events`` for the first time."""
-NULL = Literal(None, Type("NULL"))
 
-
-class Wrong(Exception):
-    """What is wrong at ``node``, and what to write instead."""
-
-    def __init__(self, node: Any, reason: str, hint: str = "") -> None:
-        super().__init__(reason)
-        self.node, self.reason, self.hint = node, reason, hint
-
-
-def only(node: Any, *known: str) -> None:
-    """Refuse what a node has beside ``known``: words that sqlglot took and nothing here would look at."""
-    for key, value in node.args.items():
-        if value and key not in known and key not in ("comments",):
-            what = key.removesuffix("_").upper().replace("_", " ")
-            raise Wrong(value if isinstance(value, exp.Expr) else node, f"{what} is not supported in {named(node)}")
-
-
-def named(node: Any) -> str:
-    """What a form is called in messages."""
-    known = {"Select": "a query", "Table": "a table's name", "Anonymous": "a function", "Window": "OVER"}
-    name = type(node).__name__
-    return known.get(name, re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).upper())
-
-
-# --- what names mean
-
-
-@dataclass(frozen=True, slots=True)
-class Col:
-    """A column of a relation. ``window``: ``start``, ``end`` or ``time`` of the window that it tells."""
-
-    name: str
-    type: Type
-    rowtime: bool = False
-    window: str = ""
-
-
-@dataclass(slots=True)
-class Open:
-    """A table whose columns are whatever events have: those that a statement has asked for so far."""
-
-    table: str
-    wanted: dict[str, None] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Part:
-    """One table of a FROM, by its alias; its columns begin behind ``base``."""
-
-    alias: str
-    cols: list[Col]
-    base: int
-    open: Open | None = None
-
-
-@dataclass(slots=True)
-class Scope:
-    """The tables whose columns an expression may name; ``outer``: those of the query around it."""
-
-    parts: list[Part] = field(default_factory=list)
-    outer: Scope | None = None
-    functions: Mapping[str, Own] = field(default_factory=dict)
-    """The user's, by name in capitals."""
-    without: str = ""
-    """What this is the scope of, where user functions cannot stand."""
-
-    @property
-    def width(self) -> int:
-        return sum(len(part.cols) for part in self.parts)
-
-    def col(self, index: int) -> Col:
-        if index >= GROWN:
-            return Col("", STRING)
-        for part in self.parts:
-            if part.base < index <= part.base + len(part.cols):
-                return part.cols[index - part.base - 1]
-        raise IndexError(index)
-
-    def find(self, names: Sequence[str], node: Any) -> tuple[Column, int] | None:
-        """The column that the dotted ``names`` begin with, and how many of them it takes; None for none here."""
-        if len(names) > 1:
-            parts = [part for part in self.parts if part.alias == names[0]]
-            if len(parts) > 1:
-                raise Wrong(node, f"{names[0]} is the name of two tables", "an alias of its own for each")
-            if parts:
-                return self._in(parts[0], names, 1, node)
-        found = [(part, at) for part in self.parts for at, col in enumerate(part.cols, 1) if col.name == names[0]]
-        closed = [one for one in found if one[0].open is None]
-        found = closed or found
-        if len(found) > 1:
-            raise Wrong(node, f"{names[0]} is a column of several tables", f"{found[0][0].alias}.{names[0]}")
-        if found and (found[0][0].open is None or len(names) == 1):
-            part, at = found[0]
-            return Column(part.base + at, part.cols[at - 1].type), 1
-        opened = [part for part in self.parts if part.open is not None]
-        if len(opened) > 1:
-            raise Wrong(node, f"{names[0]} may be a field of several tables", f"{opened[0].alias}.{names[0]}")
-        return self._in(opened[0], names, 0, node) if opened else None
-
-    def _in(self, part: Part, names: Sequence[str], skip: int, node: Any) -> tuple[Column, int]:
-        for at, col in enumerate(part.cols, 1):
-            if col.name == names[skip] and (part.open is None or len(names) == skip + 1):
-                return Column(part.base + at, col.type), skip + 1
-        if part.open is None:
-            near = ", ".join(col.name for col in part.cols[:12])
-            raise Wrong(node, f"{part.alias} has no column {names[skip]}", f"one of {near}" if near else "")
-        path = ".".join(names[skip:])
-        for at, col in enumerate(part.cols, 1):
-            if col.name == path:
-                return Column(part.base + at, col.type), len(names)
-        if len(part.open.wanted) >= MAX_COLUMNS:
-            raise Wrong(node, f"more than {MAX_COLUMNS} columns")
-        part.open.wanted.setdefault(path)  # the query is lowered again, with this column among the table's
-        return Column(GROWN + list(part.open.wanted).index(path), STRING), len(names)
-
-
-@dataclass(frozen=True, slots=True)
-class Outer:
-    """A column of the query around a subquery."""
-
-    index: int
-    type: Type
-
-
-# --- expressions
 
 _COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
@@ -245,7 +113,7 @@ class Checker:
         if found is None:
             if self.scope.outer is not None and (outside := self.scope.outer.find(names, node)) is not None:
                 column, taken = outside
-                return self.fields(node, _outer(column), names[taken:])
+                return self.fields(node, of_outer_query(column), names[taken:])
             known = [col.name for part in self.scope.parts for col in part.cols][:12]
             raise Wrong(node, f"there is no column {'.'.join(names)}", f"one of {', '.join(known)}" if known else "")
         column, taken = found
@@ -309,13 +177,15 @@ class Checker:
                 case "TIME":
                     whole, _, fraction = text.partition(".")
                     at = datetime.strptime(whole, "%H:%M:%S")
-                    millis = ((at.hour * 60 + at.minute) * 60 + at.second) * 1000 + _fraction(fraction, 3)
+                    millis = ((at.hour * 60 + at.minute) * 60 + at.second) * 1000 + fraction_of(fraction, 3)
                     return Literal(millis, Type("TIME", min(len(fraction), 3)))
                 case _:
                     whole, _, fraction = text.partition(".")
                     moment = datetime.strptime(whole, "%Y-%m-%d %H:%M:%S") - datetime(1970, 1, 1)
                     seconds = moment.days * 86_400 + moment.seconds
-                    return Literal(seconds * SECOND + _fraction(fraction, 6), Type("TIMESTAMP", min(len(fraction), 9)))
+                    return Literal(
+                        seconds * SECOND + fraction_of(fraction, 6), Type("TIMESTAMP", min(len(fraction), 9))
+                    )
         except ValueError:
             form = {"DATE": "2026-11-22", "TIME": "10:00:00"}.get(node.this, "2026-11-22 10:00:00.000")
             raise Wrong(node, f"{text!r:.40} is no {node.this}", f"{node.this} '{form}'") from None
@@ -487,168 +357,3 @@ _FORMS: dict[type, Callable[[Checker, Any], Expression]] = {
     exp.Exists: Checker.exists, exp.Window: Checker.over, exp.Filter: Checker.filtered,
     exp.WithinGroup: Checker.filtered,
 }  # fmt: skip
-
-
-def function_name(node: Any) -> str:
-    name = node.this
-    return str(name.name if isinstance(name, exp.Identifier) else name).upper()
-
-
-def operands(node: Any) -> list[Any]:
-    """What a chain of AND (or of OR) joins, left to right, brackets around the same opened."""
-    kind = type(node)
-    found: list[Any] = []
-    stack = [node]
-    while stack:
-        one = stack.pop()
-        inner = one
-        while isinstance(inner, exp.Paren) and isinstance(inner.this, kind | exp.Paren):
-            inner = inner.this
-        if type(inner) is kind:
-            only(inner, "this", "expression")
-            stack += [inner.expression, inner.this]
-        else:
-            found.append(one)
-    return found
-
-
-def conjuncts(node: Any) -> list[Any]:
-    """What must hold of a condition: the operands of its AND."""
-    while isinstance(node, exp.Paren) and isinstance(node.this, exp.And | exp.Paren):
-        node = node.this
-    return operands(node) if isinstance(node, exp.And) else [node]
-
-
-def number(node: Any, text: str) -> Literal:
-    """INT, BIGINT or DECIMAL by size; with an exponent DOUBLE."""
-    if re.fullmatch(r"-?\d{1,100}", text):
-        value = int(text)
-        if -(1 << 31) <= value < 1 << 31:
-            return Literal(value, INT)
-        if -(1 << 63) <= value < 1 << 63:
-            return Literal(value, BIGINT)
-        text += "."
-    if re.fullmatch(r"-?\d*\.\d*", text) and any(map(str.isdigit, text)):
-        whole, _, fraction = text.removeprefix("-").partition(".")
-        digits = max(1, len(whole)) + len(fraction) if fraction else max(1, len(whole.lstrip("0")))
-        if digits <= 38:
-            return Literal(
-                Decimal(text).quantize(Decimal(1).scaleb(-len(fraction))), Type("DECIMAL", digits, len(fraction))
-            )
-    elif re.fullmatch(r"-?(\d+\.?\d*|\.\d+)[eE][+-]?\d{1,4}", text):
-        return Literal(float(text), Type("DOUBLE"))
-    raise Wrong(node, f"{text[:40]} is no number, or has more than 38 digits")
-
-
-def _fraction(text: str, digits: int) -> int:
-    if not re.fullmatch(r"\d{0,9}", text):
-        raise ValueError
-    return int(text.ljust(digits, "0")[:digits] or 0)
-
-
-_SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
-_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-_SPANS = {
-    ("DAY", "HOUR"): (r"(\d+) (\d+)", (86_400, 3_600)),
-    ("DAY", "MINUTE"): (r"(\d+) (\d+):(\d+)", (86_400, 3_600, 60)),
-    ("DAY", "SECOND"): (r"(\d+) (\d+):(\d+):(\d+)(\.\d+)?", (86_400, 3_600, 60, 1)),
-    ("HOUR", "MINUTE"): (r"(\d+):(\d+)", (3_600, 60)),
-    ("HOUR", "SECOND"): (r"(\d+):(\d+):(\d+)(\.\d+)?", (3_600, 60, 1)),
-    ("MINUTE", "SECOND"): (r"(\d+):(\d+)(\.\d+)?", (60, 1)),
-    ("YEAR", "MONTH"): (r"(\d+)-(\d+)", (12, 1)),
-}
-
-
-def interval(node: Any) -> Literal:
-    """Microseconds, or months."""
-    text, unit, to, sign = (node.args.get(key) for key in ("text", "unit", "to", "sign"))
-    text = text.strip()
-    if text.startswith("-"):
-        sign, text = -sign, text[1:]
-    value: int | None = None
-    if to is None and len(text) < 20:
-        if unit in _MONTHS and text.isdecimal():
-            value = int(text) * _MONTHS[unit]
-        elif unit in _SECONDS and text.isdecimal():
-            value = int(text) * _SECONDS[unit] * SECOND
-        elif unit == "SECOND" and re.fullmatch(r"\d*\.\d{1,6}", text):
-            value = int(Decimal(text) * SECOND)
-    elif (unit, to) in _SPANS and len(text) < 40:
-        pattern, sizes = _SPANS[unit, to]
-        if match := re.fullmatch(pattern, text):
-            value = sum(int(part) * size for part, size in zip(match.groups(), sizes, strict=False))
-            if unit != "YEAR":
-                fraction = match[len(sizes) + 1] if to == "SECOND" and match.lastindex == len(sizes) + 1 else None
-                value = value * SECOND + (int(Decimal(fraction) * SECOND) if fraction else 0)
-    if value is None or abs(value) > 1 << 56:
-        raise Wrong(node, f"{text!r:.40} is no interval of {unit}{f' TO {to}' if to else ''}", "INTERVAL '10' MINUTE")
-    months = unit in _MONTHS
-    if not months:
-        value -= value % 1000  # as in Flink
-    return Literal(sign * value, Type("INTERVAL_MONTH" if months else "INTERVAL_SECOND"))
-
-
-# --- expressions over other rows
-
-OUTSIDE = 1 << 20
-"""Columns beyond this are of the query around a subquery."""
-
-
-def _outer(column: Column) -> Column:
-    return replace(column, index=column.index + OUTSIDE)
-
-
-def columns(expression: Expression | Aggregate | None) -> set[int]:
-    """The indexes of the columns within it."""
-    found: set[int] = set()
-    stack: list[Any] = [expression]
-    while stack:
-        match stack.pop():
-            case Column(index):
-                found.add(index)
-            case Call(_, args):
-                stack += args
-            case Aggregate(_, args, _, _, when):
-                stack += [*args, when]
-    return found
-
-
-@overload
-def substituted(expression: Expression, of: Callable[[int, Type], Expression]) -> Expression: ...
-@overload
-def substituted(expression: Aggregate, of: Callable[[int, Type], Expression]) -> Aggregate: ...
-def substituted(expression: Any, of: Callable[[int, Type], Expression]) -> Any:
-    """``expression`` with each column as ``of(index, type)`` gives it."""
-    match expression:
-        case Column(index, kind):
-            return of(index, kind)
-        case Call(name, args, kind, options):
-            return Call(name, tuple(substituted(one, of) for one in args), kind, options)
-        case Aggregate(name, args, kind, distinct, when, options):
-            given = None if when is None else substituted(when, of)
-            return Aggregate(name, tuple(substituted(one, of) for one in args), kind, distinct, given, options)
-    return expression
-
-
-def calls_own(expression: Any) -> bool:
-    """Whether it calls a user function."""
-    if not isinstance(expression, Call):
-        return False
-    return expression.name == PYTHON or any(map(calls_own, expression.args))
-
-
-def parts(condition: Expression | None) -> Iterator[Expression]:
-    """The operands of a checked AND."""
-    if condition is None:
-        return
-    if isinstance(condition, Call) and condition.name == "AND":
-        for one in condition.args:
-            yield from parts(one)
-    else:
-        yield condition
-
-
-def every(conditions: Sequence[Expression]) -> Expression | None:
-    """AND of checked conditions."""
-    flat = [part for one in conditions for part in parts(one)]
-    return Call("AND", tuple(flat), BOOLEAN) if len(flat) > 1 else flat[0] if flat else None

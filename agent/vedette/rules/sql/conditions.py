@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vedette.plan.query import MILLISECOND, Call, Column, Expression, Literal, Type
-from vedette.rules.sql import check
+from vedette.rules.sql import checked
 from vedette.rules.sql.catalog import LookupTable
-from vedette.rules.sql.check import BOOLEAN, Col
+from vedette.rules.sql.checked import BOOLEAN
+from vedette.rules.sql.scope import Col
 
 _FAMILIES = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), "integer"),
@@ -35,7 +36,7 @@ def equality(one: Expression, width: int) -> tuple[Expression, Expression] | Non
     if not isinstance(one, Call) or one.name != "=":
         return None
     first, second = one.args
-    a, b = check.columns(first), check.columns(second)
+    a, b = checked.columns(first), checked.columns(second)
     if not a or not b:
         return None
     if max(b) <= width < min(a):
@@ -104,7 +105,7 @@ def asked(one: Expression, width: int, lookup: LookupTable) -> tuple[str, Expres
         return lookup.columns[value.index - width - 1] if isinstance(value, Column) and value.index > width else None
 
     def mine(value: Expression) -> bool:
-        return max(check.columns(value), default=0) <= width
+        return max(checked.columns(value), default=0) <= width
 
     if one.name == "=":
         for theirs, key in (one.args, one.args[::-1]):

@@ -12,8 +12,9 @@ from sqlglot import exp
 
 from vedette.plan.grid import Grid
 from vedette.plan.query import PYTHON, Aggregate, Call, Column, Expression, Grouped, Literal, Type, Windowed
-from vedette.rules.sql import check, nodes
-from vedette.rules.sql.check import BIGINT, BOOLEAN, Checker, Col, Scope, Wrong, only
+from vedette.rules.sql import checked, nodes, trees
+from vedette.rules.sql.check import Checker
+from vedette.rules.sql.checked import BIGINT, BOOLEAN
 from vedette.rules.sql.relation import (
     TIMESTAMP,
     GroupedSets,
@@ -24,7 +25,9 @@ from vedette.rules.sql.relation import (
     timed,
     with_keys,
 )
+from vedette.rules.sql.scope import Col, Scope
 from vedette.rules.sql.tables import grid_of
+from vedette.rules.sql.trees import Wrong, only
 from vedette.stream.aggregates import AGGREGATES
 from vedette.stream.functions.table import WrongTypes
 
@@ -55,7 +58,7 @@ def is_aggregate(scope: Scope, name: str) -> bool:
 
 
 def has_aggregates(select: Any, scope: Scope) -> bool:
-    return any(is_aggregate(scope, check.function_name(one)) for item in select.expressions for one in _calls(item))
+    return any(is_aggregate(scope, trees.function_name(one)) for item in select.expressions for one in _calls(item))
 
 
 def aggregate(checker: Checker, node: Any) -> Aggregate | None:
@@ -67,10 +70,10 @@ def aggregate(checker: Checker, node: Any) -> Aggregate | None:
         node = node.this
     if isinstance(node, exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         inner = node.this
-        if isinstance(inner, exp.Anonymous) and is_aggregate(checker.scope, check.function_name(inner)):
-            raise Wrong(node, f"{check.named(node)} is not supported", "LISTAGG(x, ',') in the order of the events")
+        if isinstance(inner, exp.Anonymous) and is_aggregate(checker.scope, trees.function_name(inner)):
+            raise Wrong(node, f"{trees.named(node)} is not supported", "LISTAGG(x, ',') in the order of the events")
         return None
-    if not isinstance(node, exp.Anonymous) or not is_aggregate(checker.scope, name := check.function_name(node)):
+    if not isinstance(node, exp.Anonymous) or not is_aggregate(checker.scope, name := trees.function_name(node)):
         return None
     only(node, "this", "expressions")
     given, distinct = list(node.expressions), False
@@ -118,7 +121,7 @@ def _constant(value: Expression) -> tuple[Any] | None:
 
 
 def _nested(scope: Scope, node: Any) -> None:
-    if isinstance(node, exp.Anonymous) and is_aggregate(scope, check.function_name(node)):
+    if isinstance(node, exp.Anonymous) and is_aggregate(scope, trees.function_name(node)):
         raise Wrong(node, "an aggregate within an aggregate", "a query around it")
 
 
@@ -219,7 +222,7 @@ class Grouping:
 
     def key(self, node: Any) -> int:
         value = self.checker.of(node)
-        if not check.columns(value):
+        if not checked.columns(value):
             raise Wrong(node, "a key of GROUP BY names a column")
         if value not in self.keys:
             self.keys.append(value)
@@ -244,7 +247,7 @@ class Grouping:
                 self.aggregates.append(made)
             return Column(_AGGREGATES + self.aggregates.index(made), made.type)
         if isinstance(node, exp.Anonymous):
-            name = check.function_name(node)
+            name = trees.function_name(node)
             if name in _OF_WINDOW:
                 return self.of_window(node, *_OF_WINDOW[name])
             if name in ("GROUPING", "GROUPING_ID"):
@@ -274,25 +277,25 @@ class Grouping:
 
     def of_window(self, node: Any, kind: str, what: str) -> Expression:
         if self.grid is None or self.grid.kind != kind:
-            raise Wrong(node, f"{check.function_name(node)} without {kind} in GROUP BY", f"window_{what}")
+            raise Wrong(node, f"{trees.function_name(node)} without {kind} in GROUP BY", f"window_{what}")
         time, *rest = node.expressions or [None]
         same = time is not None and self.checker.of(time) == Column(self.time, self.relation.cols[self.time - 1].type)
         if not same or grid_of(node, kind, rest) != self.grid:
-            raise Wrong(node, f"{check.function_name(node)} has the arguments that {kind} has in GROUP BY")
+            raise Wrong(node, f"{trees.function_name(node)} has the arguments that {kind} has in GROUP BY")
         return Column(_WINDOW[what], TIMESTAMP if what != "time" else self.relation.cols[self.time - 1].type)
 
     def grouping(self, node: Any) -> Expression:
         """Bits of the keys that a row's set leaves out, the last argument's lowest."""
         if not self.sets:
-            raise Wrong(node, f"{check.function_name(node)} without GROUPING SETS")
+            raise Wrong(node, f"{trees.function_name(node)} without GROUPING SETS")
         places = []
         for one in node.expressions:
             value = self.checker.of(one)
             if value not in self.keys:
-                raise Wrong(one, f"{check.function_name(node)} takes keys of GROUP BY")
+                raise Wrong(one, f"{trees.function_name(node)} takes keys of GROUP BY")
             places.append(self.keys.index(value))
         if not places:
-            raise Wrong(node, f"{check.function_name(node)} takes keys of GROUP BY")
+            raise Wrong(node, f"{trees.function_name(node)} takes keys of GROUP BY")
         total: Expression | None = None
         for at, place in enumerate(places):
             bit: Expression = Column(_BITS, BIGINT)
@@ -367,9 +370,9 @@ class Grouping:
                 return Column(len(keys) + 1 + index - _AGGREGATES, kind)
             return Column(1 + index - _KEYS, kind)
 
-        found = [check.substituted(one, placed) for one in exprs]
+        found = [checked.substituted(one, placed) for one in exprs]
         shown = [column_of(name, value, made) for (name, _, _), value in zip(items, found, strict=True)]
-        return calc(made, found, shown, None if when is None else check.substituted(when, placed))
+        return calc(made, found, shown, None if when is None else checked.substituted(when, placed))
 
     def without(self, window: tuple[int, int] | None) -> str:
         if window is None:

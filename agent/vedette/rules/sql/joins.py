@@ -12,13 +12,16 @@ from typing import Any
 from sqlglot import exp
 
 from vedette.plan.query import Column, Expand, Expression, Join, Literal, LookupJoin
-from vedette.rules.sql import check
-from vedette.rules.sql.check import BOOLEAN, OUTSIDE, Checker, Col, Scope, Wrong, only
+from vedette.rules.sql import checked, trees
+from vedette.rules.sql.check import Checker
+from vedette.rules.sql.checked import BOOLEAN, OUTSIDE
 from vedette.rules.sql.conditions import asked, equality, sides, time_bounds
 from vedette.rules.sql.ranks import filtered
 from vedette.rules.sql.relation import Relation, calc, finished, named, timed, with_keys
+from vedette.rules.sql.scope import Col, Scope
 from vedette.rules.sql.sources import Query, Source
 from vedette.rules.sql.tables import with_views
+from vedette.rules.sql.trees import Wrong, only
 
 
 def conditions_of(query: Query) -> list[tuple[Any, Expression | None]]:
@@ -28,7 +31,7 @@ def conditions_of(query: Query) -> list[tuple[Any, Expression | None]]:
         return []
     checker = Checker(query.scope)
     found: list[tuple[Any, Expression | None]] = []
-    for one in check.conjuncts(where.this):
+    for one in trees.conjuncts(where.this):
         found.append((one, None if subquery_of(one) else checker.condition(one)))
     return found
 
@@ -41,7 +44,7 @@ def joined(query: Query, conditions: list[tuple[Any, Expression | None]]) -> Rel
         later = query.sources[query.sources.index(source) + 1 :]
         nullable = nullable or any(one.kind in ("RIGHT", "FULL") for one in later)
         low, high = source.part.base, source.part.base + len(source.part.cols)
-        mine = [one for one in plain if (used := check.columns(one)) and all(low < at <= high for at in used)]
+        mine = [one for one in plain if (used := checked.columns(one)) and all(low < at <= high for at in used)]
         if source.relation is not None and not nullable:
             plain = [one for one in plain if one not in mine]
             local = [shifted(one, -low) for one in mine]
@@ -57,10 +60,10 @@ def joined(query: Query, conditions: list[tuple[Any, Expression | None]]) -> Rel
                 relation = finished(relation)
             continue
         width = source.part.base + len(source.part.cols)
-        ready = [one for one in plain if max(check.columns(one), default=0) <= width and not check.calls_own(one)]
+        ready = [one for one in plain if max(checked.columns(one), default=0) <= width and not checked.calls_own(one)]
         before = query.scope.parts[: query.sources.index(source) + 1]
         checker = Checker(Scope(before, functions=query.scope.functions, without="ON"))
-        on = [] if source.on is None else list(check.parts(checker.condition(source.on)))
+        on = [] if source.on is None else list(checked.parts(checker.condition(source.on)))
         if source.kind == "INNER":
             on += ready
             plain = [one for one in plain if one not in ready]
@@ -98,9 +101,9 @@ def stream_join(left: Relation, right: Relation, on: list[Expression], kind: str
     own: list[Expression] = []
     rest: list[Expression] = []
     for one in on:  # of the right side alone: before the join
-        used = check.columns(one)
+        used = checked.columns(one)
         if used and min(used) > width and kind in ("INNER", "LEFT", "SEMI", "ANTI"):
-            own.append(check.substituted(one, lambda at, of: Column(at - width, of)))
+            own.append(checked.substituted(one, lambda at, of: Column(at - width, of)))
         elif used and max(used) <= width and kind in ("INNER", "RIGHT", "SEMI"):
             left = filtered(left, [one], node)
         else:
@@ -148,15 +151,15 @@ def stream_join(left: Relation, right: Relation, on: list[Expression], kind: str
     left, left_keys = with_keys(left, [one for one, _ in keys])
     shift = len(left.cols) - width
     right, right_keys = with_keys(
-        right, [check.substituted(one, lambda at, of: Column(at - width, of)) for _, one in keys]
+        right, [checked.substituted(one, lambda at, of: Column(at - width, of)) for _, one in keys]
     )
     if not both:
-        compared = {at for one in rest if time_bounds(one, cols, width) for at in check.columns(one)}
+        compared = {at for one in rest if time_bounds(one, cols, width) for at in checked.columns(one)}
         times = [at for at in compared if at <= width], [at for at in compared if at > width]
         if any(len(several) > 1 for several in times):
             raise Wrong(node, "bounds on two times of one side", "bounds on one time attribute of each")
         left, right = timed(left, times[0][0]), timed(right, times[1][0] - width)
-    moved = [check.substituted(one, lambda at, of: Column(at + shift if at > width else at, of)) for one in others]
+    moved = [checked.substituted(one, lambda at, of: Column(at + shift if at > width else at, of)) for one in others]
     joined = [*left.cols] if semi else [*left.cols, *right.cols]
     if not semi:
         if kind in ("LEFT", "FULL"):
@@ -177,7 +180,7 @@ def stream_join(left: Relation, right: Relation, on: list[Expression], kind: str
         kind,
         left_keys,
         right_keys,
-        check.every(moved),
+        checked.every(moved),
         lower or 0,
         upper or 0,
         both,
@@ -216,14 +219,14 @@ def lookup_join(scope: Scope, left: Relation, source: Source, on: list[Expressio
     known = [(one, found) for one in on if (found := asked(one, width, lookup)) is not None]
     if not known:
         raise Wrong(source.node, f"the lookup {lookup.name} is asked by no key", "ON d.key = e.column")
-    chosen, (index, key) = next((one for one in known if check.columns(one[1][1])), known[0])
+    chosen, (index, key) = next((one for one in known if checked.columns(one[1][1])), known[0])
     others = [one for one in on if one is not chosen]
     wanted = tuple(one for one, _ in lookup.columns)
     cols = [*left.cols]
     if kind in ("INNER", "LEFT"):
         cols += [Col(one, of) for one, of in lookup.columns]
     made = LookupJoin(
-        named(cols), left.node.time, left.node, lookup.lookup, index, key, wanted, kind, check.every(others), at
+        named(cols), left.node.time, left.node, lookup.lookup, index, key, wanted, kind, checked.every(others), at
     )
     return Relation(made, cols)
 
@@ -256,9 +259,9 @@ def half_join(around: Query, relation: Relation, tree: Any) -> Relation:
     width = len(relation.cols)
 
     def over_both(one: Expression) -> Expression:
-        return check.substituted(one, lambda at, kind: Column(at - OUTSIDE if at > OUTSIDE else at + width, kind))
+        return checked.substituted(one, lambda at, kind: Column(at - OUTSIDE if at > OUTSIDE else at + width, kind))
 
-    on = [over_both(one) for tree_, one in conditions_of(inner) if one is not None for one in check.parts(one)]
+    on = [over_both(one) for tree_, one in conditions_of(inner) if one is not None for one in checked.parts(one)]
     if any(one is None for _, one in conditions_of(inner)):
         raise Wrong(query, "IN and EXISTS within IN or EXISTS are not supported")
     if value is not None:
@@ -293,4 +296,4 @@ def subquery_of(tree: Any) -> tuple[Any, bool] | None:
 
 def shifted(expression: Expression, by: int) -> Expression:
     """``expression`` over columns that stand ``by`` further."""
-    return check.substituted(expression, lambda at, kind: Column(at + by, kind))
+    return checked.substituted(expression, lambda at, kind: Column(at + by, kind))

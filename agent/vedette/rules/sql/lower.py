@@ -18,13 +18,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from vedette.rules.sql import check
 from vedette.rules.sql.catalog import EVENTS, Catalog
-from vedette.rules.sql.check import Open, Scope, Wrong, only
 from vedette.rules.sql.relation import Relation, finished, renamed
+from vedette.rules.sql.scope import Open, Scope
 from vedette.rules.sql.select import selected
 from vedette.rules.sql.sources import Query
 from vedette.rules.sql.tables import Env, with_views
+from vedette.rules.sql.trees import Wrong, named, only
 from vedette.rules.sql.union import together, united
 
 MAX_QUERIES = 200
@@ -102,5 +102,5 @@ class Lowering:
         if isinstance(tree, exp.Values):
             raise Wrong(tree, "VALUES is not supported: rows come from events", "SELECT … FROM a table")
         if not isinstance(tree, exp.Select):
-            raise Wrong(tree, f"{check.named(tree)} is not supported")
+            raise Wrong(tree, f"{named(tree)} is not supported")
         return selected(Query(self, tree, with_views(tree, env), outer))

@@ -12,10 +12,13 @@ from typing import Any
 from sqlglot import exp
 
 from vedette.plan.query import ALL_ROWS, PYTHON, Aggregate, Column, Expression, Literal, Over
-from vedette.rules.sql import check
-from vedette.rules.sql.check import BOOLEAN, Checker, Col, Scope, Wrong, only
+from vedette.rules.sql import trees
+from vedette.rules.sql.check import Checker
+from vedette.rules.sql.checked import BOOLEAN
 from vedette.rules.sql.grouping import aggregate
 from vedette.rules.sql.relation import Relation, calc, named, timed, with_keys
+from vedette.rules.sql.scope import Col, Scope
+from vedette.rules.sql.trees import Wrong, only
 
 OVERS = 1 << 19
 """Where columns of OVER are until the layout is known."""
@@ -61,7 +64,7 @@ def framed(scope: Scope, node: Any, windows: dict[str, Any]) -> Framed:
     """What an aggregate with OVER asks."""
     spec = window_of(node, windows)
     inner = node.this
-    called = check.function_name(inner) if isinstance(inner, exp.Anonymous) else ""
+    called = trees.function_name(inner) if isinstance(inner, exp.Anonymous) else ""
     if called in _REFUSED_OVER:
         raise Wrong(node, f"{called} is not supported", "MATCH_RECOGNIZE for rows behind each other")
     plain = Checker(scope)

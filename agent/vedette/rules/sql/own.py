@@ -35,7 +35,8 @@ from vedette.plan.query import (
     nodes,
 )
 from vedette.rules.ruleset import RuleSet, Unsupported
-from vedette.rules.sql.check import Wrong, calls_own, every, parts
+from vedette.rules.sql.checked import calls_own, every, parts
+from vedette.rules.sql.trees import Wrong
 from vedette.stream.functions import cast
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import WrongTypes

@@ -10,17 +10,20 @@ from dataclasses import replace
 from typing import Any
 
 from vedette.plan.query import Call, Column, Expression, Literal, Top
-from vedette.rules.sql import check
-from vedette.rules.sql.check import BIGINT, Checker, Col, Open, Scope, Wrong, only
+from vedette.rules.sql import checked
+from vedette.rules.sql.check import Checker
+from vedette.rules.sql.checked import BIGINT
 from vedette.rules.sql.over import window_of
 from vedette.rules.sql.relation import NO_BOUND, Rank, Relation, calc, identity, named, with_keys
+from vedette.rules.sql.scope import Col, Open, Scope
+from vedette.rules.sql.trees import Wrong, only
 
 
 def filtered(relation: Relation, conditions: list[Expression], node: Any) -> Relation:
     """The rows of which all ``conditions`` are true; bounds of its rank become a Top."""
     if relation.rank is not None:
         return ranked(relation, conditions)
-    when = check.every(conditions)
+    when = checked.every(conditions)
     if when is None:
         return relation
     made = calc(relation, identity(relation.cols), relation.cols, when)
@@ -59,7 +62,7 @@ def ranked(relation: Relation, conditions: list[Expression]) -> Relation:
     cols = [*base.cols, Col("", BIGINT)]
     top = Top(named(cols), base.node.time, base.node, rank.keys, rank.order, first, last, window or (0, 0), True)
     made = Relation(top, cols)
-    exprs = [check.substituted(one, lambda at, kind: Column(at or len(cols), kind)) for one in rank.exprs]
+    exprs = [checked.substituted(one, lambda at, kind: Column(at or len(cols), kind)) for one in rank.exprs]
     out = calc(made, exprs, relation.cols)
     return filtered(replace(out, open=relation.open), rest, rank.node)
 
@@ -81,7 +84,7 @@ def rank(
     if order is None:
         raise Wrong(node, "ROW_NUMBER() needs ORDER BY", "ORDER BY event_time")
     columns = [at for at, one in enumerate(exprs, 1) if one == Column(0, BIGINT)]
-    if len(columns) != 1 or any(0 in check.columns(one) for at, one in enumerate(exprs, 1) if at not in columns):
+    if len(columns) != 1 or any(0 in checked.columns(one) for at, one in enumerate(exprs, 1) if at not in columns):
         raise Wrong(node, "ROW_NUMBER() stands alone in its column", "ROW_NUMBER() OVER (…) AS n")
     plain = Checker(scope)
     keys = [plain.of(one) for one in spec.args.get("partition_by") or ()]

@@ -9,10 +9,12 @@ from sqlglot import exp
 
 from vedette.plan import pattern as patterns
 from vedette.plan.query import Call, Column, Expression, Literal, Match, Node
-from vedette.rules.sql import check
-from vedette.rules.sql.check import Checker, Col, Part, Scope, Wrong, only
+from vedette.rules.sql import checked, trees
+from vedette.rules.sql.check import Checker
 from vedette.rules.sql.grouping import aggregate
 from vedette.rules.sql.relation import Relation, named, timed
+from vedette.rules.sql.scope import Col, Part, Scope
+from vedette.rules.sql.trees import Wrong, only
 from vedette.stream.aggregates import AGGREGATES
 
 if TYPE_CHECKING:
@@ -53,10 +55,12 @@ class _Rows(Checker):
     @staticmethod
     def of_row(value: Expression, word: str, variable: str, away: int) -> Expression:
         name = patterns.LAST if word == "LAST" else patterns.FIRST
-        return check.substituted(value, lambda index, kind: Call(name, (Column(index, kind),), kind, (variable, away)))
+        return checked.substituted(
+            value, lambda index, kind: Call(name, (Column(index, kind),), kind, (variable, away))
+        )
 
     def function(self, node: Any) -> Expression:
-        name = check.function_name(node)
+        name = trees.function_name(node)
         if name in _OFFSETS:
             return self.offset(node, name)
         if name == "MATCH_ROWTIME":

@@ -12,7 +12,8 @@ from typing import Any
 
 from vedette.plan.grid import Grid
 from vedette.plan.query import Assign, Calc, Column, Expression, Grouped, Named, Node, Type
-from vedette.rules.sql.check import Col, Open, Wrong
+from vedette.rules.sql.scope import Col, Open
+from vedette.rules.sql.trees import Wrong
 
 TIMESTAMP = Type("TIMESTAMP", 3)
 NO_BOUND = "ROW_NUMBER() without a bound in the WHERE of the query around it"

@@ -12,14 +12,17 @@ from typing import Any
 from sqlglot import exp
 
 from vedette.plan.query import Column, Expression, Grouped
-from vedette.rules.sql import check
-from vedette.rules.sql.check import BIGINT, Checker, Col, Open, Part, Wrong, only
+from vedette.rules.sql import checked, trees
+from vedette.rules.sql.check import Checker
+from vedette.rules.sql.checked import BIGINT
 from vedette.rules.sql.grouping import Grouping, group_of, has_aggregates
 from vedette.rules.sql.joins import conditions_of, joined
 from vedette.rules.sql.over import OVERS, Framed, framed, over
 from vedette.rules.sql.ranks import rank
 from vedette.rules.sql.relation import NO_BOUND, Relation, calc, column_of, finished, named
+from vedette.rules.sql.scope import MAX_COLUMNS, Col, Open, Part
 from vedette.rules.sql.sources import Query
+from vedette.rules.sql.trees import Wrong, only
 
 
 def selected(query: Query) -> Relation:
@@ -76,8 +79,8 @@ def items_of(query: Query) -> list[tuple[str, Any, int]]:
             raise Wrong(one, "one name stands behind AS")
         else:
             found.append((f"EXPR${at}", one, 0))
-    if len(found) > check.MAX_COLUMNS:
-        raise Wrong(query.tree, f"more than {check.MAX_COLUMNS} columns")
+    if len(found) > MAX_COLUMNS:
+        raise Wrong(query.tree, f"more than {MAX_COLUMNS} columns")
     return found
 
 
@@ -142,7 +145,7 @@ def plain(query: Query, relation: Relation, items: list[tuple[str, Any, int]]) -
     def hook(node: Any) -> Expression | None:
         if not isinstance(node, exp.Window):
             return None
-        if isinstance(node.this, exp.Anonymous) and check.function_name(node.this) == "ROW_NUMBER":
+        if isinstance(node.this, exp.Anonymous) and trees.function_name(node.this) == "ROW_NUMBER":
             ranks.append(node)
             return Column(0, BIGINT)
         made = framed(query.scope, node, windows)
@@ -165,5 +168,5 @@ def plain(query: Query, relation: Relation, items: list[tuple[str, Any, int]]) -
     if relation.rank is not None:
         raise Wrong(relation.rank.node, NO_BOUND, "WHERE n <= 3")
     state, places = over(relation, overs)
-    exprs = [check.substituted(one, lambda at, kind: Column(places.get(at) or at, kind)) for one in exprs]
+    exprs = [checked.substituted(one, lambda at, kind: Column(places.get(at) or at, kind)) for one in exprs]
     return replace(calc(state, exprs, cols), open=opened)

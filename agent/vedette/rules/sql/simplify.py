@@ -40,7 +40,7 @@ from vedette.plan.query import (
     Windowed,
     dump,
 )
-from vedette.rules.sql.check import columns, every, parts, substituted
+from vedette.rules.sql.checked import columns, every, parts, substituted
 from vedette.rules.sql.relation import GroupedSets
 
 MAX_SIZE = 2_000

@@ -11,12 +11,14 @@ from typing import Any
 from sqlglot import exp
 
 from vedette.plan.query import PYTHON, Call, Type
-from vedette.rules.sql import check
+from vedette.rules.sql import trees
 from vedette.rules.sql.catalog import LookupTable
-from vedette.rules.sql.check import Checker, Col, Part, Scope, Wrong, only
+from vedette.rules.sql.check import Checker
 from vedette.rules.sql.recognize import recognized
 from vedette.rules.sql.relation import Relation, finished, renamed
+from vedette.rules.sql.scope import MAX_TABLES, Col, Part, Scope
 from vedette.rules.sql.tables import Env, Queries, of_name, windows_of, with_views
+from vedette.rules.sql.trees import Wrong, only
 from vedette.stream.functions.tables import ORDINALITY
 
 
@@ -80,8 +82,8 @@ class Query:
         source.part.base = base
         if any(part.alias == source.part.alias for part in self.scope.parts) and source.part.alias:
             raise Wrong(item, f"two tables are called {source.part.alias}", "AS and a name of its own")
-        if len(self.sources) >= check.MAX_TABLES:
-            raise Wrong(item, f"more than {check.MAX_TABLES} tables in one FROM")
+        if len(self.sources) >= MAX_TABLES:
+            raise Wrong(item, f"more than {MAX_TABLES} tables in one FROM")
         self.scope.parts.append(source.part)
         self.scope.outer = self.outer
         self.sources.append(source)
@@ -107,7 +109,7 @@ class Query:
             if version := item.args.get("version"):
                 at = system_time(version)
         else:
-            raise Wrong(item, f"{check.named(item)} is not supported in FROM")
+            raise Wrong(item, f"{trees.named(item)} is not supported in FROM")
         if isinstance(found, LookupTable):
             if columns or pattern is not None:
                 raise Wrong(item, "a lookup's columns have the names of its CREATE TABLE")
@@ -129,11 +131,11 @@ class Query:
 
     def lateral(self, item: Any, name: str, columns: tuple[str, ...]) -> Source:
         inner = item.this
-        if isinstance(inner, exp.Anonymous) and check.function_name(inner) == "TABLE" and len(inner.expressions) == 1:
+        if isinstance(inner, exp.Anonymous) and trees.function_name(inner) == "TABLE" and len(inner.expressions) == 1:
             inner = inner.expressions[0]
         if isinstance(inner, exp.Subquery | exp.Select):
             raise Wrong(item, "LATERAL before a query is not supported", "a join with bounds of time")
-        called = check.function_name(inner) if isinstance(inner, exp.Anonymous) else check.named(inner)
+        called = trees.function_name(inner) if isinstance(inner, exp.Anonymous) else trees.named(inner)
         if called == "UNNEST":
             return self.unnest(inner, name, columns)
         own = self.scope.functions.get(called)

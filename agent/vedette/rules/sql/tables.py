@@ -14,11 +14,14 @@ from sqlglot import exp
 
 from vedette.plan.grid import Grid
 from vedette.plan.query import METADATA, MILLISECOND, Column, Expression, Field, Literal, Named, Scan, Type
-from vedette.rules.sql import check, nodes
+from vedette.rules.sql import checked, nodes, trees
 from vedette.rules.sql.catalog import DELAY, Catalog, LookupTable, Table, View
-from vedette.rules.sql.check import Checker, Col, Open, Part, Scope, Wrong, only
+from vedette.rules.sql.check import Checker
+from vedette.rules.sql.checked import STRING
 from vedette.rules.sql.own import Own
 from vedette.rules.sql.relation import Relation, calc, finished, identity, renamed, timed, windowed
+from vedette.rules.sql.scope import Col, Open, Part, Scope
+from vedette.rules.sql.trees import Wrong, only
 from vedette.rules.sql.union import together
 
 Env = dict[str, tuple[View, "Env"]]
@@ -81,11 +84,11 @@ def view_of(lowering: Queries, view: View, env: Env) -> Relation:
 def scanned(table: Table, asked: Open, functions: Mapping[str, Own]) -> Relation:
     """Scan and Calc of a table; ``asked``: the fields that the statement asks of ``events``."""
     physical = [one for one in table.columns if one.value is None]
-    cols = [Col(one.name, one.type or check.STRING) for one in physical]
+    cols = [Col(one.name, one.type or STRING) for one in physical]
     sources = [Field(one.metadata or one.path, bool(one.metadata)) for one in physical]
     if table.open:
         for path in asked.wanted:
-            cols.append(Col(path, check.STRING))
+            cols.append(Col(path, STRING))
             sources.append(Field(path))
     scope = Scope([Part(table.name, cols, 0)], functions=functions)
     exprs: list[Expression] = list(identity(cols))
@@ -118,7 +121,7 @@ def scanned(table: Table, asked: Open, functions: Mapping[str, Own]) -> Relation
                 f"the WATERMARK's value is {place.type}, this is {given.type}",
                 f"{all_cols[place.index - 1].name} - INTERVAL '30' SECOND",
             )
-        mark = check.substituted(given, lambda index, kind: exprs[index - 1])
+        mark = checked.substituted(given, lambda index, kind: exprs[index - 1])
         time = place.index
     if time:
         all_cols[time - 1] = replace(all_cols[time - 1], rowtime=True)
@@ -139,12 +142,12 @@ def scanned(table: Table, asked: Open, functions: Mapping[str, Own]) -> Relation
 
 def windows_of(lowering: Queries, call: Any, env: Env) -> Relation:
     """TABLE(TUMBLE(TABLE t, DESCRIPTOR(time), …)) and its like."""
-    while isinstance(call, exp.Anonymous) and check.function_name(call) == "TABLE" and len(call.expressions) == 1:
+    while isinstance(call, exp.Anonymous) and trees.function_name(call) == "TABLE" and len(call.expressions) == 1:
         call = call.expressions[0]
     if not isinstance(call, nodes.WindowFunction):
         raise Wrong(
             call,
-            f"{check.function_name(call) if isinstance(call, exp.Anonymous) else check.named(call)}"
+            f"{trees.function_name(call) if isinstance(call, exp.Anonymous) else trees.named(call)}"
             " is no table function that is there",
             "TUMBLE, HOP, CUMULATE, SESSION",
         )

@@ -8,8 +8,9 @@ from sqlglot import exp
 
 from vedette.plan.query import Call, Column, Type, Union
 from vedette.rules.sql.catalog import EVENTS
-from vedette.rules.sql.check import Col, Wrong, only
 from vedette.rules.sql.relation import Relation, calc, named
+from vedette.rules.sql.scope import Col
+from vedette.rules.sql.trees import Wrong, only
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import WrongTypes
 
