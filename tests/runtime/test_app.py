@@ -147,3 +147,33 @@ def test_a_data_folder_that_cannot_be_made(tmp_path: Path) -> None:
     assert agent.ended() == 2
     assert str(agent.data) in agent.text()
     assert "Traceback" not in agent.text()
+
+
+def test_a_fleet_file_that_is_bad_or_missing(agent: Agent, tmp_path: Path) -> None:
+    """The agent runs without its fleet, says so, and follows it once the file is there and a reload asks for it;
+    `vedette check` says it before. A damaged audit record is a problem in the status, and ends nobody."""
+    vedette(
+        "fleet", "init", "plants", "--trust", tmp_path / "trust", "--keys", tmp_path / "keys", "--root-key", "alice",
+        "--root-key", "bob", "--targets-key", "carol", "--targets-key", "dave",
+    )  # fmt: skip
+    root = tmp_path / "root.json"
+    agent.configure(SYSLOG.format(port=agent.port) + f'[fleet]\nroot = "{root}"\n')
+    for data in (None, b"{}", b"no JSON"):
+        if data is not None:
+            root.write_bytes(data)
+        assert "fleet.root: " in vedette("check", "-c", agent.config, code=1).stderr
+        agent.start()
+        agent.ready()
+        assert "fleet.root: " in agent.status()["config"]["error"]
+        send(agent)
+        until("the event", lambda: agent.input()["judged"])
+        agent.kill()
+    agent.start()
+    agent.ready()
+    root.write_bytes((tmp_path / "trust/tuf/1.root.json").read_bytes())
+    vedette("check", "-c", agent.config)
+    agent.process.send_signal(signal.SIGHUP)
+    until("the fleet", lambda: "actual" in agent.status())
+    (agent.data / "fleet/audit.jsonl").write_bytes(b"no record\n")
+    assert any(problem.startswith("audit: ") for problem in agent.status()["actual"]["problems"])
+    assert agent.alive()

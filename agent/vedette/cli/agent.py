@@ -22,6 +22,7 @@ from vedette.cli.console import (
     rule_plan,
     safe,
 )
+from vedette.config.enrolled import enrolled
 from vedette.config.read import load
 from vedette.config.settings import DEFAULT_SET, Config, RulesetSettings
 from vedette.fleet.overlay import load as load_with_overlay
@@ -51,7 +52,7 @@ def check(config: Path) -> None:
 
     Reports all mistakes at once, settings whose name has changed, and rules that no input reaches: none has their log
     source, or none has one of their fields. Says whether the native kernel is in use. Exit code 1 when a rule does not
-    run, 2 when the configuration is invalid.
+    run or the fleet's root of trust cannot be used, 2 when the configuration is invalid.
 
     Example: vedette check -c vedette.toml
     """
@@ -73,7 +74,7 @@ def check(config: Path) -> None:
     for remark in shared.remarks(shares, settings.input):
         click.echo(safe(remark), err=True)
     click.echo(f"native kernel: {kernel.why_not or 'in use'}")
-    bad = False
+    bad = _check_root(settings)
     for one in settings.rulesets:
         named = "" if one.name == DEFAULT_SET else f" of {one.name}"
         if one.paths:
@@ -82,6 +83,21 @@ def check(config: Path) -> None:
             first = f", first {one.file}" if one.file else ""
             click.echo(f"rules{named}: from bundles{first}")
     sys.exit(1 if bad else 0)
+
+
+def _check_root(settings: Config) -> bool:
+    """Whether the agent cannot follow its fleet."""
+    root = enrolled(settings).fleet.root
+    if root is None:
+        return False
+    from vedette.fleet.trust import check_root
+
+    try:
+        check_root(root.read_bytes())
+    except (OSError, ValueError) as error:
+        click.echo(safe(f"fleet.root: {error}: the agent does not follow its fleet"), err=True)
+        return True
+    return False
 
 
 def _check_rules(settings: Config, one: RulesetSettings, named: str, config: Path) -> bool:

@@ -131,10 +131,7 @@ class Trust:
         self._synced: dict[str, tuple[int, int]] = {}
         """Inode and time of change by path, of the files that are known to be on the disk."""
         self._tuf.mkdir(parents=True, exist_ok=True)
-        try:
-            Metadata[Root].from_bytes(bootstrap).signed.version  # noqa: B018  raises when it is none
-        except Exception as error:  # python-tuf raises several kinds for what is no metadata
-            raise TrustRefused("root", f"the root of trust is no root metadata: {error}") from error
+        check_root(bootstrap)
 
     def current(self) -> Trusted:
         """What was trusted when the agent last refreshed; read back from the disk, which verified it. Raises
@@ -318,6 +315,16 @@ class _Absent(DownloadHTTPError):
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} is missing", 404)
         self.name = name
+
+
+def check_root(data: bytes) -> None:
+    """Raises TrustRefused when ``data`` is no root metadata."""
+    try:
+        signed: Any = Metadata.from_bytes(data).signed
+    except Exception as error:  # python-tuf raises several kinds for what is no metadata
+        raise TrustRefused("root", f"the root of trust is no root metadata: {error}") from error
+    if not isinstance(signed, Root):
+        raise TrustRefused("root", f"the root of trust is no root metadata: it is of the role {signed.type}")
 
 
 def _refused(error: Exception) -> TrustRefused:

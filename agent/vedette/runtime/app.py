@@ -180,7 +180,13 @@ class Agent:
 
     async def _serve(self) -> None:
         config = self.context.config
-        await self._follow_fleet()
+        try:
+            await self._follow_fleet()
+        except (ValueError, OSError) as error:
+            self.context.config = replace(config, fleet=replace(config.fleet, root=None))
+            self._reloads.error = f"fleet.root: {error}"
+            action = "the agent runs without its fleet: put the file right, then reload"
+            log.error(Log.FLEET_REFUSED, kind="root", reason=str(error), action=action)
         control = Control(
             config.agent.control_socket,
             {

@@ -24,7 +24,7 @@ from vedette.config.read import ConfigError, read_text
 from vedette.delivery.topics import blob_topic, tuf_topic
 from vedette.delivery.uplink import MqttUplink
 from vedette.fleet import actual, documents
-from vedette.fleet.audit import Audit
+from vedette.fleet.audit import FIRST, Audit, Head
 from vedette.fleet.documents import Target, Wanted
 from vedette.fleet.mailbox import Mailbox
 from vedette.fleet.overlay import Applied, Watch, under
@@ -101,6 +101,10 @@ class Fleet:
             found["trust"] = "the metadata have expired and no fresh ones came: nothing new is installed"
         if config.overlay.problem:
             found["config"] = config.overlay.problem
+        try:
+            head = self._audit.head()
+        except (OSError, ValueError) as error:
+            head, found["audit"] = Head(0, FIRST), str(error)
         bundles = {
             name: actual.of_bundle(self._active.bundle(name), self._active.sha256(name), loaded.engine.plan.digest)
             for name in self._active.sets.members
@@ -117,21 +121,35 @@ class Fleet:
             "lookups": {},
             "release": actual.RELEASE,
             "problems": actual.problems(found),
-            "audit": self._audit.head()._asdict(),
+            "audit": head._asdict(),
         }
 
     async def run(self) -> None:
-        """Until cancelled. Raises OSError when the folder of trust cannot be written."""
+        """Until cancelled. While the folder of trust cannot be written, what is in force stays."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._wait()):
                     await self._news.wait()
-            if self._news.is_set():
-                await asyncio.sleep(SETTLE_SECONDS)
-                self._news.clear()
-                await self._refresh()
-            await self._follow()
-            await self._watch_overlay()
+            try:
+                await self._step()
+            except OSError as error:
+                if self._problem("disk", str(error)):
+                    log.error(
+                        Log.FLEET_REFUSED, kind="disk", reason=str(error), action="retrying; what is in force stays"
+                    )
+                self._news.set()
+                await asyncio.sleep(IDLE_SECONDS)
+                continue
+            self._problem("disk", "")
+
+    async def _step(self) -> None:
+        """Raises OSError."""
+        if self._news.is_set():
+            await asyncio.sleep(SETTLE_SECONDS)
+            self._news.clear()
+            await self._refresh()
+        await self._follow()
+        await self._watch_overlay()
 
     def _wait(self) -> float:
         if self._applied.state.confirmed and self._suspect is None:
