@@ -33,12 +33,13 @@ from vedette.rules.sigma.frontend import meaning_digest
 from vedette.rules.sigma.head import derived_id, own_id, suppress_of
 from vedette.rules.sql import dialect, nodes
 from vedette.rules.sql.catalog import ALERTS, EVENTS, Catalog
+from vedette.rules.sql.identify import identified
 from vedette.rules.sql.lower import Lowering
 from vedette.rules.sql.own import Declaring, applied, merging
 from vedette.rules.sql.predicates import Asked, necessary, with_rules
 from vedette.rules.sql.relation import Relation, renamed
 from vedette.rules.sql.scope import Open
-from vedette.rules.sql.simplify import identified, simplified
+from vedette.rules.sql.simplify import simplified
 from vedette.rules.sql.tables import scanned
 from vedette.rules.sql.tokens import SqlError, Text
 from vedette.rules.sql.trees import Wrong
