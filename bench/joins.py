@@ -23,7 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vedette.lookup.build import Batch, Key, build
+from vedette.lookup.batch import Batch, Key
+from vedette.lookup.build import build
 from vedette.lookup.layout import Column as LookupColumn
 from vedette.lookup.table import Lookup
 from vedette.plan.grid import Grid

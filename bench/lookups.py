@@ -101,7 +101,8 @@ KINDS: dict[str, tuple[str, str, Callable[[int], str], bool]] = {
 _BUILD = """
 import json, sys, time
 from pathlib import Path
-from vedette.lookup.build import Key, build
+from vedette.lookup.batch import Key
+from vedette.lookup.build import build
 from vedette.lookup.source import read
 source, target, key = sys.argv[1:4]
 previous = Path(sys.argv[4]) if sys.argv[4:] else None

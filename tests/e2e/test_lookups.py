@@ -24,7 +24,8 @@ from tests.broker import Broker, running
 from tests.e2e.agent import Agent, until, vedette
 from tests.e2e.faults import tmpfs
 from tests.e2e.mqttproxy import Relay
-from vedette.lookup.build import Batch, Key, build
+from vedette.lookup.batch import Batch, Key
+from vedette.lookup.build import build
 from vedette.lookup.delta import packed
 from vedette.lookup.layout import Column
 from vedette.lookup.offer import Announcement, Offer

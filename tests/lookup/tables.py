@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests import reference
-from vedette.lookup.build import Batch, Key, build
+from vedette.lookup.batch import Batch, Key
+from vedette.lookup.build import build
 from vedette.lookup.layout import Column
 from vedette.lookup.table import Lookup
 

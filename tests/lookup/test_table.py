@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.lookup.tables import made
-from vedette.lookup.build import BuildRefused
+from vedette.lookup.batch import BuildRefused
 from vedette.lookup.layout import LookupRefused
 from vedette.lookup.table import Lookup
 from vedette.plan.ir import fold

@@ -76,7 +76,7 @@ def build(
     """
     if previous is not None and not previous.is_file():
         fail(f"--previous {previous}: no such file")
-    from vedette.lookup.build import Key
+    from vedette.lookup.batch import Key
     from vedette.lookup.build import build as make
     from vedette.lookup.source import header, read
 

@@ -16,7 +16,7 @@ from vedette.lookup.layout import Column, LookupRefused
 from vedette.lookup.table import Lookup
 
 if TYPE_CHECKING:
-    from vedette.lookup.build import Key
+    from vedette.lookup.batch import Key
 
 
 class Earlier(NamedTuple):

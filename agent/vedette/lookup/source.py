@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 
 import orjson
 
-from vedette.lookup.build import Batch, BuildRefused
+from vedette.lookup.batch import Batch, BuildRefused
 from vedette.lookup.layout import TYPES, Column
 
 BATCH = 8192

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from vedette.lookup.build import Key
+from vedette.lookup.batch import Key
 from vedette.plan.query import LookupJoin, Type
 from vedette.rules.ruleset import RuleSet
 
