@@ -1,0 +1,175 @@
+"""A signed bundle of 100 statements, pushed over a real broker to an agent while lines flow: changed, rolled back, and
+with a statement that fails."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker import Broker, running
+from tests.e2e.agent import Agent, until, vedette
+from tests.e2e.test_correlation import line
+from tests.e2e.test_statements import TABLE
+
+pytestmark = pytest.mark.peer
+
+NUMBER, CHANGED = 100, 77
+SLOW = "a" * 60 + "b"
+"""What the pattern of ``FAILING`` takes too long on."""
+FAILING = "SELECT src, ts FROM door WHERE REGEXP(ev, '^(a|aa)+$')"
+
+
+def identity(number: int) -> str:
+    return f"6a1f0000-0000-4000-8000-{number:012}"
+
+
+def fails(number: int, also: str = "") -> str:
+    """Half of them share what they count, the others have a condition of their own."""
+    own = f" AND door <> {1000 + number}" if number >= NUMBER // 2 else ""
+    return f"""SELECT src, window_start, window_end, COUNT(*) AS fails
+        FROM TABLE(TUMBLE(TABLE door, DESCRIPTOR(ts), INTERVAL '1' HOUR))
+        WHERE ev = 'fail'{own}{also} GROUP BY window_start, window_end, src HAVING COUNT(*) >= {number % 5}"""
+
+
+def written(statements: Mapping[int, str]) -> str:
+    return TABLE + "".join(
+        f"\n-- title: Statement {number}\n-- id: {identity(number)}\n-- level: high\nINSERT INTO alerts {query};\n"
+        for number, query in statements.items()
+    )
+
+
+def titled(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
+    return Counter((row["rule_title"], json.dumps(row["fields"], sort_keys=True)) for row in rows)
+
+
+class Pushed:
+    """An agent on one JSON file, with the bundles that ``push`` publishes."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        self.folder, self.broker, self.file, self._key = folder, broker, folder / "door.json", folder / "region.pem"
+        self.file.touch()
+        public = vedette("bundle", "keygen", self._key).stdout.strip()
+        self.agent = Agent(folder / "a", rules=None)
+        self.agent.configure(
+            f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{self.file}"]\nformat = "json"\npoll = "20ms"\n'
+            f'logsource = {{ product = "door" }}\n[bundles]\ntrusted_keys = ["{public}"]\n'
+            f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\n'
+        )
+        self._adding = threading.Lock()
+
+    def push(self, version: int, statements: Mapping[int, str]) -> None:
+        """Publish, and wait until they run."""
+        rules, bundle = self.folder / f"{version}.sql", self.folder / f"{version}.vbundle"
+        rules.write_text(written(statements))
+        vedette("bundle", "build", rules, "-o", bundle, "--version", version, "--name", "rules")
+        vedette("bundle", "sign", bundle, "--key", self._key, "--fleet", "f1", "--channel", "stable")
+        vedette("region", "publish", bundle, "--broker", self.broker.url)
+        self.runs(version)
+
+    def runs(self, version: int) -> None:
+        until(f"version {version}", lambda: self.agent.status()["bundle"] == f"rules-{version}")
+        assert self.agent.status()["rules"]["statements"] == NUMBER
+
+    def add(self, *lines: bytes) -> None:
+        with self._adding, self.file.open("ab") as file:
+            file.write(b"".join(lines))
+
+    def settled(self) -> None:
+        """Until all lines so far are evaluated; the alerts of all wait for a landing."""
+        lines = self.file.read_bytes().count(b"\n")
+        until("all lines to be evaluated", lambda: self.agent.alive() and self.agent.input()["judged"] >= lines)
+
+    def started_empty(self) -> list[str]:
+        found: list[str] = self.agent.status()["correlation_state"]["started_empty"]
+        return found
+
+    def given(self) -> Counter[tuple[str, str]]:
+        """Title and fields of each alert."""
+        rows = vedette("alerts", "-c", self.agent.config, "--json", "-n", 10_000).stdout.splitlines()
+        return titled(map(json.loads, rows))
+
+    @contextmanager
+    def flowing(self) -> Iterator[None]:
+        """Lines that no statement counts go on coming, all within a few seconds of the events' time."""
+        stop = threading.Event()
+
+        def flow() -> None:
+            for number in count():
+                if stop.wait(0.01):
+                    return
+                self.add(line(10 + number % 1000 / 1000, "other", "flow"))
+
+        thread = threading.Thread(target=flow)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+@pytest.fixture
+def pushed(tmp_path: Path) -> Iterator[Pushed]:
+    with running(tmp_path / "broker") as broker:
+        made = Pushed(tmp_path, broker)
+        made.agent.up()
+        try:
+            yield made
+        finally:
+            made.agent.kill()
+
+
+def test_an_update_and_a_rollback(pushed: Pushed) -> None:
+    """What has not changed counts on over both; what has begins empty, each time, and the status says which."""
+    first = {number: fails(number) for number in range(NUMBER)}
+    with pushed.flowing():
+        pushed.push(1, first)
+        pushed.add(*(line(11, "fail", "a", door) for door in range(2)))
+        pushed.settled()
+        pushed.push(2, first | {CHANGED: fails(CHANGED, " AND door >= 0")})
+        assert pushed.started_empty() == [identity(CHANGED)]
+        pushed.add(*(line(11, "fail", "a", door) for door in range(3)))
+        pushed.settled()
+        vedette("bundle", "rollback", "-c", pushed.agent.config)
+        pushed.runs(1)
+        assert pushed.started_empty() == [identity(CHANGED)]
+        pushed.add(*(line(11, "fail", "a", door) for door in range(4)))
+        pushed.settled()
+    pushed.add(line(7200, "other", "b"))
+    until("the rows", lambda: pushed.given().total() >= NUMBER)
+    pushed.settled()
+    given = pushed.given()
+    found = {title: json.loads(fields)["fails"] for title, fields in given}
+    assert given.total() == len(found) == NUMBER
+    assert found == {f"Statement {number}": "4" if number == CHANGED else "9" for number in range(NUMBER)}
+    assert pushed.agent.input()["dropped"] == {}
+
+
+def test_one_that_fails(pushed: Pushed) -> None:
+    """It goes into quarantine, and the alerts of the 99 others are those that ``scan`` gives without it."""
+    others = {number: fails(number) for number in range(NUMBER) if number != CHANGED}
+    with pushed.flowing():
+        pushed.push(1, others | {CHANGED: FAILING})
+        pushed.add(*(line(11, "fail", f"10.0.0.{n % 9}", n % 4) for n in range(30)))
+        pushed.add(*(line(11 + n / 10, SLOW, "slow") for n in range(15)))
+        (told,) = until("the quarantine", lambda: pushed.agent.status()["rules"]["quarantined"])
+        pushed.add(*(line(12, "fail", f"10.0.0.{n % 7}", n % 4) for n in range(30)))
+    pushed.add(line(7200, "other", "b"))
+    rules = pushed.folder / "others.sql"
+    rules.write_text(written(others))
+    scanned = vedette("scan", "--rules", rules, "--product", "door", "--format", "json", pushed.file).stdout
+    expected = titled(map(json.loads, scanned.splitlines()))
+    until("the rows", lambda: pushed.given().total() >= expected.total())
+    pushed.settled()
+    assert (told["rule_id"], told["title"]) == (identity(CHANGED), f"Statement {CHANGED}")
+    assert "a regular expression took longer" in told["reason"]
+    assert pushed.given() == expected
+    assert {title for title, _ in expected} == {f"Statement {number}" for number in others}
