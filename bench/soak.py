@@ -11,7 +11,8 @@ is 0.
 ========  ==================================================================================================
 file      pages of files (``RssFile``): libraries, and the store, which is mapped. The kernel takes them back
 cache     the result cache's table (``RssShmem``: the only such mapping), resident as entries are first used
-state     what correlations remember, bounded by ``state.max_bytes``, which a quarter of an hour reaches
+state     what correlations and statements remember, each bounded by ``state.max_bytes``, which statements reach
+          in minutes: one counts by message, of which most are new
 own       the rest of ``RssAnon``: nothing accounts for it, so it must not rise. This is judged
 ========  ==================================================================================================
 """
@@ -54,11 +55,35 @@ MIN_GROWTH_MB = 8.0
 """A rise below this is no verdict in a short run."""
 MAX_DESCRIPTORS = 8
 """More at the end than at the beginning: a segment, a rotated file, a connection may be open."""
+FULL_SECONDS = 240.0
+"""From then on the state of statements has to be at its bound."""
 AWAY = (20.0, 2.0)
 """The broker goes away every so many seconds, for so many."""
 ROTATE_SECONDS = 10.0
 KEEP_ROTATED = 6
 LINUX = 'format = "syslog"\nlogsource = { product = "linux" }\n'
+STATE_BYTES = 4 << 20
+"""``state.max_bytes``."""
+STATEMENTS = """
+CREATE TABLE lines (
+    message STRING, program STRING,
+    ts TIMESTAMP_LTZ(3) METADATA FROM 'received_at',
+    WATERMARK FOR ts AS ts - INTERVAL '1' SECOND
+) WITH ('connector' = 'vedette', 'product' = 'linux');
+-- title: A message again and again
+INSERT INTO alerts SELECT message, window_end, COUNT(*) AS n
+FROM TABLE(TUMBLE(TABLE lines, DESCRIPTOR(ts), INTERVAL '1' HOUR))
+GROUP BY window_start, window_end, message HAVING COUNT(*) > 1000000;
+-- title: Lines of sshd in ten seconds
+INSERT INTO alerts SELECT program, window_end, COUNT(*) AS n
+FROM TABLE(TUMBLE(TABLE lines, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+WHERE program = 'sshd' GROUP BY window_start, window_end, program;
+-- title: A program without a break
+INSERT INTO alerts SELECT program, window_end, COUNT(*) AS n
+FROM TABLE(SESSION(TABLE lines PARTITION BY program, DESCRIPTOR(ts), INTERVAL '2' SECOND))
+GROUP BY window_start, window_end, program HAVING COUNT(*) > 20;
+"""
+"""One whose keys are more than ``STATE_BYTES`` hold, and two that give alerts."""
 RULES = ("sshd_failed_root_password", "sshd_unknown_user", "download_and_run", "sshd_password_guessing")
 
 
@@ -75,7 +100,7 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, when: float, status: str, state: int, descriptors: int) -> Sample:
-        """``status``: the text of /proc/PID/status; ``state``: bytes of what correlations remember."""
+        """``status``: the text of /proc/PID/status; ``state``: bytes of what correlations and statements remember."""
         words = (line.split() for line in status.splitlines() if line.startswith(("VmRSS:", "Rss")))
         mb = {row[0]: int(row[1]) / 1024 for row in words}
         own = mb["RssAnon:"] - state / (1 << 20)
@@ -118,6 +143,12 @@ class Figures:
     """Of ``own_mb``, in the second half."""
     rss_rise_mb: float = 0.0
     """By that slope, over the second half."""
+    statements: dict[str, int] = field(default_factory=dict)
+    """At the end: bytes of their state, its bound, and since the last push keys that gave way and rows that failed."""
+    statements_peak: int = 0
+    """The most bytes of their state."""
+    statements_rows: int = 0
+    """The most rows that they gave between two pushes."""
     descriptors: tuple[int, int, int] = (0, 0, 0)
     """After the first tenth, at the end and at rest, peak."""
     cpu_share: float = 0.0
@@ -146,6 +177,15 @@ def verdict(figures: Figures) -> list[str]:
         wrong.append(f"{made} alerts made, {receipted} receipted, {figures.landed} in the landing")
     if not made:
         wrong.append("no alert was made: nothing is proven")
+    of = figures.statements
+    if figures.statements_peak > of["max_bytes"]:
+        wrong.append(f"{figures.statements_peak} bytes of statements' state, {of['max_bytes']} are the bound")
+    if not figures.statements_rows:
+        wrong.append("statements gave no row: nothing is proven")
+    if figures.seconds >= FULL_SECONDS and not of["evicted"]:
+        wrong.append("the state of statements did not reach its bound")
+    if of["failed"]:
+        wrong.append(f"statements failed on {of['failed']} rows")
     flat = FLAT_MB if figures.seconds >= FLAT_SECONDS else max(MIN_GROWTH_MB, MAX_GROWTH * figures.rss_mb[1])
     if figures.rss_rise_mb > flat:
         wrong.append(f"memory rises by {figures.rss_slope_kb_minute:.0f} KiB a minute")
@@ -164,7 +204,9 @@ class Region:
         key, self.first = folder / "region.pem", folder / "first.vbundle"
         self.public = vedette("bundle", "keygen", key).stdout.strip()
         rules = [Path(__file__).parents[1] / "rules" / "sigma" / "linux" / f"{name}.yml" for name in RULES]
-        vedette("bundle", "build", *rules, "-o", self.first, "--name", "rules", "--version", 1)
+        statements = folder / "lines.sql"
+        statements.write_text(STATEMENTS)
+        vedette("bundle", "build", *rules, statements, "-o", self.first, "--name", "rules", "--version", 1)
         vedette("bundle", "sign", self.first, "--key", key)
         self._template, self._key = inspect(self.first.read_bytes()), load_key(key)
 
@@ -196,7 +238,7 @@ class Soak:
             f'[broker]\nurl = "{self.broker.url}"\n'
             f'[[input]]\nname = "mqtt"\ntype = "mqtt"\ntopics = ["plant/#"]\n{LINUX}'
             f'[raw_log]\nmax_bytes = "16MiB"\nsegment_bytes = "1MiB"\n'
-            f'[state]\nmax_bytes = "16MiB"\n'
+            f"[state]\nmax_bytes = {STATE_BYTES}\n"
             f'[bundles]\nfile = "{self.region.first}"\ntrusted_keys = ["{self.region.public}"]\n'
             f'[uplink]\ntype = "mqtt"\nresend_after = "2s"\n'
         )
@@ -264,6 +306,9 @@ class Soak:
         figures.alerts = {name: status["alerts"][name] for name in ("made", "receipted")}
         figures.pushes, figures.bundle = self.region.version - 1, status["bundle"]
         figures.landed = len(self.agent.alerts(self.landed))
+        state = status["statement_state"]
+        figures.statements = {name: state[name] for name in ("bytes", "max_bytes", "evicted")}
+        figures.statements["failed"] = sum(one["failed"] for one in state["statements"])
 
     def _measure(self, samples: Sequence[Sample]) -> None:
         figures, first, last = self.figures, samples[len(samples) // 10], self._sample(samples[-1].when)
@@ -276,7 +321,12 @@ class Soak:
         figures.descriptors = first.descriptors, last.descriptors, max(one.descriptors for one in samples)
 
     def _sample(self, when: float) -> Sample:
-        proc, state = Path(f"/proc/{self._pid()}"), self.agent.status()["correlation_state"]["bytes"]
+        proc, status = Path(f"/proc/{self._pid()}"), self.agent.status()
+        statements = status["statement_state"]["bytes"]
+        rows = sum(one["rows"] for one in status["statement_state"]["statements"])
+        self.figures.statements_peak = max(self.figures.statements_peak, statements)
+        self.figures.statements_rows = max(self.figures.statements_rows, rows)
+        state = status["correlation_state"]["bytes"] + statements
         return Sample.of(when, (proc / "status").read_text(), state, len(list((proc / "fd").iterdir())))
 
     def _say_minute(self, samples: Sequence[Sample]) -> None:

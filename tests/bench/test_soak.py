@@ -20,6 +20,9 @@ GOOD = Figures(
     bundle="rules-3",
     rss_mb=(60.0, 61.0, 65.0),
     rss_rise_mb=1.0,
+    statements={"bytes": 90, "max_bytes": 100, "evicted": 0, "failed": 0},
+    statements_rows=3,
+    statements_peak=100,
     descriptors=(19, 20, 25),
 )
 
@@ -53,8 +56,12 @@ def test_a_straight_line() -> None:
         ({"landed": 2}, "2 in the landing"),
         ({"alerts": {"made": 0, "receipted": 0}, "landed": 0}, "no alert"),
         ({"rss_rise_mb": 9.0}, "memory rises"),
-        ({"seconds": 3600.0, "rss_rise_mb": 2.1}, "memory rises"),
+        ({"seconds": 3600.0, "rss_rise_mb": 2.1, "statements": {**GOOD.statements, "evicted": 1}}, "memory rises"),
         ({"descriptors": (19, 28, 30)}, "descriptors"),
+        ({"statements_peak": 101}, "100 are the bound"),
+        ({"statements_rows": 0}, "no row"),
+        ({"statements": {**GOOD.statements, "failed": 2}}, "failed on 2 rows"),
+        ({"seconds": 300.0}, "did not reach its bound"),
         ({"bundle": "rules-2"}, "rules-2 runs"),
     ],
 )
