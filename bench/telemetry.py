@@ -1,10 +1,13 @@
-"""What statements cost the real agent: readings over MQTT as NDJSON, ``python -m bench.telemetry [EVENTS]``.
+"""What statements cost the real agent: readings over MQTT as NDJSON.
 
-For 1, 10, 100 and 500 statements (an average by device over 10 s, each with a limit of its own, which few reach) an
-agent on one core and with 1 GB takes EVENTS readings of 1,000 devices in payloads of 200 from a real mosquitto. Printed
-are CPU time an event, from the subscription to the alerts' files, and memory: before the first reading, after a tenth,
-at the end, and what it grew by in the second half. Every reading must be stored and evaluated, the agent's account must
-add up, and no statement may give more rows than the same plan by itself, nor fail on one.
+``python -m bench.telemetry [EVENTS [LEAST [NUMBER]]]``: for 1, 10, 100 and 500 statements, or NUMBER (an average by
+device over 10 s, each with a limit of its own, which few reach), an agent on one core and with 1 GB takes EVENTS
+readings of 1,000 devices in payloads of 200 from a real mosquitto. Printed are CPU time an event, from the
+subscription to the alerts' files, and memory: before the first reading, after a tenth, at the end, and what it grew
+by in the second half. LEAST is the lowest limit in degrees: with 0 every statement gives a row for each device
+whenever a window ends, which is the most alerts at once that there can be; all of them are in memory until they are
+committed. Every reading must be stored and evaluated, the agent's account must add up, and no statement may give more
+rows than the same plan by itself, nor fail on one.
 """
 
 from __future__ import annotations
@@ -53,15 +56,13 @@ def finished(status: dict[str, Any], events: int) -> bool:
     return status["inputs"].get("plant", {"judged": 0})["judged"] >= events and not status["alerts"]["in_outbox"]
 
 
-def queries(number: int) -> list[str]:
-    return [QUERY.format(limit=LEAST + i / 100) for i in range(number)]
+def queries(number: int, least: float) -> list[str]:
+    return [QUERY.format(limit=least + i / 100) for i in range(number)]
 
 
-def measured(folder: Path, number: int, lines: Sequence[bytes], limit: MemoryLimit) -> dict[str, Any]:
-    """One agent with ``number`` statements, from its start to its end."""
-    sql = TABLE + "".join(
-        f"\n-- title: Limit {i}\nINSERT INTO alerts {one};\n" for i, one in enumerate(queries(number))
-    )
+def measured(folder: Path, written: Sequence[str], lines: Sequence[bytes], limit: MemoryLimit) -> dict[str, Any]:
+    """One agent with the statements ``written``, from its start to its end."""
+    sql = TABLE + "".join(f"\n-- title: Limit {i}\nINSERT INTO alerts {one};\n" for i, one in enumerate(written))
     (folder / "rules").mkdir(parents=True)
     (folder / "rules" / "limits.sql").write_text(sql)
     groups = [b"\n".join(lines[at : at + BATCH]) for at in range(0, len(lines), BATCH)]
@@ -72,7 +73,7 @@ def measured(folder: Path, number: int, lines: Sequence[bytes], limit: MemoryLim
         )
         try:
             status = agent.wait(
-                lambda one: one["rules"]["statements"] == number and "broker_connected" in agent.tail(), 120
+                lambda one: one["rules"]["statements"] == len(written) and "broker_connected" in agent.tail(), 120
             )
             base, begun = totals(status), agent.settle(20)  # the rest of a start
             memory = Memory(agent)
@@ -89,7 +90,7 @@ def measured(folder: Path, number: int, lines: Sequence[bytes], limit: MemoryLim
         raise RuntimeError(f"the agent ended with {code}: {agent.tail()}")
     samples = memory.samples or [used.rss_mb]
     return {
-        "statements": number,
+        "statements": len(written),
         "us_an_event": round((used.seconds - begun.seconds) / len(lines) * 1e6, 2),
         "rows": sum(one["rows"] for one in counted),
         "failed": sum(one["failed"] for one in counted),
@@ -103,14 +104,15 @@ def measured(folder: Path, number: int, lines: Sequence[bytes], limit: MemoryLim
     }
 
 
-def main(count: int) -> None:
+def main(count: int, least: float, numbers: Sequence[int]) -> None:
     lines = list(readings(count))
     given = chunks(lines, "json")
     with tempfile.TemporaryDirectory() as folder, MemoryLimit() as limit:
         print(f"{count} readings in payloads of {BATCH}; memory limit: {limit.kind}")
-        for number in (1, 10, 100, 500):
-            found = measured(Path(folder) / str(number), number, lines, limit)
-            plan = compiled(TABLE + "".join(f"INSERT INTO alerts {query};\n" for query in queries(number)))
+        for number in numbers:
+            written = queries(number, least)
+            found = measured(Path(folder) / str(number), written, lines, limit)
+            plan = compiled(TABLE + "".join(f"INSERT INTO alerts {query};\n" for query in written))
             rows = evaluate(plan, given)[1]
             # The last windows are open in the agent: nothing has come behind them.
             assert found["rows"] <= rows
@@ -119,4 +121,9 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200_000)
+    given = sys.argv[1:]
+    main(
+        int(given[0]) if given else 200_000,
+        float(given[1]) if len(given) > 1 else LEAST,
+        [int(given[2])] if len(given) > 2 else (1, 10, 100, 500),
+    )

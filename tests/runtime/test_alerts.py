@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgpack
@@ -16,8 +17,8 @@ import pytest
 from tests.life import NOW, Life
 from vedette import compile_rules
 from vedette.engine.match import Context, Engine
-from vedette.model.event import Alert, Chunk, Flag, LogSource
-from vedette.runtime import evaluator
+from vedette.model.event import Alert, Chunk, Flag, Frame, LogSource
+from vedette.runtime import evaluator, events
 
 GOLDEN = Path(__file__).with_name("golden_alerts.json")
 
@@ -273,3 +274,41 @@ def test_a_value_that_no_alert_can_show_costs_no_other_its_alert(begin: Callable
     texts = sorted(one.fields.get("t", "") for one in found)
     assert texts == ["0", "11026-01-01T00:00:00", "253402300800000", "9223372036854775807", "?"]
     assert all(one.first_time is None for one in found)
+
+
+@pytest.mark.parametrize("kept", [events.KEPT_BYTES, 0])
+def test_rows_of_a_window_that_ended_have_their_events(
+    begin: Callable[..., Life], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """Each alert has the newest event behind its row, whichever chunk it came in, and whether events that are read
+    back are kept or not."""
+    monkeypatch.setattr(events, "KEPT_BYTES", kept)
+    window = "GROUP BY a, TUMBLE(event_time, INTERVAL '1' MINUTE)"
+    sql = "".join(
+        f"INSERT INTO alerts SELECT a, MAX(b) AS newest, {n} AS n FROM events WHERE a IS NOT NULL {window};\n"
+        for n in range(3)
+    )
+    given = [{"a": str(n % 7), "b": f"{n:02}", "ts": f"2026-11-21T02:00:{n:02}Z"} for n in range(20)]
+    found = stated(begin, tmp_path, sql, *given, {"ts": "2026-11-21T02:10:00Z", "a": "end"}, apart=True)
+    assert len(found) == 3 * 7
+    assert all(json.loads(alert.raw)["b"] == alert.fields["newest"] for alert in found)
+    assert {alert.fields["newest"] for alert in found} == {f"{n:02}" for n in range(13, 20)}
+
+
+def test_an_event_is_read_back_once_for_alerts_made_together() -> None:
+    """The raw log is asked once for a frame, and once for an event that it does not hold any more."""
+    lines = [b'{"a": 1}\n', b'{"a": 2}\n', b'{"a": 3}\n']
+    frames = [Frame(100, Chunk("in", "json", NOW, b"".join(lines))), Frame(200, Chunk("in", "json", NOW, lines[0]))]
+    asked = []
+
+    class Log:
+        def frames(self, start: int, *, count_lost: bool) -> Any:
+            asked.append(start)
+            return (one for one in frames if start < one.offset + len(one.chunk.data))
+
+    reread = events.Reread(events.Events(SimpleNamespace(input_contexts={}, raw_log=Log())))  # type: ignore[arg-type] # all it asks for
+    read = [reread.logged(offset, NOW) for offset in (109, 100, 200, 118, 109, 50, 200, 50)]
+    assert [one.record.text for one in read] == [
+        '{"a": 2}', '{"a": 1}', '{"a": 1}', '{"a": 3}', '{"a": 2}', "", '{"a": 1}', "",
+    ]  # fmt: skip
+    assert asked == [109, 200, 50]

@@ -29,7 +29,7 @@ from vedette.plan.plan import AnyRule
 from vedette.plan.relation import Suppress
 from vedette.runtime.context import RunContext
 from vedette.runtime.enrich import MISSING, Enrichment
-from vedette.runtime.events import Event, Events, Read, gone
+from vedette.runtime.events import Event, Events, Read, Reread, gone
 from vedette.state.firing import Firing, shown_group
 from vedette.state.graph import scalar
 from vedette.state.state import State
@@ -170,12 +170,13 @@ class AlertBuilder:
         """The alerts of statements, since the last call."""
         if not self._scans:
             return
+        reread = Reread(self._events)
         equal: Counter[tuple[str, int, bytes]] = Counter()  # rows that the same event completes, all at once
         for one in self._state.statements.take():
             window, identity = one.window, (one.statement.id, one.offset, one.key)
             alert_id = self._begun.of(one.statement.id, one.offset, one.key.hex() + "+" * equal[identity])
             equal[identity] += 1
-            event = self._event_behind(one.offset, window[1] if window else self._clock())
+            event = self._event_behind(one.offset, window[1] if window else self._clock(), reread)
             try:
                 alert = self._selected(one, event, alert_id)
             except Exception as error:  # an entity or a level that cannot be read: the alert leaves without
@@ -185,11 +186,11 @@ class AlertBuilder:
                 yield self._enriched(alert, event)
         self._recent.clear()
 
-    def _event_behind(self, offset: int, time: int) -> Event:
+    def _event_behind(self, offset: int, time: int, reread: Reread) -> Event:
         """The newest event behind a row; ``time``: what to take for its time when it cannot be read any more."""
         known = self._recent.get(offset)
         try:
-            return known() if known else self._events.logged(offset, 0, time)
+            return known() if known else reread.logged(offset, time)
         except Exception as error:  # a decoder raised: the alert leaves all the same, without the event
             self._context.failures.step("the event behind a statement's row", error)
             return gone(offset, 0, time)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 import structlog
@@ -20,6 +21,10 @@ from vedette.stream.reader import Event as Row
 logger = structlog.get_logger()
 
 _NO_CONTEXT = Context()
+KEPT_BYTES = 16 << 20
+"""Of frames and events that a ``Reread`` keeps."""
+EVENT_BYTES = 2048
+"""What an event, decoded, is counted as, about; and a frame beside its data."""
 
 
 class Event:
@@ -94,36 +99,75 @@ class Events:
         context = self._contexts.get(chunk.input, _NO_CONTEXT)
         return Event(frame, start, end, event, event.host or context.host, time, flags)
 
-    def _read(self, offset: int, length: int) -> Event | None:
+    def _read(self, offset: int, length: int, near: Frame | None) -> Event | None:
         """An event of the log; None when the log does not hold it any more. A ``length`` of 0: it is not one of
-        several records."""
-        frames = self._log.frames(offset, count_lost=False)
-        for frame in frames:
-            start = offset - frame.offset
-            if start < 0 or start >= len(frame.chunk.data):
-                return None
-            chunk, context = frame.chunk, self._contexts.get(frame.chunk.input, _NO_CONTEXT)
-            length = length or chunk.bounds(start)[1] - start
-            data = record(
-                gather(chain((frame,), frames), offset) or chunk.data[start : start + length],
-                chunk.codec,
-                origin=chunk.origin(start),
-                received_at=chunk.received_at,
-                zone=context.zone,
-                logsource=context.logsource,
-            )
-            return self.of(frame, start, start + length, data)
-        return None
+        several records. ``near``: the frame that holds it, where that has been read already."""
+        frame = near or next(self._log.frames(offset, count_lost=False), None)
+        if frame is None:
+            return None
+        start = offset - frame.offset
+        if start < 0 or start >= len(frame.chunk.data):
+            return None
+        chunk, context = frame.chunk, self._contexts.get(frame.chunk.input, _NO_CONTEXT)
+        length = length or chunk.bounds(start)[1] - start
+        data = record(
+            gather(chain((frame,), self._after(frame)), offset) or chunk.data[start : start + length],
+            chunk.codec,
+            origin=chunk.origin(start),
+            received_at=chunk.received_at,
+            zone=context.zone,
+            logsource=context.logsource,
+        )
+        return self.of(frame, start, start + length, data)
 
-    def logged(self, offset: int, length: int, time: int) -> Event:
+    def _after(self, frame: Frame) -> Iterator[Frame]:
+        """Read when the first is asked for."""
+        yield from self._log.frames(frame.offset + len(frame.chunk.data), count_lost=False)
+
+    def logged(self, offset: int, length: int, time: int, near: Frame | None = None) -> Event:
         """An event of an earlier frame. ``length``: 0 where it is not known. ``time``: what to take for its time when
-        the log does not hold it any more."""
+        the log does not hold it any more. ``near``: the frame that holds it, where that has been read already."""
         try:
-            return self._read(offset, length) or gone(offset, length, time)
+            return self._read(offset, length, near) or gone(offset, length, time)
         except OSError as error:  # the alert is still built, and says where the event is
             action = "the alert is sent without its event's text"
             logger.warning(Log.RAW_LOG_UNREADABLE, reason=str(error), action=action)
             return gone(offset, length, time)
+
+
+class Reread:
+    """Events of earlier frames for alerts that are made together: an event is read and decoded once for all of them,
+    as long as ``KEPT_BYTES`` hold it. A window of many statements ends with many alerts about few events."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._found: dict[int, Event | None] = {}
+        """By offset; None: the log does not hold it any more."""
+        self._frames: dict[int, Frame] = {}
+        self._starts: list[int] = []
+        self._bytes = 0
+
+    def logged(self, offset: int, time: int) -> Event:
+        """``Events.logged`` of an event whose length is not known."""
+        if offset not in self._found:
+            self._add(offset, time)
+        return self._found[offset] or gone(offset, 0, time)
+
+    def _add(self, offset: int, time: int) -> None:
+        if self._bytes > KEPT_BYTES:
+            self._found, self._frames, self._starts, self._bytes = {}, {}, [], 0
+        at = bisect_right(self._starts, offset) - 1
+        near = self._frames[self._starts[at]] if at >= 0 else None
+        if near is not None and offset >= near.offset + len(near.chunk.data):
+            near = None
+        event = self._events.logged(offset, 0, time, near)
+        frame = event.frame
+        self._bytes += EVENT_BYTES
+        self._found[offset] = event if frame.chunk.data else None
+        if near is None and frame.chunk.data:
+            self._bytes += EVENT_BYTES + len(frame.chunk.data)
+            self._frames[frame.offset] = frame
+            insort(self._starts, frame.offset)
 
 
 def gone(offset: int, length: int, time: int) -> Event:
