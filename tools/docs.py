@@ -133,6 +133,21 @@ in [decision 54](decisions/0054-expressions.md).
 """
 
 
+OWN_FUNCTIONS = """## Functions in Python
+
+Modules beside the rules add functions, as PyFlink has them ([how](sql.md#functions-in-python)):
+
+| made by | of | stands in |
+|---|---|---|
+| `udf` | a function, an object of a `ScalarFunction` | SELECT, WHERE, CASE, HAVING, arguments |
+| `udtf` | a generator, an object of a `TableFunction` | `LATERAL TABLE(…)`, also after `LEFT JOIN` |
+| `udaf` | an object of an `AggregateFunction` | SELECT and HAVING of a window, with FILTER |
+
+A row whose call fails is dropped and counted; an aggregate leaves it out. NULL comes as `None`, and `None` is NULL.
+`tests/differential/sql/own-*.json` has what Flink gives for them.
+"""
+
+
 def functions() -> str:
     """docs/sql-functions.md: the scalar functions of SQL, by family, and those that are refused."""
     from vedette.stream.functions.library import FAMILIES, REFUSED
@@ -150,6 +165,7 @@ def functions() -> str:
         parts.append(
             "\n".join(["| name | example | gives | |", "|---|---|---|---|", *rows]).replace("| `` |", "| |") + "\n"
         )
+    parts.append(OWN_FUNCTIONS)
     parts.append("## Refused\n")
     rows = [f"| `{name}` | {row.instead} |" for name, row in REFUSED.items()]
     return "\n".join([*parts, "| name | why, and what instead |", "|---|---|", *rows, ""])

@@ -11,6 +11,7 @@ It needs nothing of Vedette. A file of vectors (``tests/differential/sql/*.json`
                  "watermark": "ts - INTERVAL '5' SECOND",            (of the first column; left out: none)
                  "events": [{"ts": "2026-01-01T00:00:00", "host": "a", "n": 1}, …]}, …],
      "before": ["CREATE VIEW …", …],                                 (left out: none)
+     "modules": "functions",                                         (a folder beside the file, of functions in Python)
      "statements": [{"sql": "SELECT …",
                      "columns": [["name", "type as Flink has it"], …],
                      "rows": [[value, …], …]}, …],                   (in Flink's order)
@@ -42,6 +43,9 @@ CONFIGURATION = {
     "table.exec.source.idle-timeout": "0",
     "pipeline.auto-watermark-interval": "0 ms",
     "table.exec.resource.default-parallelism": "1",
+    "python.fn-execution.bundle.size": "1",  # else functions in Python see a watermark after 1,000 rows or a second
+    "python.executable": sys.executable,
+    "python.client.executable": sys.executable,
 }
 
 
@@ -85,6 +89,8 @@ def time_text(text: str) -> str:
 def reason(error: BaseException) -> str:
     """The innermost cause of an error of Flink's, one line."""
     text = str(error)
+    if "Python Proxy" in text:  # a module does not import: nothing that Flink says of the statement
+        raise error
     causes = re.findall(r"^(?:Caused by)?: (.*)", text, re.MULTILINE) or [text or repr(error)]
     return re.sub(r"^([\w$]+\.)+", "", causes[-1].strip())[:300]
 
@@ -99,9 +105,14 @@ class Flink:
         self._env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         for key, value in CONFIGURATION.items():
             self._env.get_config().set(key, value)
+        self._modules: set[Path] = set()
 
-    def begin(self, number: int, vectors: dict[str, Any]) -> None:
-        """Make the tables and views of a file; those of the last file are gone."""
+    def begin(self, number: int, vectors: dict[str, Any], beside: Path) -> None:
+        """Make the tables, views and functions of a file in the folder ``beside``; those of the last file are gone."""
+        if "modules" in vectors and (modules := (beside / vectors["modules"]).resolve()) not in self._modules:
+            self._modules.add(modules)
+            sys.path.append(str(modules))
+            self._env.add_python_file(str(modules))
         self._env.execute_sql(f"CREATE DATABASE file{number}")
         self._env.use_database(f"file{number}")
         for table in vectors["tables"]:
@@ -134,7 +145,7 @@ class Flink:
             found.close()
         except Exception as error:  # likewise
             return {"columns": columns, "dies": reason(error)}
-        if any(kind != "+I" for kind in kinds):
+        if any(kind.startswith("-") for kind in kinds):  # functions in Python append some as +U
             rows = [[kind, *row] for kind, row in zip(kinds, rows, strict=True)]
             return {"columns": columns, "updates": True, "rows": rows}
         return {"columns": columns, "rows": rows}
@@ -206,7 +217,7 @@ def main() -> int:
         flink = Flink(Path(folder))
         for number, file in enumerate(given.files):
             vectors = json.loads(file.read_text("utf-8"))
-            flink.begin(number, vectors)
+            flink.begin(number, vectors, file.parent)
             wanted = [
                 statement
                 for statement in (*vectors.get("statements", ()), *vectors.get("expressions", ()))
@@ -227,6 +238,7 @@ def main() -> int:
                             f"{key}: {answer[key]}" for key in ("refused", "dies", "rows", "values") if key in answer
                         )
                         print(f"{file.name}: {statement['sql']:.100}: {shown:.200}", flush=True)
+                        file.write_text(written(vectors), "utf-8")
                 elif comparable(known) != comparable(answer):
                     different += 1
                     print(f"{file.name}: {statement['sql']}\n  kept:  {known}\n  Flink: {answer}", flush=True)

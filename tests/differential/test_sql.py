@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,10 @@ from vedette.rules.sql.frontend import Sql
 from vedette.stream.functions import dates, numbers
 from vedette.stream.reader import Event
 from vedette.stream.statements import Statements
+from vedette.udf.host import Host
 
-FILES = sorted((Path(__file__).parent / "sql").glob("*.json"))
+FOLDER = Path(__file__).parent / "sql"
+FILES = sorted(FOLDER.glob("*.json"))
 
 
 @cache
@@ -110,14 +113,19 @@ class Refused(Exception):
 
 def rows_of(given: dict[str, Any], sql: str) -> Found:
     """Columns and rows of a statement over the events of a file, and how many rows failed. Raises Refused."""
-    rules = build.empty()
+    with closing(Host()) as host:
+        return _rows_of(given, sql, host if "modules" in given else None)
+
+
+def _rows_of(given: dict[str, Any], sql: str, host: Host | None) -> Found:
+    rules = build.empty(functions=host)
     front = rules.front_ends[".sql"]
     assert isinstance(front, Sql)
-    front.add(declarations(given) + sql + ";\n", "vectors.sql")
+    front.add(declarations(given) + sql + ";\n", str(FOLDER / "vectors.sql"))
     if rules.refused:
         raise Refused(rules.refused[0].reason)
     plan = Plan.from_bytes(build.from_rules(rules).to_bytes())
-    running = Statements(plan.statements)
+    running = Statements(plan.statements, functions=host, modules=plan.modules)
     wanted = [rule.id for rule in plan.rules if running.wants(rule.id)]
     found: list[Row] = []
     offset = 0

@@ -196,6 +196,7 @@ def test_a_process_that_never_answers_is_given_up(host: Host) -> None:
         ("", "f.g", "the module f has no g"),
         ("def g(n): return n", "f.g", "is no function made by udf"),
         ("class g(ScalarFunction):\n    def eval(self, n): return n", "f.g", "g is a class"),
+        ("class G(ScalarFunction): ...\ng = udf(G, result_type='INT')", "f.g", "G is a class: give an object"),
         ("g = udf(lambda n: n)", "f.g", "udf names its result_type"),
         ("g = udf(lambda n: n, result_type='NUMBER')", "f.g", "'NUMBER' is no type"),
         ("g = udf(lambda n: n, result_type=DataTypes.INT(), func_type='pandas')", "f.g", "is not supported"),
@@ -208,6 +209,20 @@ def test_what_is_no_function(host: Host, source: str, target: str, said: str) ->
     """Each mistake of a module is named."""
     with pytest.raises(ValueError, match=said):
         host.describe(modules("from pyflink.table.udf import udaf, ScalarFunction\n" + source), target)
+
+
+def test_a_row_can_be_set(host: Host) -> None:
+    """By place, by name and as an attribute, as accumulators are."""
+    body = "row = Row(a=n, b=0)\nrow[1] = n + 1\nrow['a'] = 5\nrow.a += 1\nreturn row.a * 100 + row.b"
+    source = "from pyflink.common import Row\n" + scalar(body)
+    assert given(host, source, [1, 2]) == ([602, 603], {})
+
+
+def test_a_boolean_of_a_number(host: Host) -> None:
+    """A byte is taken, as Flink does; on others its job fails."""
+    values, failed = given(host, scalar("return n", "BOOLEAN"), [0, 1, 255, -1, 256], result=Type("BOOLEAN"))
+    assert values[:3] == [False, True, True]
+    assert sorted(failed) == [3, 4]
 
 
 def test_shapes_of_functions(host: Host) -> None:

@@ -211,26 +211,34 @@ def _expect(words: list[str], sign: str) -> None:
         raise TypeError(f"{sign} expected in a type")
 
 
-class Row(tuple[Any, ...]):
-    """Values by place, or with names: ``Row(1, "a")``, ``Row(id=1, name="a")``."""
+class Row(list[Any]):
+    """Values by place, or with names: ``Row(1, "a")``, ``Row(id=1, name="a")``. They can be set, in accumulators."""
 
-    _fields: tuple[str, ...]
-
-    def __new__(cls, *values: Any, **named: Any) -> Row:
+    def __init__(self, *values: Any, **named: Any) -> None:
         if values and named:
             raise ValueError("a Row has values, or names and values, not both")
-        made = super().__new__(cls, values or named.values())
-        made._fields = tuple(named)
-        return made
+        super().__init__(values or named.values())
+        self._fields: tuple[str, ...] = tuple(named)
+
+    def __hash__(self) -> int:  # type: ignore[override]  # PyFlink's has one, for keys of a dict
+        return hash(tuple(self))
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self[self._fields.index(name)]
-        except (ValueError, AttributeError):
-            raise AttributeError(name) from None
+        if name != "_fields" and name in self._fields:
+            return self[name]
+        raise AttributeError(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "_fields" and name in self._fields:
+            self[name] = value
+        else:
+            super().__setattr__(name, value)
 
     def __getitem__(self, at: Any) -> Any:
         return super().__getitem__(self._fields.index(at) if isinstance(at, str) else at)
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        super().__setitem__(self._fields.index(at) if isinstance(at, str) else at, value)
 
     def as_dict(self, recursive: bool = False) -> dict[str, Any]:
         return dict(zip(self._fields, self, strict=True))

@@ -179,8 +179,9 @@ def _made(
     kind: str, f: Any, input_types: Any, result: Callable[[Any], list[Dumped]], deterministic: bool | None
 ) -> Any:
     def decorate(function: Any) -> Wrapped:
-        made = function() if inspect.isclass(function) else function
-        return Wrapped(kind, made, input_types, result(made), deterministic)
+        if inspect.isclass(function):
+            raise TypeError(f"{function.__name__} is a class: give an object of it, {function.__name__}()")
+        return Wrapped(kind, function, input_types, result(function), deterministic)
 
     return decorate if f is None else decorate(f)
 

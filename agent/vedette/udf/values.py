@@ -8,8 +8,8 @@
 | all others | as ``plan/query.py`` has them |
 
 A value of another type than the function has declared raises ``TypeError``, but where Flink takes it: whole numbers for
-floats, floats (cut) and booleans for whole numbers, whole numbers for booleans. NULL is None, anywhere. Types are
-``query.dump``ed. Runs in the child; after Apache Flink 2.3, ``pyflink/fn_execution/coder_impl_fast.pyx``.
+floats, floats (cut) and booleans for whole numbers, whole numbers of a byte for booleans. NULL is None, anywhere. Types
+are ``query.dump``ed. Runs in the child; after Apache Flink 2.3, ``pyflink/fn_execution/coder_impl_fast.pyx``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
 
 import msgpack
@@ -63,7 +63,7 @@ def taken(of: list[Any]) -> Change:
     _, name, precision, scale, (_, *args) = of
     match name:
         case "BOOLEAN":
-            return lambda value: bool(value) if isinstance(value, int) else _wrong(name, value)
+            return lambda value: bool(value) if isinstance(value, int) and 0 <= value < 256 else _wrong(name, value)
         case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
             return _whole(name)
         case "FLOAT" | "DOUBLE":
@@ -155,7 +155,7 @@ def _decimal(precision: int, scale: int) -> Change:
     def number(value: Any) -> Decimal | None:
         if not isinstance(value, Decimal):
             _wrong("DECIMAL", value)
-        found: Decimal = value.quantize(step, ROUND_HALF_UP, _WIDE)
+        found: Decimal = value.quantize(step, ROUND_HALF_EVEN, _WIDE)
         return found if abs(found) < limit else None  # as a cast that does not fit
 
     return number

@@ -36,6 +36,7 @@ from types import ModuleType
 from typing import Any, BinaryIO
 
 from vedette.udf import sandbox, shim
+from vedette.udf.datatypes import Row
 from vedette.udf.values import Change, given, pack, pack_accumulator, taken, unpack, unpack_accumulator
 
 MAX_FRAME = 64 << 20
@@ -250,7 +251,7 @@ def _table(one: shim.Wrapped, changes: Sequence[Change | None], results: Sequenc
         made: list[tuple[Any, ...]] = []
         size = 0
         for each in function(*_arguments(changes, row)) or ():
-            parts = each if isinstance(each, tuple) else (each,)
+            parts = each if isinstance(each, tuple | Row) else (each,)
             if len(parts) != len(results):
                 raise TypeError(f"gave {len(parts)} columns, not {len(results)}")
             made.append(tuple(

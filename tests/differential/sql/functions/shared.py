@@ -1,0 +1,5 @@
+"""What ``own`` imports."""
+
+
+def spelled(text):
+    return None if text is None else "-".join(text)
