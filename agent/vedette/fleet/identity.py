@@ -130,7 +130,10 @@ class Identity:
         path = self._path(name, suffix)
         if not path.exists():
             write_whole(path, key_pem(new_key()), 0o600)
-        key = load_pem_private_key(path.read_bytes(), password=None)
+        try:
+            key = load_pem_private_key(path.read_bytes(), password=None)
+        except TypeError as error:
+            raise ValueError(f"{path}: asks for a passphrase: remove it, and a new key is made") from error
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ValueError(f"{path}: expects a key on P-256: remove it, and a new one is made")
         return key

@@ -182,6 +182,8 @@ class Region:
             raise ValueError(f"{name} is {member.role} of fleet {member.fleet}: choose another name")
         if member.active and member.key == key and held.exists():
             return held.read_bytes()
+        if key in member.dropped:
+            raise ValueError(f"{name}: the certificates of this key were revoked: remove agent.key on its host")
         if member.serial and not (member.active and member.key == key) and member.consent <= now.timestamp():
             state = "is enrolled with another key" if member.active else "was revoked"
             raise ValueError(
@@ -270,6 +272,8 @@ class Region:
         known = {serial for serial, _ in member.revoked}
         member.revoked += [(serial, since) for serial in (*held, member.serial) if serial not in known]
         member.former = []
+        if member.key and member.key not in member.dropped:
+            member.dropped.append(member.key)
 
     def _issue(self, member: Member, public: ec.EllipticCurvePublicKey, now: datetime, days: int) -> x509.Certificate:
         """The next certificate of ``member``, recorded before it is given out: an unknown one could not be revoked."""

@@ -6,8 +6,9 @@ once for all requests that came together, before their answers go out, so that a
 its answer. Killed anywhere: the broker keeps unacknowledged requests, hosts ask again with the same key and get the
 same certificate.
 
-A request with a wrong or unknown token is not answered: who sent it cannot tell a true answer from a forged one. Such
-requests are counted, and REFUSALS of them a minute are audited.
+A request with a wrong or unknown token is not answered: who sent it cannot tell a true answer from a forged one. Of
+refusals REFUSALS a minute are audited, and a request that comes again adds no line. What is too large, or comes without
+an acknowledgement (QoS 0), is dropped unread: nobody without a certificate fills memory or disk.
 
 A member's latest answer is retained on its ``certificate`` topic: a change of the region's authorities reaches agents
 that were away. They believe nothing there that an authority they trust has not signed.
@@ -29,7 +30,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from vedette.delivery.topics import ROOT, agent_topic, enrolment_answer, enrolment_requests, parse
-from vedette.fleet.certificates import requested_key, signed_by
+from vedette.fleet.certificates import fingerprint, requested_key, signed_by
 from vedette.fleet.enrolment import (
     ANSWER,
     MAX_MESSAGE,
@@ -44,7 +45,7 @@ from vedette.fleet.enrolment import (
 )
 from vedette.model.counters import Log
 from vedette.mqtt.client import MqttClient
-from vedette.mqtt.connection import Message, Session
+from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.enroll import Region
 from vedette.region.tokens import Grant, Tokens
@@ -61,7 +62,7 @@ RELOAD_SECONDS = 30.0
 AUTHORITIES_SECONDS = 60.0
 """Between two looks whether the authorities have changed."""
 REFUSALS = 60
-"""Requests with a wrong token that are audited in a minute."""
+"""Of requests, that are audited and logged in a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class _Out(NamedTuple):
 class Enroller:
     def __init__(self, settings: EnrollerSettings) -> None:
         self._settings = settings
-        self._received: asyncio.Queue[Message] = asyncio.Queue()  # bounded by the receive maximum
+        self._received: asyncio.Queue[Message] = asyncio.Queue()  # of QoS 1: bounded by the receive maximum
         self._minute, self._refusals = 0, 0
         self._sent = b""
         """The authorities that were sent last."""
@@ -96,9 +97,15 @@ class Enroller:
             settings.broker,
             settings.client_id,
             subscriptions=[enrolment_requests(), f"{ROOT}/+/+/csr"],
-            on_message=self._received.put_nowait,
-            session=Session(expiry=86400, receive_maximum=BATCH, max_packet=4 * MAX_MESSAGE),
+            on_message=self._receive,
+            session=Session(expiry=86400, receive_maximum=BATCH, max_packet=REGION_PACKET),
         )
+
+    def _receive(self, message: Message) -> None:
+        if message.qos and len(message.payload) <= MAX_MESSAGE:
+            self._received.put_nowait(message)
+        else:
+            self.client.ack(message)
 
     async def run(self) -> None:
         """Serve until cancelled. Raises ValueError and OSError of the region's folder."""
@@ -112,7 +119,7 @@ class Enroller:
                 batch.append(self._received.get_nowait())
             answers = await asyncio.to_thread(self._decide, batch)
             for one in answers:
-                with contextlib.suppress(ConnectionError):  # the host asks again
+                with contextlib.suppress(OSError):  # not connected, or refused: the host asks again
                     await self.client.publish(one.topic, one.payload, retain=one.retain)
             for message in batch:
                 self.client.ack(message)
@@ -122,7 +129,7 @@ class Enroller:
         while True:
             await self.client.connected.wait()
             for one in await asyncio.to_thread(self._changed):
-                with contextlib.suppress(ConnectionError):
+                with contextlib.suppress(OSError):
                     await self.client.publish(one.topic, one.payload, retain=True)
             await asyncio.sleep(AUTHORITIES_SECONDS)
 
@@ -147,15 +154,13 @@ class Enroller:
             grant = tokens.find(token_of(payload))
             request = read_request(payload, grant.token().secret)
         except EnrolmentRefused as error:
-            self._refuse_unknown(region, str(error))
+            self._refused(region, "enrolment_refused", str(error))
             return []
         try:
             answer = self._admit(region, tokens, grant, request)
         except ValueError as error:
-            region.audit(
-                "enrolment_refused", name=request.name, token=grant.id, machine=request.machine, reason=str(error)
-            )
-            log.warning(Log.ENROLMENT_REFUSED, name=request.name, token=grant.id, reason=str(error))
+            about = {"name": request.name, "token": grant.id, "machine": request.machine}
+            self._refused(region, "enrolment_refused", str(error), **about)
             answer = Answer(request.id, refused=str(error)[:1000])
         return [_Out(enrolment_answer(request.id), frame(ANSWER, answer, grant.token().secret), False)]
 
@@ -165,15 +170,17 @@ class Enroller:
         if request.fleet != grant.fleet:
             raise EnrolmentRefused(f"the token is for fleet {grant.fleet}")
         grant.check(request.name, now.timestamp())
+        before = region.members[request.name].serial if request.name in region.members else ""
         certificate = region.admit(
             request.name, requested_key(request.csr), fleet=grant.fleet, labels=grant.labels,
             machine=request.machine, token=grant.id, days=self._settings.days, now=now,
         )  # fmt: skip
         tokens.spend(grant.id, request.name)
         serial = region.members[request.name].serial
-        about = {"name": request.name, "fleet": grant.fleet, "token": grant.id, "machine": request.machine}
-        region.audit("enrolled", **about, serial=serial, version=request.version)
-        log.info(Log.ENROLLED, **about)
+        if serial != before:
+            about = {"name": request.name, "fleet": grant.fleet, "token": grant.id, "machine": request.machine}
+            region.audit("enrolled", **about, serial=serial, version=request.version)
+            log.info(Log.ENROLLED, **about)
         say = {**self._settings.say, "labels": grant.labels}
         return Answer(
             request.id, certificate.decode(), region.authorities.pem().decode(), say, dict(self._settings.files)
@@ -185,15 +192,17 @@ class Enroller:
             if leaf != "csr" or region.member(name).fleet != fleet:
                 raise ValueError(f"{name} is not of fleet {fleet}")
             csr, signature = read_renewal_request(message.payload)
-            if not signed_by(csr.encode(), signature, region.certificate(name)):
+            public, member = requested_key(csr), region.member(name)
+            again = fingerprint(public) == member.key  # the answer was lost
+            if not again and not signed_by(csr.encode(), signature, region.certificate(name)):
                 raise EnrolmentRefused("the request is not signed by the key that it replaces")
-            certificate = region.renew(name, requested_key(csr), days=self._settings.days)
+            certificate = region.renew(name, public, days=self._settings.days)
         except ValueError as error:
-            region.audit("renewal_refused", topic=message.topic[:300], reason=str(error)[:1000])
-            log.warning(Log.ENROLMENT_REFUSED, topic=message.topic, reason=str(error))
+            self._refused(region, "renewal_refused", str(error), topic=message.topic[:300])
             return []
-        region.audit("renewed", name=name, fleet=fleet, serial=region.members[name].serial)
-        log.info(Log.CERTIFICATE_RENEWED, name=name, fleet=fleet)
+        if not again:
+            region.audit("renewed", name=name, fleet=fleet, serial=member.serial)
+            log.info(Log.CERTIFICATE_RENEWED, name=name, fleet=fleet)
         return [self._renewal(region, fleet, name, certificate)]
 
     def _changed(self) -> list[_Out]:
@@ -212,14 +221,14 @@ class Enroller:
         renewal = Renewal(certificate.decode(), authorities.pem().decode(), authorities.vouch())
         return _Out(agent_topic(fleet, name, "certificate"), renewal.to_bytes(), True)
 
-    def _refuse_unknown(self, region: Region, reason: str) -> None:
+    def _refused(self, region: Region, event: str, reason: str, **about: str) -> None:
         minute = int(time.monotonic() // 60)
         if minute != self._minute:
             self._minute, self._refusals = minute, 0
         self._refusals += 1
         if self._refusals <= REFUSALS:
-            region.audit("enrolment_refused", reason=reason[:1000])
-            log.warning(Log.ENROLMENT_REFUSED, reason=reason)
+            region.audit(event, **about, reason=reason[:1000])
+            log.warning(Log.ENROLMENT_REFUSED, **about, reason=reason)
 
     def _reload(self) -> None:
         if not self._settings.reload:

@@ -41,6 +41,8 @@ class Member:
     """Digest of the host's machine-id."""
     token: str = ""
     """The token by which it enrolled."""
+    dropped: list[str] = field(default_factory=list)
+    """Keys whose certificates were revoked; none of them enrols again."""
     consent: int = 0
     """Until when another key may enrol under this name."""
 
