@@ -40,6 +40,12 @@ def test_before_the_answer(tmp_path: Path) -> None:
     assert config.fleet.root is None
 
 
+@pytest.mark.parametrize("token", ["v1:a/b:0:0", "v1:#:0:0", "none", "v1::0:0", "\xff"])
+def test_a_token_that_is_none_names_no_fleet(tmp_path: Path, token: str) -> None:
+    assert host(tmp_path, token=token).agent.fleet == "default"
+    assert host(tmp_path, said={"fleet": "a/+", "settings": {}}, token=token).agent.fleet == "default"
+
+
 def test_after_it(tmp_path: Path) -> None:
     """Without the token's file, too, which may be removed."""
     said = {"fleet": "plants", "settings": {"labels": {"site": "vienna"}, "receipt_keys": [KEY], "trusted_keys": [KEY]}}

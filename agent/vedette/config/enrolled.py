@@ -7,6 +7,7 @@ the host's labels, ``root.json`` the fleet's root of trust. A setting of the loc
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def enrolled(config: Config) -> Config:
     said = _said(folder / "identity.json")
     fleet = config.agent.fleet
     if fleet == AgentSettings().fleet:
-        fleet = said.get("fleet") or _fleet_of(config.enrolment.token_file) or fleet
+        fleet = _named(said.get("fleet")) or _named(_fleet_of(config.enrolment.token_file)) or fleet
     settings = said.get("settings") or {}
     broker = config.uplink.broker
     if broker.cert_file is None:
@@ -63,6 +64,11 @@ def _said(path: Path) -> dict[str, Any]:
 
 def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _named(value: object) -> str:
+    """A fleet's name; empty for what topics cannot hold."""
+    return value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,64}", value) else ""
 
 
 def _fleet_of(token: Path) -> str:

@@ -329,7 +329,6 @@ class Agent:
             from vedette.runtime.membership import Membership  # cryptography's certificates: 1.5 MiB
 
             self._membership = Membership(self.context.config, self._hangup.set)
-            self._membership.identity.settle()
             self._membership_task = self._group.create_task(self._membership.run())
         self._membership.attach(uplink)
 

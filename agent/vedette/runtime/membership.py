@@ -83,6 +83,10 @@ class Membership:
     async def run(self) -> None:
         """Enrol, then renew; until cancelled."""
         retry = Backoff(RETRY_SECONDS)
+        try:
+            self.identity.settle()
+        except OSError as error:
+            self._fail(Log.RENEWAL_FAILED, str(error))
         while not self.identity.enrolled:
             try:
                 await self._enrol()
