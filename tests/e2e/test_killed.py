@@ -1,5 +1,5 @@
-"""State over kills: an agent with statements of every kind, killed at named points and at random, gives the alerts of
-one that nobody disturbed: the same ids and fields, each once."""
+"""State over kills: an agent with statements and correlations of every kind, killed at named points and at random,
+gives the alerts of one that nobody disturbed: the same ids and fields, each once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from itertools import count, cycle, islice
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import pytest
 from tests.e2e.agent import KILLS, chance, reborn, say, vedette
 from tests.e2e.faults import Faults
 from tests.e2e.points import RANDOM, ROTATION, STORING, SWITCH, Call, at_call, fell
-from tests.e2e.test_correlation import Door, line
+from tests.e2e.test_correlation import RULES, START, WINDOWS, Door, line
 from tests.e2e.test_statements import STATEMENTS, TABLE, inserts
 
 pytestmark = pytest.mark.crash
@@ -79,8 +80,30 @@ CREATE TABLE assets (src STRING, owner STRING, level INT) WITH ('connector' = 'v
 """
 
 
+CORRELATIONS = {
+    "Many doors": "type: value_count, rules: [failed], group-by: [src], timespan: 2m, condition: {gte: 4, field: door}",
+    "Failed and opened": "type: temporal, rules: [failed, opened], group-by: [src], timespan: 1m",
+    "Failed, then opened": "type: temporal_ordered, rules: [failed, opened], group-by: [door], timespan: 5m",
+    "Doors opened": "type: value_sum, rules: [opened], group-by: [src], timespan: 5m, condition: {gte: 9, field: door}",
+    "Mean door": "type: value_avg, rules: [failed], group-by: [src], timespan: 2m, condition: {gte: 2, field: door}",
+    "Only failed": "type: temporal, group-by: [src], timespan: 30s, condition: failed and not opened",
+    "Busy, then opened": "type: temporal_ordered, rules: [busy, opened], group-by: [src], timespan: 5m",
+}
+"""Besides those of ``test_correlation``, of which one is over another."""
+FIRE = {
+    *CORRELATIONS, "Opened after failures", "Different doors", "Minute with few failures", "Third failure in a minute",
+    "Series of failures at few doors", "Series of failures",
+}  # fmt: skip
+
+
+def correlations() -> str:
+    busy = "type: value_count, rules: [failed, opened], group-by: [src], timespan: 2m, condition: {gte: 3, field: door}"
+    named = {"Doors in use\nname: busy": busy, **CORRELATIONS}
+    return RULES + WINDOWS + "".join(f"---\ntitle: {title}\ncorrelation: {{{one}}}\n" for title, one in named.items())
+
+
 class Place(Door):
-    """A door with statements of every kind."""
+    """A door with statements and correlations of every kind."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -99,6 +122,7 @@ class Place(Door):
         )
         sql = TABLE + LOOKUP + inserts({**STATEMENTS, **JOINED})
         super().__init__(folder, MORE, rules=sql, name="door.sql", lookup=folder / "assets.vlookup")
+        (self.rules / "door.yml").write_text(correlations())
         self._unseen = count()
 
     def another_rule(self) -> None:
@@ -138,7 +162,8 @@ def test_killed_at_named_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Around raw appends, commits, rotations, plan switches and alerts' files: windows, sessions, joins
-    (by interval, by window, with a lookup), OVER, Top-N and patterns as an undisturbed agent has them."""
+    (by interval, by window, with a lookup), OVER, Top-N and patterns, and correlations, also of correlations, as an
+    undisturbed agent has them."""
     rng = chance()
     stream = events(rng)
     door, other = Place(tmp_path / "killed"), Place(tmp_path / "other")
@@ -165,7 +190,11 @@ def test_killed_at_named_points(
                 reborn(door.agent, rng)
                 door.agent.ready()
                 work.result()
-        last = door.file.stat().st_size
+        lines = door.file.read_bytes().splitlines()
+        last, newest = door.file.stat().st_size, json.loads(lines[-1])["@timestamp"]
+        second = datetime.fromisoformat(newest).timestamp() - START
+        # What waits for late events is decided by lines, not by how long either agent goes on running.
+        door.add(*(line(second + 20 * step, "open", f"last-{step}") for step in range(1, 16)))
         second = 10 * ROUNDS * LINES
         door.add(line(second, "other", "x"), line(second + 3600, "other", "y"))  # every window comes to its end
         stored = door.file.read_bytes().count(b"\n")
@@ -184,6 +213,6 @@ def test_killed_at_named_points(
     rows = door.agent.alerts()
     assert len({row["alert_id"] for row in rows}) == len(rows) == found.total()
     titles = Counter(row["rule_title"] for row in rows if row["raw_ref"]["offset"] < last)
-    assert not {*STATEMENTS, *JOINED} - {*titles}, titles
+    assert not {*STATEMENTS, *JOINED, *FIRE} - {*titles}, titles
     assert len(set(fallen) - {RANDOM}) >= len(POINTS) * 3 // 4, f"points not reached: {set(POINTS) - set(fallen)}"
     say(capsys, f"{fallen.total()} kills: {dict(fallen)}\n  {len(rows)} alerts: {dict(titles)}")

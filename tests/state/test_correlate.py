@@ -82,6 +82,7 @@ def _compact_early(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReque
         monkeypatch.setattr(packed, "MAX", 3)
     monkeypatch.setattr(packed, "room", lambda least, entries: min(entries + 1, packed.MAX))
     monkeypatch.setattr(windows, "MIN_LIMIT", 1)
+    monkeypatch.setattr(windows, "MAX_CONTRIBUTING", 1)
     monkeypatch.setattr(Window, "limit", property(lambda self: 1, lambda self, value: None))
 
 

@@ -44,6 +44,7 @@ def _compact_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows are compacted at every chance, so that few matches show what it forgets."""
     monkeypatch.setattr(packed, "room", lambda least, entries: min(entries + 1, packed.MAX))
     monkeypatch.setattr(windows, "MIN_LIMIT", 1)
+    monkeypatch.setattr(windows, "MAX_CONTRIBUTING", 1)
     monkeypatch.setattr(Window, "limit", property(lambda self: 1, lambda self, value: None))
 
 

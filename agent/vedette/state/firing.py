@@ -10,9 +10,7 @@ from vedette.plan.ir import as_shown
 from vedette.plan.relation import Correlation
 from vedette.state.graph import key_of, scalar
 from vedette.state.measure import metric
-from vedette.state.windows import Window
-
-MAX_CONTRIBUTING = 20
+from vedette.state.windows import MAX_CONTRIBUTING, Window
 
 
 class Contributor(NamedTuple):
@@ -47,7 +45,7 @@ def firing_of(c: Correlation, window: Window, values: tuple[str, ...], i: int, s
         measured: int | float | None = c.least  # there are no more
     else:
         measured = None if c.clauses else metric(c, window, start, stop)
-    events: Sequence[int] = range(start, stop)
+    events: Sequence[int] = window.mattering(c, start, stop)
     newest = {0: stop - 1}
     if len(c.slots) > 1:
         slots = window.slots(start, stop)

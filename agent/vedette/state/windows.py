@@ -7,8 +7,10 @@ Values of the correlation's field and what correlations above want to know stand
 
 ``compact`` forgets what can no longer matter, given that no event before ``settled`` comes any more: all that lies
 before the last window that may still change (``extent.py``); and of a prompt correlation, before ``settled``, all but
-the newest entries that decide: as many as ``least`` asks for, one of each value or slot, or (ordered) those that a
-chain can use.
+the entries that matter (``mattering``): the newest that decide, as many as ``least`` asks for, one of each value or
+slot, or (ordered) those that a chain can use; and those that an alert names. An alert is made of these alone, whether
+the others have been forgotten or not: when that happens depends on when events were received, and so on whether the
+agent was killed.
 ``thin`` keeps those of every ``THIN``, which says the same of each window that does not end within one.
 """
 
@@ -17,7 +19,7 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import Any
 
@@ -55,6 +57,8 @@ THIN = 1_000_000
 """Microseconds."""
 STEP = 4096
 """Entries that compaction takes from the front at once."""
+MAX_CONTRIBUTING = 20
+"""Events that an alert names."""
 
 
 def meta(slot: int, length: int) -> int:
@@ -328,12 +332,12 @@ class Window:
         n = len(self)
         until = self.first(settled)
         if c.prompt and self.carried is None and until > 1 and c.kind.row.keeps is not Keeps.ALL:
-            deciding = self._deciding(c, 0, until)
-            if len(deciding) < until:
-                if deciding == list(range(until - len(deciding), until)):
-                    self.drop(until - len(deciding))
+            kept = self.mattering(c, 0, until)
+            if len(kept) < until:
+                if kept[0] == until - len(kept):
+                    self.drop(until - len(kept))
                 else:
-                    self.keep([*deciding, *range(until, n)])
+                    self.keep([*kept, *range(until, n)])
         self.limit = len(self) + 1 if old > STEP else max(MIN_LIMIT, 2 * len(self))
 
     def thin(self, c: Correlation, settled: int) -> None:
@@ -342,11 +346,23 @@ class Window:
         kept = list(range(i))
         while i < len(self):
             stop = self.first(self.time(i) // THIN * THIN + THIN)
-            kept += self._deciding(c, i, stop)
+            kept += self.mattering(c, i, stop)
             i = stop
         if len(kept) < len(self):
             self.keep(kept)
         self.limit = max(MIN_LIMIT, 2 * len(self))
+
+    def mattering(self, c: Correlation, start: int, until: int) -> Sequence[int]:
+        """Of the entries ``start`` to ``until`` (exclusive) those that can decide a prompt correlation, and those that
+        an alert names: the newest of each slot, and the newest; ascending. The same whatever ``compact`` has taken."""
+        keeps = c.kind.row.keeps
+        if keeps is Keeps.NEWEST and c.prompt:  # there are no more when it fires
+            return self._deciding(c, start, until)
+        if until - start <= MAX_CONTRIBUTING or not c.prompt or keeps is Keeps.ALL:
+            return range(start, until)
+        named = {slot: i for i, slot in enumerate(self.slots(start, until), start)} if len(c.slots) > 1 else {}
+        newest = range(until - MAX_CONTRIBUTING, until)
+        return sorted({*self._deciding(c, start, until), *named.values(), *newest})
 
     def _deciding(self, c: Correlation, start: int, until: int) -> list[int]:
         """Of the entries ``start`` to ``until`` (exclusive) those that can still decide (``Keeps``), ascending."""
