@@ -174,7 +174,7 @@ def test_doubts(tmp_path: Path, item: str, says: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "says"),
-    [("window: 5m", "'timespan'"), ("timeframe: 5m", "'timespan'"), ("group_by: [user]", "'group-by'"),
+    [("timeframe: 5m", "'timespan'"), ("group_by: [user]", "'group-by'"),
      ("grup-by: [user]", "'group-by'"), ("field: user", "condition: {field: NAME}"), ("xyz: 1", "it has type, rules")],
 )  # fmt: skip
 def test_unknown_keys_of_a_correlation(tmp_path: Path, key: str, says: str) -> None:
@@ -229,23 +229,20 @@ def test_unknown_keys_of_a_rule(tmp_path: Path) -> None:
 
 
 def test_placeholders_with_more_values_than_are_searched_for(tmp_path: Path) -> None:
-    """Such a rule is looked at on every event: lint says why by the placeholder's name."""
+    """They are one lookup; lint names it, since text lines are looked at one by one."""
     names = tmp_path / "names.txt"
     names.write_text("\n".join(f"user{i}" for i in range(3000)))
     (tmp_path / "rule.yml").write_text(f"{HEAD}detection: {{s: {{user|expand: '%names%'}}, condition: s}}\n")
     rules = build.load([tmp_path], lookups=[names])
     found = lint.lint([tmp_path], rules, build.from_rules(rules))
     (told,) = [one.message for one in found if one.check == "cost"]
-    assert "%names% stands for 3,000 values, more than the 2,048 that the prefilter searches for" in told
+    assert "user is in value of the lookup names-" in told
 
 
 @pytest.mark.parametrize(
     ("item", "says"),
     [
-        ("user|expand: ['%a%', '%b%']", "%a% and %b% stand for 3,000 values"),
-        ("[{user|expand: '%a%'}, {host|expand: '%b%'}]", "%a% and %b% stand for 3,000 values"),
         ("user|contains|expand: '%ten%-%a%'", "%ten% and %a% stand for 9,000 values"),
-        ("user|expand: ['%full%', other]", "%full% stands for 2,048 of 2,049 values"),
         ("user: [{}]".format(", ".join(f"name{i}" for i in range(2049))), "a choice of 2,049 values"),
     ],
 )

@@ -378,8 +378,8 @@ impl Events {
 
     /// The values of the columns of an event (`columns.rs`); None: decoders have to say all of them.
     fn columns<'py>(&self, py: Python<'py>, event: &[u8], view: u16) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let found = self
-            .with(py, |state| state.columns(event, view).map(|(columns, leaves)| columns::found(columns, leaves)));
+        let found =
+            self.with(py, |state| state.columns(event, view).map(|(columns, leaves)| columns::found(columns, leaves)));
         found.map(|found| columns::values(py, event, &found)).transpose()
     }
 

@@ -16,7 +16,8 @@ pub struct Found {
 /// The columns of an event with these values.
 #[must_use]
 pub fn found(columns: &[Column], leaves: &[Leaf]) -> Vec<Found> {
-    let leaf = |column: &Column| if let Column::Leaf(leaf) = column { leaves.get(*leaf as usize).copied() } else { None };
+    let leaf =
+        |column: &Column| if let Column::Leaf(leaf) = column { leaves.get(*leaf as usize).copied() } else { None };
     columns.iter().map(|column| Found { column: *column, leaf: leaf(column) }).collect()
 }
 
