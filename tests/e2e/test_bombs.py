@@ -134,7 +134,7 @@ def test_what_killed_a_start_is_not_tried_for_ever(tmp_path: Path, author: Autho
 
     deadly = (
         "import os, signal\nfrom vedette.runtime import rules\nvalidate = rules.validate\n"
-        "rules.validate = lambda b: os.kill(os.getpid(), signal.SIGKILL) if b.version == 2 else validate(b)\n"
+        "rules.validate = lambda b, *a: os.kill(os.getpid(), signal.SIGKILL) if b.version == 2 else validate(b, *a)\n"
     )
     for deaths in range(1, LIMIT):
         agent.program = [*AGENT[:2], deadly + AGENT[2]]
