@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,6 +21,7 @@ import click
 from vedette.config.read import load
 from vedette.config.settings import Config, RulesetSettings
 from vedette.decode.decoder import CODECS
+from vedette.mqtt.settings import MqttSettings
 from vedette.plan.plan import Plan
 from vedette.system.terminal import json_line as json_line
 from vedette.system.terminal import safe as safe
@@ -284,3 +285,8 @@ def broker_options(command: Callable[..., None], *, required: bool = True) -> Ca
     ):
         command = option(command)
     return command
+
+
+def broker_settings(options: Mapping[str, Any]) -> MqttSettings:
+    """What ``broker_options`` were given; click gives each its type."""
+    return MqttSettings(**options)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import click
 
-from vedette.cli.console import broker_options, json_line, safe
+from vedette.cli.console import broker_options, broker_settings, json_line, safe
 from vedette.cli.member import existing, folder_option
-from vedette.mqtt.settings import MqttSettings
 
 
 @click.group("token")
@@ -166,7 +165,7 @@ def enroller(
     configure_logging(LogSettings())
 
     settings = EnrollerSettings(
-        MqttSettings(**broker),  # type: ignore[arg-type]  # click gives each option its type
+        broker_settings(broker),
         folder, client_id, days=days, reload=reload,
         say={"receipt_keys": list(receipt_keys), "trusted_keys": list(trusted_keys)},
         files={} if root is None else {"root.json": root.read_text("utf-8")},

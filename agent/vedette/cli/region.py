@@ -11,9 +11,8 @@ from typing import Any
 import click
 
 from vedette.cli import member as members
-from vedette.cli.console import broker_options, fail, json_line, safe
+from vedette.cli.console import broker_options, broker_settings, fail, json_line, safe
 from vedette.cli.enroller import enroller, token
-from vedette.mqtt.settings import MqttSettings
 from vedette.region.sign import load_key
 
 
@@ -78,7 +77,7 @@ def publish(
     tables = [path for path in paths if path.suffix == ".vlookup"]
     if previous is not None and len(tables) != 1:
         fail("--previous goes with one lookup")
-    settings = MqttSettings(**broker)  # type: ignore[arg-type]
+    settings = broker_settings(broker)
     for path in paths:
         try:
             if path in tables:
@@ -118,7 +117,7 @@ def withdraw(key: Path, fleet: str, channel: str, **broker: object) -> None:
 
     configure_logging(LogSettings(level="warning"))
     try:
-        settings = MqttSettings(**broker)  # type: ignore[arg-type]
+        settings = broker_settings(broker)
         announced = asyncio.run(withdraw_rules(settings, load_key(key), fleet=fleet, channel=channel))
     except (OSError, ValueError, TimeoutError) as error:
         fail(f"not withdrawn: {error}")
@@ -167,7 +166,7 @@ def land(
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        settings = MqttSettings(**broker)  # type: ignore[arg-type]
+        settings = broker_settings(broker)
         key = None if receipt_key is None else load_key(receipt_key)
         wanted = LandingSettings(
             settings, landing, client_id, group, max_rows=rows, max_seconds=seconds, kafka=kafka,

@@ -168,7 +168,7 @@ class Installed:
         if current is None:
             raise LookupRefused(f"no lookup {name} is installed here")
         if target is None or target == current or not target.exists():
-            raise LookupRefused(f"no earlier version of {name} is kept: publish it again, built anew")
+            raise LookupRefused(f"no earlier version of {name} is kept: build it again, and publish it")
         self._link(name, "withdrawn", current)
         self._link(name, f"{name}{SUFFIX}", target)
         (self.folder / name / "previous").unlink(missing_ok=True)

@@ -5,7 +5,7 @@ what they name is fetched by its SHA-256. ``fleet/trust.py`` decides what is bel
 wanted here, the room of bundles and the reader of the configuration what can be used. A part that cannot be had or
 used stays as it is; why is logged, recorded (``audit.jsonl``) and reported in every heartbeat.
 
-Each step is whole on disk before the next begins, and ``run`` computes anew what is wanted after every start: so a kill
+Each step is whole on disk before the next begins, and ``run`` works out what is wanted after every start: so a kill
 anywhere is followed by the same end.
 """
 

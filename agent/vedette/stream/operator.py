@@ -81,7 +81,7 @@ class Operator(ABC):
         """The lookups by name, before the first row and whenever one is replaced. Raises KeyError when one lacks what
         the node asks for."""
 
-    def call_by(self, functions: Functions | None) -> None:  # noqa: B027
+    def call_by(self, functions: Functions | None) -> None:  # noqa: B027  # most operators call none
         """What runs user functions, before the first row; None: they are not allowed."""
 
     @abstractmethod

@@ -73,7 +73,7 @@ class AggregateFunction(UserDefinedFunction):
     ``get_value(accumulator)``. ``retract`` is never called: rows are only added."""
 
     def create_accumulator(self) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError  # as in PyFlink: a class that lacks it fails where it is called
 
     def get_result_type(self) -> Any:
         raise TypeError("an aggregate names its result_type")

@@ -13,7 +13,6 @@ from vedette.plan.query import (
     Column,
     Named,
     Node,
-    Scan,
 )
 from vedette.rules.sql.checked import columns
 from vedette.rules.sql.merge import merged_nodes, moved, over_calc
@@ -38,7 +37,5 @@ def simplified(root: Node, names: Sequence[str]) -> Node:
 
 def _root_merged(root: Calc) -> Node:
     """After pruning, the root may stand on a Calc that nothing else is asked of."""
-    together = over_calc(root) if isinstance(root.input, Calc) and not isinstance(root.input.input, Scan) else None
-    if isinstance(root.input, Calc):
-        together = over_calc(root)
+    together = over_calc(root) if isinstance(root.input, Calc) else None
     return together or root
