@@ -35,6 +35,9 @@ def test_bounds() -> None:
     """A heartbeat names few problems, and of each not too much."""
     assert actual.problems({"trust": "", "bundle": "x" * 9000}) == ["bundle: " + "x" * (actual.MAX_TEXT - 8)]
     assert len(actual.problems({str(i): "x" for i in range(99)})) == actual.MAX_PROBLEMS
+    refused = actual.refused({str(i): "x" * 9000 for i in range(50)})
+    assert [*refused] == ["45", "46", "47", "48", "49"]
+    assert max(map(len, refused.values())) == actual.MAX_TEXT
     many = AppliedState(undone={str(i): "x" * 9000 for i in range(50)})
     found = actual.of_config(parse(TEXT), many)["undone"]
     assert [*found] == ["45", "46", "47", "48", "49"]

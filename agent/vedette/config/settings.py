@@ -47,6 +47,10 @@ class AgentSettings:
     def shown_file(self) -> Path:
         return self.data_dir / "shown"
 
+    @property
+    def lives_file(self) -> Path:
+        return self.data_dir / "lives"
+
     def bundle_dir(self, ruleset: str) -> Path:
         return self._of("bundles", ruleset)
 

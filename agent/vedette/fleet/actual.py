@@ -20,7 +20,8 @@ from vedette.fleet.overlay import AppliedState
 OS_RELEASE = Path("/etc/os-release")
 MAX_PROBLEMS = 20
 MAX_TEXT = 300
-"""Problems in a heartbeat, and characters of one."""
+MAX_REFUSED = 5
+"""Problems in a heartbeat, characters of one, and refused targets."""
 
 
 def labels(config: Config, os_release: Path = OS_RELEASE) -> dict[str, str]:
@@ -70,6 +71,12 @@ def of_bundle(name: str | None, sha256: str | None, plan_digest: str) -> dict[st
 def problems(found: Mapping[str, str]) -> list[str]:
     """By what they are about, bounded."""
     return [f"{about}: {reason}"[:MAX_TEXT] for about, reason in found.items() if reason][:MAX_PROBLEMS]
+
+
+def refused(failed: Mapping[str, str]) -> dict[str, str]:
+    """What this agent was given and does not take, and why: by SHA-256 of the target, the newest. An overlay that was
+    undone is in ``of_config``."""
+    return {sha256: reason[:MAX_TEXT] for sha256, reason in [*failed.items()][-MAX_REFUSED:]}
 
 
 RELEASE = __version__

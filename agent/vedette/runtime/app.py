@@ -50,6 +50,7 @@ from vedette.runtime.arrivals import Arrivals
 from vedette.runtime.context import RunContext
 from vedette.runtime.control import Control
 from vedette.runtime.inputs import Inputs, context_of
+from vedette.runtime.lives import Lives
 from vedette.runtime.logs import configure_logging, report_suppressed
 from vedette.runtime.lookups import Lookups
 from vedette.runtime.pipeline import Pipeline
@@ -142,6 +143,7 @@ class Agent:
         last, map_bytes = self._reported.last, config.uplink.max_bytes * 2 + MAP_SLACK
         store = open_store(agent.store_dir, agent.raw_dir, map_bytes=map_bytes, clock=clock, reported=last)
         with store:
+            self._lives = Lives(agent.lives_file)
             restart = RestartPoint(counters)
             raw_log = RawLog.open(
                 agent.raw_dir, config.raw_log, counters, committed=store.load().cursor, certain=not store.uncertain,
@@ -163,6 +165,7 @@ class Agent:
                 self.context.close()
             account = store.account()
         self._reported.close()
+        self._lives.stopped()
         self._shutdown.done()
         log.info(Log.STOPPED, agent=agent.id, backlog=sum(self.pipeline.backlog.values()), in_outbox=account.entries)
         self._notifier.close()
@@ -364,6 +367,7 @@ class Agent:
         found = status.collect(self.pipeline, self.active, self.uplink.state(), self._reloads, self.lookups.status())
         if self._membership is not None:
             found["membership"] = self._membership.state()
+        found["process"] = {**self._lives.status(), "cpu_seconds": round(time.process_time(), 2)}
         for name, least in self._least.items():
             found["correlation_state"][name] = max(found["correlation_state"][name], least)
         if self._fleet is not None:

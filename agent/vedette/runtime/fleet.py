@@ -121,6 +121,7 @@ class Fleet:
             "lookups": {},
             "release": actual.RELEASE,
             "problems": actual.problems(found),
+            "refused": actual.refused(self._failed),
             "audit": head._asdict(),
         }
 

@@ -33,6 +33,8 @@ MAX_LISTED = 200
 """Dead rules named in a status."""
 SHOWN = 10
 """Rows of a list, for people."""
+MAX_ALERTING = 20
+"""Rules whose alerts are counted in a status, those with the most: some 50 bytes each in every heartbeat."""
 DEAD_SHOWN = 3
 """Inputs that rules wait for. Such rules are many, and no fault."""
 
@@ -113,6 +115,7 @@ def _rules(pipeline: Pipeline, active: ActiveRules) -> dict[str, Any]:
         "undecided": {plan.rules[i].id: n for i, n in loaded.engine.tally.undecided.items()},
         "quarantined": _quarantined(pipeline, loaded.engine)[:MAX_LISTED],
         "quarantined_count": len(context.failures.quarantined),
+        "alerts": dict(pipeline.checkpointer.made.most_common(MAX_ALERTING)),
         "dead_letters": {
             "folder": str(letters.folder),
             "events": letters.events,
