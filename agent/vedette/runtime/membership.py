@@ -51,6 +51,8 @@ RETRY_SECONDS = 5.0, 300.0
 """Between two requests."""
 LOOK_SECONDS = 3600.0
 """Between two looks at the certificate, and between two requests for the next one."""
+MAX_ANSWERS = 16
+"""That wait to be read; further ones are dropped, and asked for again."""
 
 
 class Membership:
@@ -64,7 +66,7 @@ class Membership:
         self._topics = [agent_topic(config.agent.fleet, config.agent.id, leaf) for leaf in ("csr", "certificate")]
         self._joined = joined
         self._uplink: MqttUplink | None = None
-        self._renewed = asyncio.Event()
+        self._answers: asyncio.Queue[bytes] = asyncio.Queue(MAX_ANSWERS)
         self.problem = ""
         """Why the agent is no member yet, or its certificate could not be renewed; empty: nothing is wrong."""
 
@@ -84,7 +86,7 @@ class Membership:
         """Enrol, then renew; until cancelled."""
         retry = Backoff(RETRY_SECONDS)
         try:
-            self.identity.settle()
+            await asyncio.to_thread(self.identity.settle)
         except OSError as error:
             self._fail(Log.RENEWAL_FAILED, str(error))
         while not self.identity.enrolled:
@@ -98,14 +100,34 @@ class Membership:
                 if self.identity.renew_after() <= datetime.now(UTC) and self._uplink is not None:
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._uplink.client.connected.wait()
-                    await self._uplink.client.publish(self._topics[0], self.identity.renewal_request())
+                    await self._uplink.client.publish(
+                        self._topics[0], await asyncio.to_thread(self.identity.renewal_request)
+                    )
             except (OSError, ValueError, TimeoutError) as error:
                 self._fail(Log.RENEWAL_FAILED, str(error) or "the uplink is not connected")
-            self._renewed.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_SECONDS[1] if self.problem else LOOK_SECONDS):
-                    await self._renewed.wait()
+            look = asyncio.get_running_loop().time() + (RETRY_SECONDS[1] if self.problem else LOOK_SECONDS)
+            while (answer := await self._answer(look)) is not None and not await self._renew(answer):
+                pass
             await asyncio.sleep(RETRY_SECONDS[0])
+
+    async def _answer(self, until: float) -> bytes | None:
+        """The next one; None when none has come by ``until``, of the loop's clock."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                return await self._answers.get()
+        return None
+
+    async def _renew(self, answer: bytes) -> bool:
+        """Whether the answer changed anything; one that may not is logged."""
+        try:
+            changed = await asyncio.to_thread(self.identity.renew, read_renewal(answer))
+        except (ValueError, OSError) as error:
+            self._fail(Log.RENEWAL_FAILED, str(error))
+            return False
+        self.problem = ""
+        if changed:
+            log.info(Log.CERTIFICATE_RENEWED, name=self._config.agent.id, expires=self.state()["certificate_expires"])
+        return changed
 
     async def _enrol(self) -> None:
         config = self._config
@@ -123,17 +145,9 @@ class Membership:
             self._uplink.client.reconnect()
 
     def _certificate(self, message: Message) -> None:
-        if not message.payload:
-            return
-        try:
-            changed = self.identity.renew(read_renewal(message.payload))
-        except (ValueError, OSError) as error:
-            self._fail(Log.RENEWAL_FAILED, str(error))
-            return
-        self.problem = ""
-        if changed:
-            log.info(Log.CERTIFICATE_RENEWED, name=self._config.agent.id, expires=self.state()["certificate_expires"])
-            self._renewed.set()
+        if message.payload:
+            with suppress(asyncio.QueueFull):
+                self._answers.put_nowait(message.payload)
 
     def _fail(self, event: Log, reason: str) -> None:
         if reason != self.problem:
