@@ -10,8 +10,10 @@ from typing import Any
 
 import click
 
-from vedette.bundle.seal import public_key
+from vedette.bundle.manifest import rfc3339
+from vedette.bundle.seal import key_text, public_key
 from vedette.cli.console import broker_options, json_line, safe
+from vedette.fleet.operators import Operators
 from vedette.mqtt.settings import MqttSettings
 from vedette.region import announce, compare, fleetfile
 from vedette.region.repository import ONLINE, Repository, Signatory, copied
@@ -119,7 +121,13 @@ def plan(path: Path, folder: Path, retry: bool, discard: bool, **broker: Any) ->
     made = fleetfile.read(path, repository.fleet)
     before, rollout = repository.desired(), repository.rollout()
     after = fleetfile.next_desired(made, repository.fleet, before, rollout, utc_now(), retry=retry)
+    operators = fleetfile.next_operators(made, repository.fleet, repository.operators())
     _warn(repository)
+    if after is None and operators is not None and before is not None:
+        _show_operators(repository.operators(), operators)
+        repository.stage_desired(before, made.files, operators)
+        _show_signatures(repository)
+        return
     if after is None:
         click.echo(f"{path}: nothing changes")
         if before is not None and any(one.role == "targets" for one in repository.warnings()):
@@ -144,7 +152,9 @@ def plan(path: Path, folder: Path, retry: bool, discard: bool, **broker: Any) ->
         click.echo(safe(f"group {name}: gone; its agents stay as they are"))
     if after.rings:
         click.echo(f"in rings: {', '.join(ring.name for ring in after.rings)}")
-    repository.stage_desired(after, made.files)
+    if operators is not None:
+        _show_operators(repository.operators(), operators)
+    repository.stage_desired(after, made.files, operators)
     _show_signatures(repository)
 
 
@@ -164,6 +174,8 @@ def sign(folder: Path, key: Path) -> None:
     if staged is not None:
         for one in compare.differences(repository.desired(), staged):
             click.echo(safe(f"group {one.group}: {one.what}: {_target(one.before)} -> {_target(one.after)}"))
+        if (asking := repository.operators(staged=True)) is not None and not asking.same(repository.operators()):
+            _show_operators(repository.operators(), asking)
     roles = repository.sign(load_key(key))
     click.echo(f"signed: {', '.join(roles)}")
     _show_signatures(repository)
@@ -260,6 +272,16 @@ def rotate(
             roles[role] = (found, threshold or min(2, len(found)))
     repository.stage_root(roles=roles, online=online)
     _show_signatures(repository)
+
+
+def _show_operators(before: Operators | None, after: Operators) -> None:
+    """Who may ask hosts from now on, and who no longer."""
+    known = before.by_name if before else {}
+    for name, one in after.by_name.items():
+        row = f"{', '.join(sorted(one.roles))}, until {rfc3339(one.expires)}, {key_text(one.key)}"
+        click.echo(safe(f"operator {name}: {row}{'' if known.get(name) == one else '  (changed)'}"))
+    for name in sorted(known.keys() - after.by_name.keys()):
+        click.echo(safe(f"operator {name}: taken out"))
 
 
 def _heartbeats(broker: dict[str, Any], name: str) -> dict[str, dict[str, Any]]:

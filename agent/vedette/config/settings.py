@@ -219,6 +219,8 @@ class FleetSettings:
     labels: Labels = field(default_factory=dict)
     locked: tuple[str, ...] = ()
     undo_after: Seconds = 300.0
+    allow: tuple[Literal["ask", "evidence", "hunt", "do"], ...] = ("ask", "evidence", "hunt")
+    redact: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

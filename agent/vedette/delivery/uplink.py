@@ -75,8 +75,8 @@ class MqttUplink:
         self._resend_after = max(settings.resend_after, LEAST_SECONDS)
         self._interval = max(settings.heartbeat, LEAST_SECONDS)
         self._backoff = backoff
-        self._alerts, self._receipts, self._status_topic = (
-            agent_topic(agent.fleet, agent.id, leaf) for leaf in ("alerts", "receipts", "status")
+        self._alerts, self._receipts, self._status_topic, self._replies = (
+            agent_topic(agent.fleet, agent.id, leaf) for leaf in ("alerts", "receipts", "status", "replies")
         )
         self._routes: dict[str, Handler] = {self._receipts: self._receipt}
         self._keys = [public_key(text) for text in settings.receipt_keys]
@@ -155,6 +155,10 @@ class MqttUplink:
         """Withdraw a subscription."""
         if self._routes.pop(topic, None) is not None:
             self.client.unsubscribe(topic)
+
+    async def reply(self, data: bytes) -> bool:
+        """Send a part of an answer to an operator; False: nobody listens. Raises ConnectionError, PermissionError."""
+        return await self.client.publish(self._replies, data)
 
     def _session(self, present: bool) -> None:
         if not present and self._had_session:

@@ -7,7 +7,9 @@ key; loading one does not check that, so ``requested_key`` does.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -68,13 +70,9 @@ def issued(certificate: bytes, key: ec.EllipticCurvePrivateKey, name: str, autho
     names = [one.value for one in loaded.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if names != [name]:
         raise ValueError(f"the certificate is for {', '.join(map(str, names)) or 'nobody'}, not for {name}")
-    for authority in x509.load_pem_x509_certificates(authorities):
-        try:
-            loaded.verify_directly_issued_by(authority)
-        except (ValueError, TypeError, InvalidSignature):
-            continue
-        return loaded
-    raise ValueError("the certificate is not signed by an authority that is trusted here")
+    if not _signed_by_one(loaded, authorities):
+        raise ValueError("the certificate is not signed by an authority that is trusted here")
+    return loaded
 
 
 def sign(data: bytes, key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -91,5 +89,32 @@ def signed_by(data: bytes, signature: bytes, certificates: bytes) -> bool:
                 key.verify(signature, data, ec.ECDSA(hashes.SHA256()))
             except InvalidSignature:
                 continue
+            return True
+    return False
+
+
+def vouched(certificate: bytes, name: str, authorities: bytes, revoked: Collection[int] = ()) -> x509.Certificate:
+    """``certificate`` (PEM), when it is for ``name``, good now, signed by one of ``authorities`` (PEM), and its serial
+    number is not among ``revoked``. Raises ValueError."""
+    try:
+        loaded = x509.load_pem_x509_certificate(certificate)
+    except (TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+        raise ValueError(f"the certificate cannot be read: {error}") from error
+    names = [one.value for one in loaded.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    if names != [name]:
+        raise ValueError(f"the certificate is for {', '.join(map(str, names)) or 'nobody'}, not for {name}")
+    if not _signed_by_one(loaded, authorities):
+        raise ValueError("the certificate is not signed by an authority that is trusted here")
+    if not loaded.not_valid_before_utc <= datetime.now(UTC) < loaded.not_valid_after_utc:
+        raise ValueError(f"the certificate ended at {loaded.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}")
+    if loaded.serial_number in revoked:
+        raise ValueError("the certificate was revoked")
+    return loaded
+
+
+def _signed_by_one(certificate: x509.Certificate, authorities: bytes) -> bool:
+    for authority in x509.load_pem_x509_certificates(authorities):
+        with suppress(ValueError, TypeError, InvalidSignature):
+            certificate.verify_directly_issued_by(authority)
             return True
     return False

@@ -20,7 +20,7 @@ Files come from a ``Source``: what a broker retains, or a folder that was carrie
 trust belongs to one caller at a time::
 
     FOLDER/tuf/        python-tuf's own: root_history/N.root.json, timestamp.json, snapshot.json, …
-    FOLDER/desired.json  FOLDER/rollout.json      the verified documents, in force
+    FOLDER/desired.json  rollout.json  operators.json     the verified documents, in force
     FOLDER/serials.json                           the highest serial of each
 
 Everything is synced before ``refresh`` returns. Importing this module loads tuf (3 MB, 70 ms): only with ``[fleet]``.
@@ -52,6 +52,7 @@ from tuf.ngclient import FetcherInterface, Updater, UpdaterConfig
 
 from vedette.fleet import documents
 from vedette.fleet.documents import DESIRED, ROLLOUT, Desired, DocumentRefused, Rollout
+from vedette.fleet.operators import OPERATORS, Operators, read_operators
 from vedette.model.times import micros
 from vedette.system.durable import sync_path, write_whole
 
@@ -118,6 +119,8 @@ class Trusted:
     expires: int
     """The first of the expiries of timestamp, snapshot, targets and root; 0: nothing is trusted yet."""
     root_expires: int
+    operators: Operators | None = None
+    """Who may ask this agent; None: nobody."""
 
 
 class Trust:
@@ -137,6 +140,7 @@ class Trust:
         """What was trusted when the agent last refreshed; read back from the disk, which verified it. Raises
         OSError."""
         desired, rollout = self._kept(DESIRED, documents.read_desired), self._kept(ROLLOUT, documents.read_rollout)
+        operators = self._kept(OPERATORS, read_operators)
         versions, expiries = {}, {}
         for role, kind in (("root", Root), ("timestamp", Timestamp), ("snapshot", Snapshot), ("targets", Targets)):
             with suppress(Exception):  # not there yet, or damaged: the next refresh fetches it
@@ -147,7 +151,8 @@ class Trust:
         with suppress(Exception):  # as above
             versions["rollout"] = Metadata.from_file(str(self._tuf / "rollout.json")).signed.version
         whole = {"timestamp", "snapshot", "targets"} <= expiries.keys()
-        return Trusted(desired, rollout, versions, min(expiries.values()) if whole else 0, expiries.get("root", 0))
+        expires = min(expiries.values()) if whole else 0
+        return Trusted(desired, rollout, versions, expires, expiries.get("root", 0), operators)
 
     def refresh(self, source: Source) -> Trusted:
         """Take what ``source`` has, when all of it can be trusted. Raises TrustRefused (Missing), with what was in
@@ -157,6 +162,7 @@ class Trust:
             updater.refresh()
             desired = self._document(updater, source, DESIRED, documents.read_desired)
             rollout = self._document(updater, source, ROLLOUT, documents.read_rollout)
+            operators = self._document(updater, source, OPERATORS, read_operators)
         except (RepositoryError, DownloadError, DocumentRefused) as error:
             raise _refused(error) from error
         finally:
@@ -164,7 +170,8 @@ class Trust:
         serials = self._serials()
         if desired is not None and desired[1].serial > serials.get(DESIRED, 0):
             serials.pop(ROLLOUT, None)
-        found = {name: one for name, one in ((DESIRED, desired), (ROLLOUT, rollout)) if one is not None}
+        every = ((DESIRED, desired), (ROLLOUT, rollout), (OPERATORS, operators))
+        found = {name: one for name, one in every if one is not None}
         for name, (_, one) in found.items():
             if one.serial < serials.get(name, 0):
                 raise TrustRefused("rollback", f"{name} has serial {one.serial}, and {serials[name]} was in force")

@@ -115,6 +115,8 @@ class Log(StrEnum):
     OVERLAY_CONFIRMED = "overlay_confirmed"
     OVERLAY_UNDONE = "overlay_undone"
     AUDIT_FAILED = "audit_failed"
+    REQUEST_REFUSED = "request_refused"
+    REQUEST_FAILED = "request_failed"
     STATE_LOST = "state_lost"
     OUTBOX_DAMAGED = "outbox_damaged"
     UPLINK_FAILED = "uplink_failed"

@@ -18,6 +18,12 @@
     release = "releases/vedette-0.2.0.zip"
     windows = [{ days = ["sat", "sun"], start = "22:00", end = "04:00" }]
 
+    [[operator]]                     # who may ask hosts (``fleet/operators.py``)
+    name = "ann"
+    key = "ed25519:…"
+    roles = ["viewer", "analyst"]
+    expires = 2027-06-30T00:00:00Z
+
 Paths are relative to the file. All mistakes are reported at once. An overlay is read by the agent's own reader, a
 bundle by its own checks (unsigned ones are refused), so that what no agent would take is found here.
 
@@ -33,6 +39,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +63,12 @@ from vedette.fleet.documents import (
     change_id,
     read_desired,
 )
+from vedette.fleet.operators import MAX_OPERATORS, Operator, Operators, operator
 from vedette.fleet.overlay import MAX_OVERLAY, merged
-from vedette.model.times import seconds
+from vedette.model.times import micros, seconds
 
 KEYS = {
-    "": ("fleet", "ring", "gates", "group"),
+    "": ("fleet", "ring", "gates", "group", "operator"),
     "ring": ("name", "agents", "percent", "soak"),
     "group": ("name", "match", "bundle", "bundles", "config", "lookups", "release", "windows"),
 }
@@ -82,6 +90,7 @@ class FleetFile:
     rings: tuple[Ring, ...]
     gates: Mapping[str, Any]
     files: Mapping[str, bytes] = field(default_factory=dict)
+    operators: tuple[Operator, ...] = ()
 
 
 def read(path: Path, fleet: str) -> FleetFile:
@@ -111,7 +120,10 @@ class _Reader:
         groups = tuple(self._group(row, f"group[{i}]") for i, row in enumerate(self._rows(document, "group")))
         if not groups:
             self.mistakes.append("group: expects at least one [[group]]")
-        made = FleetFile(groups, tuple(ring for ring in rings if ring), document.get("gates", {}), self._files)
+        operators = self._operators(document)
+        made = FleetFile(
+            groups, tuple(ring for ring in rings if ring), document.get("gates", {}), self._files, operators
+        )
         if not self.mistakes:
             try:  # the reader of agents has the last word
                 read_desired(canonical({**_document(made), "fleet": self._fleet, "serial": 1}), self._fleet)
@@ -129,6 +141,23 @@ class _Reader:
             self.mistakes.append(f"{key}: expects [[{key}]] tables")
             return []
         return rows
+
+    def _operators(self, document: dict[str, Any]) -> tuple[Operator, ...]:
+        found: dict[str, Operator] = {}
+        for i, row in enumerate(self._rows(document, "operator")):
+            expires = row.get("expires")
+            if isinstance(expires, datetime) and expires.tzinfo is not None:
+                row = {**row, "expires": rfc3339(micros(expires))}
+            try:
+                one = operator(row, f"operator[{i}]")
+                if one.name in found:
+                    raise ValueError(f"operator[{i}]: the name {one.name!r} is used twice")
+                found[one.name] = one
+            except ValueError as error:
+                self.mistakes.append(str(error))
+        if len(found) > MAX_OPERATORS:
+            self.mistakes.append(f"operator: {len(found)}, at most {MAX_OPERATORS}")
+        return tuple(found.values())
 
     def _ring(self, row: dict[str, Any], where: str) -> Ring | None:
         self._known("ring", row, f"{where}.")
@@ -238,6 +267,15 @@ def _document(made: FleetFile) -> dict[str, Any]:
         ],
         "gates": made.gates,
     }  # fmt: skip
+
+
+def next_operators(made: FleetFile, fleet: str, before: Operators | None) -> Operators | None:
+    """Who may ask from now on; None: nothing differs."""
+    serial = 1 if before is None else before.serial + 1
+    after = Operators(fleet, serial, {one.name: one for one in made.operators})
+    if after.same(before) or (before is None and not made.operators):
+        return None
+    return after
 
 
 def next_desired(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from vedette.delivery.topics import ENROLMENT, ROOT, agent_topic
 
-ROLES = ("agent", "landing", "operator", "enroller", "broker")
+ROLES = ("agent", "landing", "operator", "analyst", "enroller", "broker")
 
 
 @dataclass(slots=True)
@@ -108,6 +108,12 @@ def _rights(member: Member) -> list[tuple[str, str]]:
                 ("write", f"{ROOT}/+/+/commands"),
                 ("read", f"{ROOT}/+/+/replies"),
                 ("read", f"{ROOT}/+/+/status"),
+            ]
+        case "analyst":
+            return [
+                ("write", f"{ROOT}/{fleet}/+/commands"),
+                ("read", f"{ROOT}/{fleet}/+/replies"),
+                ("read", f"{ROOT}/{fleet}/+/status"),
             ]
         case _:
             return []

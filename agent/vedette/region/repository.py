@@ -48,6 +48,7 @@ from tuf.api.metadata import (
 from vedette.fleet.audit import Audit
 from vedette.fleet.certificates import key_pem
 from vedette.fleet.documents import DESIRED, ROLLOUT, Desired, Rollout, read_desired, read_rollout
+from vedette.fleet.operators import OPERATORS, Operators, read_operators
 from vedette.region.sign import load_key
 from vedette.system.durable import sync_path, write_whole
 from vedette.system.wallclock import utc_now
@@ -133,6 +134,11 @@ class Repository:
         data = self._target(self.newest("rollout"), ROLLOUT)
         return None if data is None else read_rollout(data, self.fleet)
 
+    def operators(self, *, staged: bool = False) -> Operators | None:
+        """Who may ask agents, as in force or staged. Raises ValueError and OSError."""
+        data = self._target(self.staged("targets") if staged else self.newest("targets"), OPERATORS)
+        return None if data is None else read_operators(data, self.fleet)
+
     def blob(self, sha256: str) -> bytes:
         """Raises OSError."""
         return (self.folder / "blobs" / sha256).read_bytes()
@@ -203,9 +209,12 @@ class Repository:
             targets=[one.name for one in operators], targets_threshold=targets_threshold,
         )  # fmt: skip
 
-    def stage_desired(self, desired: Desired, blobs: Mapping[str, bytes]) -> Metadata[Any]:
-        """Stage the next targets: ``desired`` and the files that it names, ``blobs`` by target path. Files named before
-        and still wanted stay. Raises ValueError while a rotation is staged, or for a file that lacks."""
+    def stage_desired(
+        self, desired: Desired, blobs: Mapping[str, bytes], operators: Operators | None = None
+    ) -> Metadata[Any]:
+        """Stage the next targets: ``desired`` and the files that it names, ``blobs`` by target path, and ``operators``
+        (None: as they are). Files named before and still wanted stay. Raises ValueError while a rotation is staged, or
+        for a file that lacks."""
         if self.staged("root") is not None:
             raise ValueError("a new root is staged: sign it and `vedette fleet apply` first")
         before = self.newest("targets")
@@ -227,6 +236,8 @@ class Repository:
                 raise ValueError(f"{path}: not the file that the desired document names")
             targets.targets[path] = self._file(path, data, version=one.version)
         targets.targets[DESIRED] = self._file(DESIRED, desired.to_bytes(), version=desired.serial)
+        if (asking := operators or self.operators()) is not None:
+            targets.targets[OPERATORS] = self._file(OPERATORS, asking.to_bytes(), version=asking.serial)
         staged = Metadata(targets)
         self._stage("targets", staged)
         return staged

@@ -43,12 +43,12 @@ from vedette.engine.artifact import uncollected
 from vedette.fleet.overlay import load
 from vedette.model.counters import Counters, Log
 from vedette.rawlog.log import RawLog
-from vedette.runtime import status
+from vedette.runtime import questions, status
 from vedette.runtime.account import CHECK_SECONDS, Auditor
 from vedette.runtime.active import ActiveRules, newest_lines
 from vedette.runtime.arrivals import Arrivals
 from vedette.runtime.context import RunContext
-from vedette.runtime.control import Control
+from vedette.runtime.control import Command, Control
 from vedette.runtime.inputs import Inputs, context_of
 from vedette.runtime.lives import Lives
 from vedette.runtime.logs import configure_logging, report_suppressed
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from vedette.runtime.exporter import Exporter
     from vedette.runtime.fleet import Fleet
     from vedette.runtime.membership import Membership
+    from vedette.runtime.requests import Requests
 
 log = structlog.get_logger()
 
@@ -79,6 +80,8 @@ UPLINK_SECONDS = 3.0
 """For sending what is in the outbox before another uplink takes its place."""
 SWITCH_SECONDS = 0.0005
 """For which a thread keeps the event loop waiting, each time that the loop has let go of the interpreter."""
+RELOAD_SECONDS = 120.0
+"""For a reload that was asked for."""
 FREE_SECONDS = 60.0
 """Between two times at which free memory is given back."""
 MAP_SLACK = 256 << 20
@@ -129,6 +132,7 @@ class Agent:
         self._membership: Membership | None = None
         self._membership_task: asyncio.Task[None] | None = None
         self._fleet: Fleet | None = None
+        self._requests: Requests | None = None
         self._changing_config = asyncio.Lock()
 
     async def run(self) -> None:
@@ -190,14 +194,7 @@ class Agent:
             self._reloads.error = f"fleet.root: {error}"
             action = "the agent runs without its fleet: put the file right, then reload"
             log.error(Log.FLEET_REFUSED, kind="root", reason=str(error), action=action)
-        control = Control(
-            config.agent.control_socket,
-            {
-                "status": self._status_command,
-                "rollback": self.active.rollback,
-                "lookup_rollback": self._lookup_rollback,
-            },
-        )
+        control = Control(config.agent.control_socket, self._commands())
         allocator.trim()
         try:
             async with asyncio.TaskGroup() as self._group:
@@ -209,8 +206,7 @@ class Agent:
                 reloading = group.create_task(self._reload())
                 tasks.append(group.create_task(self._maintain()))
                 self._changing = [reloading]
-                if self._fleet is not None:
-                    self._changing.append(group.create_task(self._fleet.run()))
+                self._run_fleet()
                 if self._notifier.interval:
                     tasks.append(group.create_task(self._ping()))
                 await control.start()
@@ -277,6 +273,11 @@ class Agent:
             self._fleet = await asyncio.to_thread(
                 Fleet, self.context, self._path, self.active, self._reload_config, self._unwell
             )
+            from vedette.fleet.job import Services
+            from vedette.runtime.requests import Requests
+
+            services = Services(lambda: self.context.config, self._command)
+            self._requests = await asyncio.to_thread(Requests, self.context, self._fleet, services)
 
     async def _join_fleet(self) -> None:
         """The first root of trust came with the enrolment."""
@@ -284,10 +285,19 @@ class Agent:
             await self._follow_fleet()
         except (ValueError, OSError) as error:
             self._keep(f"fleet.root: {error}", fleet=replace(self.context.config.fleet, root=None))
-        if self._fleet is not None:
-            self._changing.append(self._group.create_task(self._fleet.run()))
-            if isinstance(self.uplink, MqttUplink):
-                self._fleet.attach(self.uplink)
+        self._run_fleet()
+        self._attach_fleet()
+
+    def _run_fleet(self) -> None:
+        for part in (self._fleet, self._requests):
+            if part is not None:
+                self._changing.append(self._group.create_task(part.run()))
+
+    def _attach_fleet(self) -> None:
+        if isinstance(self.uplink, MqttUplink):
+            for part in (self._fleet, self._requests):
+                if part is not None:
+                    part.attach(self.uplink)
 
     def _start_uplink(self) -> None:
         context, config = self.context, self.context.config
@@ -296,8 +306,7 @@ class Agent:
         if config.uplink.warning:
             log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=config.uplink.broker.url, reason=config.uplink.warning)
         self._arrivals = []
-        if isinstance(self.uplink, MqttUplink) and self._fleet is not None:
-            self._fleet.attach(self.uplink)
+        self._attach_fleet()
         if isinstance(self.uplink, MqttUplink) and config.bundles.trusted_keys:
             self._arrivals = [
                 Arrivals(config, one, self.active, self.uplink, partial(self._governed, one.name))
@@ -382,6 +391,52 @@ class Agent:
     async def _status_command(self) -> dict[str, Any]:
         await self.pipeline.checkpointer.asked()
         return self.status()
+
+    # --- commands
+
+    def _commands(self) -> dict[str, Command]:
+        """What the control socket offers the host's owner, and requests of the fleet's operators in part."""
+        return {
+            "status": self._status_command,
+            "rollback": self.active.rollback,
+            "lookup_rollback": self._lookup_rollback,
+            "rules": self._rules_command,
+            "explain": self._explain_command,
+            "disk": self._disk_command,
+            "versions": self._versions_command,
+            "reload": self._reload_command,
+            "release": self._release_command,
+        }
+
+    async def _command(self, name: str, **words: Any) -> Any:
+        """Raises ValueError and OSError."""
+        return await self._commands()[name](**words)
+
+    async def _rules_command(self) -> Any:
+        return questions.rules(self.context, self.active)
+
+    async def _explain_command(self, rule: str) -> Any:
+        return questions.explained(self.context, self.active, rule)
+
+    async def _disk_command(self) -> Any:
+        return await asyncio.to_thread(questions.disk, self.context)
+
+    async def _versions_command(self) -> Any:
+        return questions.versions(self.context, self.active)
+
+    async def _reload_command(self) -> Any:
+        """As SIGHUP does, which comes to the same."""
+        before = self._reloads.reloads
+        self._hangup.set()
+        async with asyncio.timeout(RELOAD_SECONDS):
+            while self._hangup.is_set() or (self._reloads.reloads == before and not self._reloads.error):
+                await asyncio.sleep(0.05)
+        return {"reloads": self._reloads.reloads, "error": self._reloads.error, "restart": self._reloads.needs_restart}
+
+    async def _release_command(self) -> Any:
+        released = len(self.context.failures.quarantined)
+        self.pipeline.release()
+        return {"released": released}
 
     # --- reloads
 

@@ -27,6 +27,7 @@ from vedette.fleet import actual, documents
 from vedette.fleet.audit import FIRST, Audit, Head
 from vedette.fleet.documents import Target, Wanted
 from vedette.fleet.mailbox import Mailbox
+from vedette.fleet.operators import Operators
 from vedette.fleet.overlay import Applied, Watch, under
 from vedette.fleet.trust import Missing, Trust, Trusted, TrustRefused
 from vedette.model.counters import Log
@@ -82,6 +83,20 @@ class Fleet:
         self._failed: dict[str, str] = {}
         """Why a bundle was refused, by SHA-256, in this life."""
         self._problems: dict[str, str] = {}
+
+    @property
+    def operators(self) -> Operators | None:
+        """Who may ask this agent."""
+        return self._trusted.operators
+
+    @property
+    def trusted_until(self) -> int:
+        """When the metadata in force expire; UTC microseconds."""
+        return self._trusted.expires
+
+    @property
+    def audit(self) -> Audit:
+        return self._audit
 
     def governs(self, ruleset: str) -> bool:
         """Whether a signed document has ever named a bundle for this rule set: no other source counts any more."""

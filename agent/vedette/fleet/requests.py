@@ -1,0 +1,293 @@
+"""A request to agents: an operator's signed question or command, and whether an agent may act on it. Pure.
+
+    {"signed": REQUEST, "signature": BASE64}      as canonical JSON, by whatever carries it: MQTT or a file
+
+    REQUEST = {"format": 1, "fleet", "id", "agents": [agent id] | null, "group": label expression | null,
+               "kind": row of KINDS | "resume" | "cancel", "body": object, "reason": text,
+               "operator": name, "created", "expires": RFC 3339, "nonce": 32 hex digits}
+
+``signature`` is Ed25519 (RFC 8032) by the operator's key over ``DOMAIN`` and REQUEST in its one form as bytes
+(``documents.canonical``), so that no signature made for something else counts here. ``agents`` or ``group`` says who is
+asked; the agent holds the expression against its own labels.
+
+``admit`` checks in this order, and ``Refused.kind`` says what failed first:
+
+1. ``malformed``: not an envelope of this form and size;
+2. ``operator``: nobody of this name in ``operators.json``; ``signature``: not by that operator's key. Up to here
+   anybody may have written it: it gets no answer;
+3. ``fleet``: of another fleet; ``agent``: not asked of this agent;
+4. ``operator expired``; ``trust expired``: this agent's metadata are out of date, so that the list of operators may be;
+5. ``expired``: past its time, from the future, or longer than MAX_LIFE;
+6. ``replayed``: its nonce was seen before (``spool.py`` keeps nonces until they expire);
+7. ``kind``, ``role``, ``not allowed`` (by the host's own configuration) and ``body``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from vedette.bundle.manifest import rfc3339
+from vedette.fleet import labels
+from vedette.fleet.documents import canonical
+from vedette.fleet.operators import Operator, Operators
+from vedette.model.times import iso_time
+
+if TYPE_CHECKING:
+    from vedette.fleet.job import Kind
+
+FORMAT = 1
+DOMAIN = b"vedette request 1\n"
+MAX_REQUEST = 1 << 20
+"""Bytes of an envelope: a rule to hunt with fits."""
+MAX_AGENTS = 1000
+"""Named in one request; more are asked by a group."""
+MAX_REASON = 500
+"""Characters."""
+MAX_LIFE = 7 * 86_400_000_000
+"""Microseconds from ``created`` to ``expires``: for so long nonces are kept."""
+MAX_SKEW = 300_000_000
+"""By which an operator's clock may be ahead, in microseconds."""
+RESUME, CANCEL = "resume", "cancel"
+"""About a request that was made before: ``{"request": id, "have": [[first, last], …], "done": bool}`` says which parts
+of the reply have come, ``{"request": id}`` stops it."""
+UNANSWERED = ("malformed", "operator", "signature", "fleet", "agent", "replayed")
+"""Refusals that are recorded and get no reply."""
+ID = re.compile(r"[0-9a-f]{32}")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+class Refused(ValueError):
+    """The request is not acted on. ``kind``: which check failed; ``request``: what was asked, once its signature is
+    known to be an operator's."""
+
+    def __init__(self, kind: str, reason: str, request: Request | None = None) -> None:
+        super().__init__(reason)
+        self.kind, self.request = kind, request
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Times are UTC microseconds."""
+
+    fleet: str
+    kind: str
+    operator: str
+    created: int
+    expires: int
+    body: Mapping[str, Any] = field(default_factory=dict)
+    agents: tuple[str, ...] | None = None
+    group: str | None = None
+    reason: str = ""
+    id: str = field(default_factory=lambda: secrets.token_hex(16))
+    nonce: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT, "fleet": self.fleet, "id": self.id, "kind": self.kind, "body": dict(self.body),
+            "agents": None if self.agents is None else [*self.agents], "group": self.group, "reason": self.reason,
+            "operator": self.operator, "created": rfc3339(self.created), "expires": rfc3339(self.expires),
+            "nonce": self.nonce,
+        }  # fmt: skip
+
+    def asks(self, agent: str, own: Mapping[str, str]) -> bool:
+        """Whether it is for the agent of this id and labels. Raises ValueError for an expression that is none."""
+        if self.agents is not None:
+            return agent in self.agents
+        return self.group is not None and labels.parse(self.group).matches(own)
+
+    def signed(self, key: Ed25519PrivateKey) -> bytes:
+        """The envelope."""
+        document = self.document()
+        signature = base64.b64encode(key.sign(DOMAIN + canonical(document))).decode()
+        return canonical({"signed": document, "signature": signature})
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What an agent knows of itself when it decides on a request."""
+
+    fleet: str
+    agent: str
+    labels: Mapping[str, str]
+    allow: Collection[str]
+    """Kinds that the host's owner allows."""
+    operators: Operators | None
+    trusted_until: int
+    """When the metadata expire that name the operators; UTC microseconds."""
+    clock: Callable[[], int]
+
+
+def admit(
+    data: bytes, host: Host, kinds: Mapping[str, Kind], seen: Callable[[str], bool], asked: Callable[[str], str]
+) -> Request:
+    """The request in an envelope, when this host acts on it. ``seen`` knows the nonces of earlier ones; ``asked`` says
+    of which kind a request is that this agent works on ("": of none). Raises Refused."""
+    request, signature = read(data)
+    who = _operator(request, signature, host)
+    try:
+        _about(request, who, host)
+        if seen(request.nonce):
+            raise Refused("replayed", "its nonce was seen before", request)
+        _entitled(request, who, host, kinds, asked)
+    except Refused as error:
+        raise Refused(error.kind, str(error), request) from error
+    return request
+
+
+def _operator(request: Request, signature: bytes, host: Host) -> Operator:
+    who = host.operators.by_name.get(request.operator) if host.operators is not None else None
+    if who is None:
+        raise Refused("operator", f"nobody called {request.operator} is an operator of this fleet")
+    try:
+        who.key.verify(signature, DOMAIN + canonical(request.document()))
+    except InvalidSignature as error:
+        raise Refused("signature", f"it is not signed by the key of {request.operator}") from error
+    return who
+
+
+def _about(request: Request, who: Operator, host: Host) -> None:
+    """Whether it is meant for this agent, now."""
+    now = host.clock()
+    if request.fleet != host.fleet:
+        raise Refused("fleet", f"it is for fleet {request.fleet}")
+    try:
+        asked = request.asks(host.agent, host.labels)
+    except ValueError as error:
+        raise Refused("malformed", f"group: {error}") from error
+    if not asked:
+        raise Refused("agent", "this agent is not asked")
+    if now >= who.expires:
+        raise Refused("operator expired", f"{who.name} was an operator until {rfc3339(who.expires)}")
+    if now >= host.trusted_until:
+        raise Refused("trust expired", "the fleet's metadata have expired here, and with them the list of operators")
+    if now >= request.expires:
+        raise Refused("expired", f"it expired at {rfc3339(request.expires)}")
+    if request.created > now + MAX_SKEW:
+        raise Refused("expired", f"it is from the future ({rfc3339(request.created)}): compare the clocks")
+    if not 0 < request.expires - request.created <= MAX_LIFE:
+        raise Refused("expired", "it may be good for 7 days at most")
+
+
+def _entitled(
+    request: Request, who: Operator, host: Host, kinds: Mapping[str, Kind], asked: Callable[[str], str]
+) -> None:
+    """Whether the operator may ask this of this host."""
+    kind = request.kind
+    if kind in (RESUME, CANCEL):
+        try:
+            about_request(request)
+        except ValueError as error:
+            raise Refused("body", str(error)) from error
+        kind = asked(request.body["request"])
+        if not kind:
+            raise Refused("unknown", "this agent works on no such request")
+    row = kinds.get(kind)
+    if row is None:
+        raise Refused("kind", f"{kind!r} is no kind of request here; known: {', '.join(kinds)}")
+    if row.role not in who.roles:
+        raise Refused("role", f"{who.name} lacks the role {row.role}, which {kind} takes")
+    if request.kind in (RESUME, CANCEL):
+        return
+    if kind not in host.allow:
+        raise Refused("not allowed", f"the owner of this host does not allow {kind} ([fleet] allow)")
+    try:
+        row.validate(request.body)
+    except ValueError as error:
+        raise Refused("body", str(error)) from error
+
+
+def about_request(request: Request) -> tuple[str, list[tuple[int, int]], bool]:
+    """What a ``resume`` or ``cancel`` is about: request, parts that have come, whether that is all. Raises
+    ValueError."""
+    body = request.body
+    id, have, done = body.get("request"), body.get("have", []), body.get("done", False)
+    if not isinstance(id, str) or not ID.fullmatch(id) or type(done) is not bool:
+        raise ValueError("body: expects {request: id, have: [[first, last], …], done: true or false}")
+    if not isinstance(have, list) or len(have) > 1000:
+        raise ValueError("body.have: expects at most 1000 ranges")
+    found = []
+    for one in have:
+        match one:
+            case [int(first), int(last)] if 0 <= first <= last < 2**31:
+                found.append((first, last))
+            case _:
+                raise ValueError("body.have: expects ranges [first, last]")
+    return id, found, done
+
+
+# --- reading
+
+
+def read(data: bytes) -> tuple[Request, bytes]:
+    """What an envelope says, and its signature, which is not checked. Raises Refused."""
+    try:
+        if len(data) > MAX_REQUEST:
+            raise ValueError(f"{len(data)} bytes, at most {MAX_REQUEST}")
+        envelope = json.loads(data)
+        if not isinstance(envelope, dict) or envelope.keys() != {"signed", "signature"}:
+            raise ValueError("expects an object of signed and signature")
+        request = _request(envelope["signed"])
+        signature = base64.b64decode(envelope["signature"], validate=True)
+        if data != canonical(envelope) or request.document() != envelope["signed"]:
+            raise ValueError("not in the one form of a request")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Refused("malformed", str(error)[:200]) from error
+    return request, signature
+
+
+def _request(row: Any) -> Request:
+    if not isinstance(row, dict):
+        raise ValueError("signed: expects an object")
+    if row.get("format") != FORMAT:
+        raise ValueError(f"format {str(row.get('format'))[:20]}: this agent knows {FORMAT}: upgrade the agent")
+    for key in ("fleet", "operator", "kind"):
+        if not isinstance(row.get(key), str) or not _NAME.fullmatch(row[key]):
+            raise ValueError(f"{key}: expects letters, digits, '.', '_' or '-'")
+    for key in ("id", "nonce"):
+        if not isinstance(row.get(key), str) or not ID.fullmatch(row[key]):
+            raise ValueError(f"{key}: expects 32 hex digits")
+    agents, group, reason, body = (row.get(key) for key in ("agents", "group", "reason", "body"))
+    if (agents is None) == (group is None):
+        raise ValueError("expects agents or group, and not both")
+    if agents is not None and not (_names(agents) and 0 < len(agents) <= MAX_AGENTS):
+        raise ValueError(f"agents: expects 1 to {MAX_AGENTS} agent ids")
+    if group is not None and not isinstance(group, str):
+        raise ValueError("group: expects a label expression")
+    if not isinstance(reason, str) or len(reason) > MAX_REASON:
+        raise ValueError(f"reason: expects a text of at most {MAX_REASON} characters")
+    if not isinstance(body, dict):
+        raise ValueError("body: expects an object")
+    return Request(
+        row["fleet"], row["kind"], row["operator"], _time(row, "created"), _time(row, "expires"), body,
+        None if agents is None else tuple(agents), group, reason, row["id"], row["nonce"],
+    )  # fmt: skip
+
+
+def _names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) and _NAME.fullmatch(one) for one in value)
+
+
+def _time(row: dict[str, Any], key: str) -> int:
+    time = iso_time(row[key]) if isinstance(row.get(key), str) else None
+    if time is None:
+        raise ValueError(f"{key}: expects a time such as 2026-11-22T00:00:00Z")
+    return time
+
+
+def follow_up(
+    request: Request, kind: str, agents: Sequence[str], now: int, body: Mapping[str, Any] | None = None
+) -> Request:
+    """A ``resume`` or ``cancel`` of ``request`` for some of the agents that it asked, good for an hour."""
+    return replace(
+        request, kind=kind, agents=tuple(agents), group=None, created=now, expires=now + 3_600_000_000,
+        body={"request": request.id, **(body or {})}, id=secrets.token_hex(16), nonce=secrets.token_hex(16),
+    )  # fmt: skip

@@ -1,0 +1,154 @@
+"""Requests that an agent works on, and the parts of their replies, until the operator has them or they expire.
+
+    FOLDER/nonces                  a line for each request that was taken: nonce, expiry (UTC microseconds)
+    FOLDER/ID/request.json         the envelope as it came
+    FOLDER/ID/NNNNNN.part          a part of the reply: msgpack, with the cursor to go on from
+
+Promises: a request that was taken is on disk when ``take`` returns, and its nonce; a nonce is known until the request
+expires, over restarts and kills. A part never changes. Parts of a request follow each other; the newest one says
+whether the reply is whole. The number of requests, of nonces and of bytes is bounded: ``take`` refuses more. One
+process at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgpack
+
+from vedette.fleet.replies import Part
+from vedette.fleet.requests import ID, MAX_SKEW, Refused, Request, read
+from vedette.system.durable import sync_path, write_whole
+
+MAX_REQUESTS = 64
+"""Under way or not fetched yet."""
+MAX_NONCES = 10_000
+MAX_BYTES = 512 << 20
+"""Of all replies that wait to be fetched."""
+
+
+class Kept(NamedTuple):
+    """A part, and where its request goes on: ``cursor``, bytes of records ``made``, seconds ``elapsed``."""
+
+    part: Part
+    cursor: Any
+    made: int
+    elapsed: float
+
+
+class Held:
+    """A request in its folder; ``parts`` of its reply are there."""
+
+    def __init__(self, folder: Path, request: Request) -> None:
+        self._folder, self.request = folder, request
+        self.parts = sum(1 for _ in folder.glob("*.part"))
+        newest = self.newest()
+        self.whole = newest is not None and newest.part.last
+        self.size = sum(path.stat().st_size for path in folder.glob("*.part"))
+
+    def newest(self) -> Kept | None:
+        """Raises OSError, ValueError."""
+        return self.kept(self.parts - 1) if self.parts else None
+
+    def kept(self, number: int) -> Kept:
+        """Raises OSError; ValueError when the file was damaged."""
+        row = msgpack.unpackb(self._path(number).read_bytes())
+        return Kept(Part(number, *row[0]), *row[1:])
+
+    def add(self, kept: Kept) -> None:
+        """Raises OSError."""
+        data = msgpack.packb([kept.part[1:], kept.cursor, kept.made, kept.elapsed])
+        write_whole(self._path(kept.part.number), data, 0o600)
+        self.parts, self.whole, self.size = kept.part.number + 1, kept.part.last, self.size + len(data)
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:06}.part"
+
+
+class Spool:
+    """``clock`` in UTC microseconds."""
+
+    def __init__(self, folder: Path, clock: Callable[[], int]) -> None:
+        """Raises OSError. A request whose files are damaged is dropped, and its nonce stays."""
+        self._folder, self._clock = folder, clock
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.held: dict[str, Held] = {}
+        self._nonces = dict(self._read_nonces())
+        for path in sorted(folder.iterdir()):
+            if not path.is_dir():
+                continue
+            try:
+                self.held[path.name] = held = Held(path, read((path / "request.json").read_bytes())[0])
+                self._nonces.setdefault(held.request.nonce, held.request.expires)
+            except (OSError, ValueError, TypeError, msgpack.UnpackException):
+                self.held.pop(path.name, None)
+                shutil.rmtree(path, ignore_errors=True)
+        self._write_nonces()
+
+    def seen(self, nonce: str) -> bool:
+        return nonce in self._nonces
+
+    def take(self, request: Request, envelope: bytes) -> Held:
+        """Keep an admitted request. Raises Refused when there is no room, OSError."""
+        if len(self.held) >= MAX_REQUESTS or sum(one.size for one in self.held.values()) >= MAX_BYTES:
+            raise Refused("busy", f"{len(self.held)} requests are under way or not fetched yet", request)
+        if request.id in self.held:
+            raise Refused("replayed", "its id was seen before", request)
+        self._room(request)
+        folder = self._folder / request.id
+        folder.mkdir(mode=0o700)
+        write_whole(folder / "request.json", envelope, 0o600)
+        sync_path(self._folder)
+        held = self.held[request.id] = Held(folder, request)
+        self._remember(request)
+        return held
+
+    def note(self, request: Request) -> None:
+        """Remember the nonce of a request that leaves nothing else here. Raises Refused, OSError."""
+        self._room(request)
+        self._remember(request)
+
+    def _room(self, request: Request) -> None:
+        if len(self._nonces) >= MAX_NONCES:
+            self._write_nonces()
+        if len(self._nonces) >= MAX_NONCES:
+            raise Refused("busy", f"{MAX_NONCES} requests in 7 days: no further nonce can be remembered", request)
+
+    def _remember(self, request: Request) -> None:
+        self._nonces[request.nonce] = request.expires
+        descriptor = os.open(self._folder / "nonces", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, f"{request.nonce} {request.expires}\n".encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def drop(self, id: str) -> None:
+        """Forget a request and its reply; its nonce stays."""
+        if self.held.pop(id, None) is not None:
+            shutil.rmtree(self._folder / id, ignore_errors=True)
+
+    def expired(self) -> list[str]:
+        """Ids of requests whose time is over."""
+        now = self._clock()
+        return [id for id, one in self.held.items() if now > one.request.expires]
+
+    def _read_nonces(self) -> Iterator[tuple[str, int]]:
+        with suppress(FileNotFoundError):
+            for line in (self._folder / "nonces").read_text("ascii", "replace").splitlines():
+                nonce, _, expires = line.partition(" ")
+                if ID.fullmatch(nonce) and expires.isdigit():
+                    yield nonce, int(expires)
+
+    def _write_nonces(self) -> None:
+        """Without those that have expired: a request of theirs is refused for its age. A clock that is set back by less
+        than MAX_SKEW opens no gap."""
+        now = self._clock() - MAX_SKEW
+        self._nonces = {nonce: expires for nonce, expires in self._nonces.items() if expires > now}
+        text = "".join(f"{nonce} {expires}\n" for nonce, expires in self._nonces.items())
+        write_whole(self._folder / "nonces", text.encode(), 0o600)

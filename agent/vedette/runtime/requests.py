@@ -1,0 +1,359 @@
+"""What operators ask of this agent: taken, worked on, answered, and recorded for its owner.
+
+Loaded only with ``[fleet] root``. Requests come on the agent's ``commands`` topic or as files (``take``); who may ask
+is in the fleet's signed list of operators, what may be asked in ``[fleet] allow`` of this host's own file.
+``fleet/requests.py`` decides, ``fleet/kinds.py`` has the kinds, ``fleet/spool.py`` keeps requests and replies until the
+operator has them: after a kill both go on where they were.
+
+Replies go out a part at a time beside the alerts, so that they never hold up more than one message of the uplink. Where
+nobody listens they wait for the operator's ``resume``, which says what has come. Whatever comes is bounded: the queue
+of messages, requests under way, bytes that wait. Requests and refusals are in ``audit.jsonl``, refusals folded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+import structlog
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from vedette.delivery.topics import agent_topic
+from vedette.fleet import actual, replies
+from vedette.fleet.audit import Audit
+from vedette.fleet.folded import Folded
+from vedette.fleet.job import Job, Kind, Services, Stopped
+from vedette.fleet.kinds import KINDS
+from vedette.fleet.operators import Operators
+from vedette.fleet.replies import Part, Signer
+from vedette.fleet.requests import CANCEL, RESUME, UNANSWERED, Host, Refused, Request, about_request, admit
+from vedette.fleet.spool import Held, Spool
+from vedette.model.counters import Log
+from vedette.mqtt.connection import Message
+from vedette.runtime.context import RunContext
+
+log = structlog.get_logger()
+
+MAX_WAITING = 32
+"""Messages that have come and are not looked at yet."""
+MAX_REFUSALS = 1000
+"""Refused requests that are remembered, so that each is answered once."""
+EXPIRY_SECONDS = 30.0
+"""Between two looks for what has expired."""
+RETRY_SECONDS = 5.0
+BODY_SHOWN = 4 << 10
+"""Bytes of a request's body in the record; of a longer one its size."""
+
+
+class Trusting(Protocol):
+    """What the agent's side of its fleet knows: who may ask, and until when that is known to be true."""
+
+    @property
+    def operators(self) -> Operators | None: ...
+
+    @property
+    def trusted_until(self) -> int: ...
+
+    @property
+    def audit(self) -> Audit: ...
+
+
+class Outlet(Protocol):
+    """Carries a part of a reply. False: nobody takes it now. Raises ConnectionError, PermissionError."""
+
+    async def reply(self, data: bytes) -> bool: ...
+
+
+class Requests:
+    """The agent's side of what operators ask; see the module's text."""
+
+    def __init__(self, context: RunContext, fleet: Trusting, services: Services) -> None:
+        """Blocks on the disk. Raises OSError."""
+        self._context, self._fleet, self._services = context, fleet, services
+        self._spool = Spool(context.config.agent.fleet_dir / "requests", context.clock)
+        self._folded = Folded(fleet.audit)
+        self._incoming: asyncio.Queue[bytes] = asyncio.Queue(MAX_WAITING)
+        self._outlet: Outlet | None = None
+        self._jobs: dict[str, Job] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._slots = {name: asyncio.Semaphore(kind.limits.at_once) for name, kind in KINDS.items()}
+        self._outgoing: dict[str, set[int]] = {}
+        """Requests whose parts are sent, and those of their parts that have been."""
+        self._refused: OrderedDict[str, None] = OrderedDict()
+        self._answers: list[bytes] = []
+        self._parts = asyncio.Event()
+        self._signer: tuple[tuple[int, int], Signer] | None = None
+
+    def attach(self, uplink: Any) -> None:
+        """Take requests from, and reply by, ``uplink`` (``MqttUplink``), in place of the one before."""
+        self._outlet = uplink
+        uplink.subscribe(self._topic, self._came)
+        self._parts.set()
+
+    async def take(self, envelope: bytes) -> str:
+        """Take a request that came in another way, as a file; returns why it is refused, or nothing."""
+        return await self._decide(envelope)
+
+    def messages(self, request: str, have: Sequence[tuple[int, int]] = ()) -> Iterator[bytes]:
+        """The parts of a reply that are there, but for those of the ranges ``have``, as they travel. Raises LookupError
+        for a request that this agent does not hold, OSError, ValueError."""
+        held = self._spool.held[request]
+        for number in range(held.parts):
+            if not any(first <= number <= last for first, last in have):
+                yield self._message(held, number)
+
+    def status(self) -> list[dict[str, Any]]:
+        """The requests that this agent works on, or whose replies wait."""
+        return [
+            {"id": id, "operator": one.request.operator, "kind": one.request.kind, "parts": one.parts,
+             "bytes": one.size, "state": "whole" if one.whole else "running" if id in self._jobs else "waiting"}
+            for id, one in self._spool.held.items()
+        ]  # fmt: skip
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        for held in self._spool.held.values():
+            self._begin(held)
+        senders = [asyncio.create_task(self._send()), asyncio.create_task(self._expire())]
+        try:
+            while True:
+                envelope = await self._incoming.get()
+                try:
+                    await self._decide(envelope)
+                except OSError as error:
+                    self._failed(error)
+        finally:
+            for task in (*senders, *self._tasks.values()):
+                task.cancel()
+            for job in self._jobs.values():
+                job.stop()
+            with suppress(OSError, ValueError):
+                self._folded.settle(all=True)
+
+    # --- deciding
+
+    @property
+    def _topic(self) -> str:
+        agent = self._context.config.agent
+        return agent_topic(agent.fleet, agent.id, "commands")
+
+    def _came(self, message: Message) -> None:
+        try:
+            self._incoming.put_nowait(message.payload)
+        except asyncio.QueueFull:
+            self._refusal(Refused("busy", f"more than {MAX_WAITING} messages wait"))
+
+    async def _decide(self, envelope: bytes) -> str:
+        """Act on a request; returns why it is refused, or nothing. Raises OSError."""
+        try:
+            self._sign()
+            request = await asyncio.to_thread(admit, envelope, self._host(), KINDS, self._spool.seen, self._kind_of)
+            if request.kind in (RESUME, CANCEL):
+                await asyncio.to_thread(self._spool.note, request)
+                self._follow(request)
+                return ""
+            held = await asyncio.to_thread(self._spool.take, request, envelope)
+        except Refused as error:
+            self._refusal(error)
+            return str(error)
+        except ValueError as error:
+            self._refusal(Refused("certificate", str(error)))
+            return str(error)
+        body = orjson.dumps(dict(request.body))
+        shown = {"body": dict(request.body)} if len(body) <= BODY_SHOWN else {"body_bytes": len(body)}
+        self._record("request_received", **_about(request), reason=request.reason, **shown)
+        self._begin(held)
+        return ""
+
+    def _host(self) -> Host:
+        config, trusted = self._context.config, self._fleet
+        return Host(
+            config.agent.fleet, config.agent.id, actual.labels(config), config.fleet.allow, trusted.operators,
+            trusted.trusted_until, self._context.clock,
+        )  # fmt: skip
+
+    def _kind_of(self, id: str) -> str:
+        held = self._spool.held.get(id)
+        return "" if held is None else held.request.kind
+
+    def _follow(self, request: Request) -> None:
+        """A ``resume`` or ``cancel``."""
+        id, have, done = about_request(request)
+        if request.kind == CANCEL:
+            self._record("request_cancelled", request=id, operator=request.operator)
+            if (job := self._jobs.get(id)) is not None:
+                job.cancel()
+            return
+        held = self._spool.held[id]
+        if done:
+            if held.whole:
+                self._outgoing.pop(id, None)
+                self._record("request_fetched", request=id, operator=request.operator, parts=held.parts)
+                self._spool.drop(id)
+            return
+        self._outgoing[id] = {number for first, last in have for number in range(first, min(last + 1, held.parts))}
+        self._parts.set()
+
+    def _refusal(self, error: Refused) -> None:
+        """Record it, and answer it when an operator of this fleet has asked, once."""
+        request = error.request
+        facts = _about(request) if request is not None else {}
+        try:
+            self._folded.append(
+                "request_refused", (error.kind, facts.get("operator", "")), refused=error.kind, why=str(error), **facts
+            )
+        except (OSError, ValueError) as failure:
+            self._failed(failure)
+        log.warning(Log.REQUEST_REFUSED, kind=error.kind, reason=str(error), operator=facts.get("operator", ""))
+        if request is None or error.kind in UNANSWERED or request.nonce in self._refused:
+            return
+        self._refused[request.nonce] = None
+        while len(self._refused) > MAX_REFUSALS:
+            self._refused.popitem(last=False)
+        id = request.body["request"] if error.kind == "unknown" else request.id
+        state = "unknown" if error.kind == "unknown" else "refused"
+        part = Part(0, replies.packed(b""), 0, True, state, f"{error.kind}: {error}")
+        with suppress(ValueError, OSError):
+            if len(self._answers) < MAX_WAITING:
+                self._answers.append(replies.pack(id, part, self._sign()))
+                self._parts.set()
+
+    # --- working
+
+    def _begin(self, held: Held) -> None:
+        id = held.request.id
+        self._outgoing.setdefault(id, set())
+        self._parts.set()
+        if not held.whole:
+            task = self._tasks[id] = asyncio.create_task(self._work(held))
+            task.add_done_callback(lambda _: (self._tasks.pop(id, None), self._jobs.pop(id, None)))
+
+    async def _work(self, held: Held) -> None:
+        request = held.request
+        kind = KINDS.get(request.kind)
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._parts.set)
+
+        job = Job(held, kind.limits if kind else KINDS["ask"].limits, self._services, wake)
+        self._jobs[request.id] = job
+        try:
+            if kind is None or kind.name not in self._context.config.fleet.allow:
+                state, reason = job.end("refused", f"not allowed: the owner of this host does not allow {request.kind}")
+            else:
+                state, reason = await self._run(job, kind)
+        except Stopped:
+            return
+        except (OSError, ValueError) as error:
+            self._failed(error)
+            return
+        self._record("request_finished", **_about(request), state=state, why=reason, parts=held.parts, bytes=job.made)
+
+    async def _run(self, job: Job, kind: Kind) -> tuple[str, str]:
+        async with self._slots[kind.name]:
+            self._record("request_started", **_about(job.request))
+            return await job.run(kind)
+
+    # --- sending
+
+    async def _send(self) -> None:
+        """Parts of replies, one at a time, in turn; those of a request wait while nobody takes them."""
+        while True:
+            await self._parts.wait()
+            self._parts.clear()
+            try:
+                while await self._send_one():
+                    pass
+            except (ConnectionError, PermissionError, TimeoutError) as error:
+                if isinstance(error, PermissionError):
+                    log.error(Log.REQUEST_FAILED, reason=str(error), action="allow it in the broker's access list")
+                await asyncio.sleep(RETRY_SECONDS)
+                self._parts.set()
+            except (OSError, ValueError) as error:
+                self._failed(error)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _send_one(self) -> bool:
+        """Whether there may be more."""
+        outlet = self._outlet
+        if outlet is None:
+            return False
+        if self._answers:
+            await outlet.reply(self._answers[0])
+            self._answers.pop(0)
+            return True
+        for id, sent in [*self._outgoing.items()]:
+            held = self._spool.held.get(id)
+            number = next((n for n in range(held.parts) if n not in sent), None) if held is not None else None
+            if held is None or number is None:
+                if held is None or held.whole:
+                    self._outgoing.pop(id, None)
+                continue
+            if await outlet.reply(await asyncio.to_thread(self._message, held, number)):
+                sent.add(number)
+            else:
+                self._outgoing.pop(id, None)
+            return True
+        return False
+
+    def _message(self, held: Held, number: int) -> bytes:
+        return replies.pack(held.request.id, held.kept(number).part, self._sign())
+
+    def _sign(self) -> Signer:
+        """Key and certificate as they are now: they are renewed while the agent runs. Raises ValueError without any."""
+        config = self._context.config
+        cert, key = config.uplink.broker.cert_file, config.uplink.broker.key_file
+        if cert is None or key is None:
+            raise ValueError("this agent has no certificate to sign replies with: enrol it")
+        try:
+            changed = cert.stat().st_mtime_ns, key.stat().st_mtime_ns
+            if self._signer is None or self._signer[0] != changed:
+                self._signer = changed, _signer(config.agent.fleet, config.agent.id, key, cert)
+        except OSError as error:
+            raise ValueError(f"the certificate to sign replies with cannot be read: {error}") from error
+        return self._signer[1]
+
+    # --- accounts
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRY_SECONDS)
+            for id in self._spool.expired():
+                held = self._spool.held[id]
+                if (job := self._jobs.get(id)) is not None:
+                    job.cancel()
+                    continue
+                self._record("request_expired", **_about(held.request), parts=held.parts)
+                self._outgoing.pop(id, None)
+                self._spool.drop(id)
+            with suppress(OSError, ValueError):
+                self._folded.settle()
+
+    def _record(self, event: str, **facts: Any) -> None:
+        try:
+            self._fleet.audit.append(event, **facts)
+        except (OSError, ValueError) as error:
+            log.error(Log.AUDIT_FAILED, path=str(self._fleet.audit.path), reason=str(error))
+
+    def _failed(self, error: Exception) -> None:
+        log.error(Log.REQUEST_FAILED, reason=str(error), action="it is tried again at the next start")
+
+
+def _about(request: Request) -> Mapping[str, Any]:
+    return {"request": request.id, "operator": request.operator, "kind": request.kind}
+
+
+def _signer(fleet: str, agent: str, key: Path, certificate: Path) -> Signer:
+    """Raises ValueError and OSError."""
+    loaded = load_pem_private_key(key.read_bytes(), password=None)
+    if not isinstance(loaded, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{key}: expects a key on P-256")
+    return Signer(fleet, agent, loaded, certificate.read_bytes())
