@@ -28,7 +28,8 @@ from vedette.bundle.trust import verify
 from vedette.lookup.sets import bundled, engine_of
 from vedette.model.event import LogSource
 from vedette.plan.plan import Plan
-from vedette.runtime.scan import chunk_of, evaluate
+from vedette.runtime.evaluation import evaluate
+from vedette.runtime.scan import chunk_of
 
 SAMPLE = 20_000
 NAIVE = 60

@@ -14,8 +14,10 @@ from vedette.engine.match import Engine
 from vedette.model.event import Frame, LogSource
 from vedette.plan.plan import Plan
 from vedette.rawlog import read
-from vedette.runtime.scan import Correlated, Detection, Stated, Timeline, chunk_of
-from vedette.runtime.scan import evaluate as evaluate_chunks
+from vedette.runtime.evaluation import Detection
+from vedette.runtime.evaluation import evaluate as evaluate_chunks
+from vedette.runtime.scan import chunk_of
+from vedette.runtime.timeline import Correlated, Stated, Timeline
 
 __all__ = [
     "Correlated", "Detection", "Engine", "Plan", "Stated", "compile_rules", "correlate", "evaluate",

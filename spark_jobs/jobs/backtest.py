@@ -37,7 +37,7 @@ from spark_jobs.tables.storage import bare
 if TYPE_CHECKING:
     from vedette.model.event import Frame
     from vedette.rawlog.read import Gap
-    from vedette.runtime.scan import Detection
+    from vedette.runtime.evaluation import Detection
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ def segment_rows(path: Path, root: Path, rules: Rules) -> Iterator[dict[str, Any
     from vedette.model.event import LogSource
     from vedette.rawlog import read
     from vedette.rawlog.segment import segments
-    from vedette.runtime.scan import evaluate
+    from vedette.runtime.evaluation import evaluate
 
     began = time.process_time()
     every = segments(path.parent)

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from vedette.engine.match import Engine
 from vedette.plan.grid import aligned
 from vedette.rules import build
-from vedette.runtime.scan import Correlated, Stated, Timeline, chunk_of, evaluate
+from vedette.runtime.evaluation import evaluate
+from vedette.runtime.scan import chunk_of
+from vedette.runtime.timeline import Correlated, Stated, Timeline
 
 START = 1_790_000_003
 SPAN, GAP = 60, 7

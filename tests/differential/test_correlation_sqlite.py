@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from tests.differential.material import oracle
 from vedette.api import compile_rules
 from vedette.engine.match import Engine
-from vedette.runtime.scan import Correlated, Timeline, chunk_of, evaluate
+from vedette.runtime.evaluation import evaluate
+from vedette.runtime.scan import chunk_of
+from vedette.runtime.timeline import Correlated, Timeline
 
 BASE = 1_790_000_000
 NAMES = ("aa", "bb", "cc")

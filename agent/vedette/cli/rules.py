@@ -78,7 +78,9 @@ def scan(
     Example: vedette scan --rules rules/sigma --route --product linux /var/log/auth.log*
     """
     from vedette.model.event import LogSource
-    from vedette.runtime.scan import Timeline, as_utf8, evaluate, events
+    from vedette.runtime.evaluation import evaluate
+    from vedette.runtime.scan import as_utf8, events
+    from vedette.runtime.timeline import Timeline
     from vedette.system.compressed import unpacked
 
     engine = _engine_of(rule_paths, keys, Given(pipelines, lookups, functions), route=route, cached=cached)

@@ -1,0 +1,115 @@
+"""Offline evaluation: the engine of the live path over frames, without an outbox, a state or a clock.
+
+Audit records of one event are joined over chunks; an event that nothing has completed is evaluated after
+``GATHER_BYTES``, as far as the agent looks for its records, or at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import tzinfo
+from typing import Any, NamedTuple
+
+from vedette.decode.decoder import Record
+from vedette.engine.join import GATHER_BYTES, REST, Joiner
+from vedette.engine.match import Context, Engine, Match
+from vedette.model.event import Chunk, Frame, LogSource
+from vedette.plan.ir import Rule
+
+
+class Detection(NamedTuple):
+    """A rule that matched an event; ``line`` counts from 1 (in a JSON array: the index from 0)."""
+
+    rule: Rule
+    line: int
+    record: Record
+    fields: dict[str, str]
+    """The fields that the rule tests or wants shown, as texts."""
+
+    def to_row(self, file: str) -> dict[str, Any]:
+        """What ``vedette scan`` prints."""
+        return {
+            "rule_id": self.rule.id,
+            "rule_title": self.rule.title,
+            "level": self.rule.level,
+            "kind": "detection",
+            "file": file,
+            "line": self.line,
+            "fields": self.fields,
+        }
+
+
+class Evaluation:
+    """The matches in the frames of one log, whose offsets ascend, each with the offset at which its event begins.
+
+    Between two frames all that evaluation remembers is in ``joiner``."""
+
+    def __init__(self, engine: Engine, contexts: Mapping[str, Context] | None = None) -> None:
+        """``contexts``: by input, else ``default``."""
+        self.joiner = Joiner()
+        self.default = Context()
+        self._engine, self._contexts = engine, dict(contexts or {})
+
+    def frame(self, frame: Frame) -> Iterator[tuple[int, Match]]:
+        """What is complete with ``frame``, in the order in which events are."""
+        engine, chunk = self._engine, frame.chunk
+        yield from self.rest(frame.offset - GATHER_BYTES)
+        context = self._contexts.setdefault(chunk.input, self.default)
+        for event in engine.candidates(frame, self.joiner, context):
+            for match in engine.matches(event.frame.chunk, event, context):
+                yield event.frame.offset + event.start, match
+
+    def rest(self, before: int = REST) -> Iterator[tuple[int, Match]]:
+        """Of events that begin before this offset, which wait for no further records."""
+        while (left := self._engine.due(self.joiner, self._contexts, before=before)) is not None:
+            chunk = left.frame.chunk
+            for match in self._engine.matches(chunk, left, self._contexts.get(chunk.input, self.default)):
+                yield left.frame.offset, match
+            self.joiner.evaluated()
+
+
+def evaluate(
+    engine: Engine,
+    chunks: Iterable[Chunk],
+    *,
+    first: int = 1,
+    logsource: LogSource = LogSource(),
+    zone: tzinfo | None = None,
+    silent: bool = False,
+) -> Iterator[Detection]:
+    """The detections in ``chunks``, in the order in which events are complete; the first event has number ``first``.
+
+    Rules that only correlations look at are left out unless ``silent``.
+    """
+    rules, evaluation = engine.plan.rules, Evaluation(engine)
+    evaluation.default = Context(zone, logsource)
+    hidden = frozenset[str]() if silent else engine.plan.silent
+    waiting, offset = dict[int, int](), 0
+
+    def found(match: Match, number: int) -> Iterator[Detection]:
+        if rules[match.rule].id not in hidden:
+            yield Detection(rules[match.rule], number, match.record, engine.shown(match.rule, match.record))
+
+    for chunk in chunks:
+        seen, number = 0, first
+        for at, match in evaluation.frame(Frame(offset, chunk)):
+            if at < offset:
+                yield from found(match, waiting[at])
+                continue
+            number, seen = _number(chunk, at - offset, seen, number), at - offset
+            yield from found(match, number)
+        before, waiting = waiting, {}
+        for at in evaluation.joiner.offsets():
+            if at >= offset:
+                number, seen = _number(chunk, at - offset, seen, number), at - offset
+            waiting[at] = number if at >= offset else before[at]
+        first, offset = first + len(chunk), offset + len(chunk.data)
+    for at, match in evaluation.rest():
+        yield from found(match, waiting[at])
+
+
+def _number(chunk: Chunk, start: int, seen: int, number: int) -> int:
+    """The number of the event at ``start``, counted on or back from the one at ``seen``, which has ``number``."""
+    if chunk.ends is not None:
+        return number + chunk.index(start) - chunk.index(seen)
+    return number + chunk.data.count(b"\n", seen, start) - chunk.data.count(b"\n", start, seen)
