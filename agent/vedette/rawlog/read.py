@@ -64,6 +64,16 @@ class Hit(NamedTuple):
 
 
 OnGap = Callable[[Gap], None]
+
+
+class Place(NamedTuple):
+    """Where reading of a folder has come to: all before ``offset`` of a log, and all older logs."""
+
+    generation: int
+    log_id: str
+    offset: int
+
+
 Mark = tuple[int, int, int, int]
 """A frame to begin at: its raw offset, its first event's number, its segment's base and its position there."""
 
@@ -243,6 +253,24 @@ def _from(parts: list[Segment], since: int | None) -> list[Segment]:
     return parts
 
 
+def between(
+    folder: Path, since: int | None, until: int | None, after: Place | None = None, *, on_gap: OnGap = report
+) -> Iterator[tuple[SegmentFile, Located]]:
+    """The frames in all logs of the folder that were received from ``since`` on and before ``until``, oldest first;
+    of these what lies behind ``after``. Bodies are not checked here."""
+    for _, group in groupby(_from(segments(folder), since), key=lambda segment: segment.log_id):
+        parts = list(group)
+        start = parts[0].base
+        if after is not None and parts[0].generation <= after.generation:
+            if parts[0].log_id != after.log_id:
+                continue
+            start = after.offset
+        for file, at in entries(parts, start, on_gap=on_gap, window=BODY_WINDOW):
+            received_at = at.header.received_at
+            if (since is None or received_at >= since) and (until is None or received_at < until):
+                yield file, at
+
+
 def search(
     folder: Path,
     *,
@@ -260,25 +288,19 @@ def search(
     if limit is not None and limit <= 0:
         return
     found = 0
-    for _, group in groupby(_from(segments(folder), since), key=lambda segment: segment.log_id):
-        parts = list(group)
-        for file, at in entries(parts, parts[0].base, on_gap=on_gap):
-            received_at = at.header.received_at
-            if (since is not None and received_at < since) or (until is not None and received_at >= until):
-                continue
-            if input is not None and at.meta.input != input:
-                continue
-            if (held := chunk(file, at, on_gap)) is None:
-                continue
-            for begin, end in held.spans():
-                raw = held.data[begin:end]
-                if pattern is None or pattern.search(raw):
-                    yield Hit(
-                        file.segment.log_id, at.header.offset + begin, end - begin, at.meta.input, received_at, raw
-                    )
-                    found += 1
-                    if found == limit:
-                        return
+    for file, at in between(folder, since, until, on_gap=on_gap):
+        if input is not None and at.meta.input != input:
+            continue
+        if (held := chunk(file, at, on_gap)) is None:
+            continue
+        log_id, offset, received_at = file.segment.log_id, at.header.offset, at.header.received_at
+        for begin, end in held.spans():
+            raw = held.data[begin:end]
+            if pattern is None or pattern.search(raw):
+                yield Hit(log_id, offset + begin, end - begin, at.meta.input, received_at, raw)
+                found += 1
+                if found == limit:
+                    return
 
 
 def event_at(folder: Path, ref: RawRef) -> bytes:

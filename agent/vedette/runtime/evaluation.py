@@ -39,8 +39,16 @@ class Detection(NamedTuple):
         }
 
 
+class Found(NamedTuple):
+    """A match; its event begins at ``offset`` of the log, and at ``match.start`` of ``chunk``."""
+
+    offset: int
+    chunk: Chunk
+    match: Match
+
+
 class Evaluation:
-    """The matches in the frames of one log, whose offsets ascend, each with the offset at which its event begins.
+    """The matches in the frames of one log, whose offsets ascend.
 
     Between two frames all that evaluation remembers is in ``joiner``."""
 
@@ -50,21 +58,21 @@ class Evaluation:
         self.default = Context()
         self._engine, self._contexts = engine, dict(contexts or {})
 
-    def frame(self, frame: Frame) -> Iterator[tuple[int, Match]]:
+    def frame(self, frame: Frame) -> Iterator[Found]:
         """What is complete with ``frame``, in the order in which events are."""
         engine, chunk = self._engine, frame.chunk
         yield from self.rest(frame.offset - GATHER_BYTES)
         context = self._contexts.setdefault(chunk.input, self.default)
         for event in engine.candidates(frame, self.joiner, context):
             for match in engine.matches(event.frame.chunk, event, context):
-                yield event.frame.offset + event.start, match
+                yield Found(event.frame.offset + event.start, event.frame.chunk, match)
 
-    def rest(self, before: int = REST) -> Iterator[tuple[int, Match]]:
+    def rest(self, before: int = REST) -> Iterator[Found]:
         """Of events that begin before this offset, which wait for no further records."""
         while (left := self._engine.due(self.joiner, self._contexts, before=before)) is not None:
             chunk = left.frame.chunk
             for match in self._engine.matches(chunk, left, self._contexts.get(chunk.input, self.default)):
-                yield left.frame.offset, match
+                yield Found(left.frame.offset, chunk, match)
             self.joiner.evaluated()
 
 
@@ -92,7 +100,7 @@ def evaluate(
 
     for chunk in chunks:
         seen, number = 0, first
-        for at, match in evaluation.frame(Frame(offset, chunk)):
+        for at, _, match in evaluation.frame(Frame(offset, chunk)):
             if at < offset:
                 yield from found(match, waiting[at])
                 continue
@@ -104,7 +112,7 @@ def evaluate(
                 number, seen = _number(chunk, at - offset, seen, number), at - offset
             waiting[at] = number if at >= offset else before[at]
         first, offset = first + len(chunk), offset + len(chunk.data)
-    for at, match in evaluation.rest():
+    for at, _, match in evaluation.rest():
         yield from found(match, waiting[at])
 
 

@@ -11,6 +11,7 @@ import asyncio
 import socket
 from datetime import tzinfo
 from functools import partial
+from typing import Protocol
 from zoneinfo import ZoneInfo
 
 import structlog
@@ -18,6 +19,7 @@ import structlog
 from vedette.engine.match import Context
 from vedette.inputs.base import InputSettings, Running, Surroundings
 from vedette.model.counters import Log
+from vedette.model.event import LogSource
 from vedette.rawlog import read
 from vedette.runtime import shares
 from vedette.runtime.context import RunContext
@@ -116,7 +118,18 @@ class Inputs:
                 await asyncio.sleep(descriptors.RETRY_SECONDS)
 
 
-def context_of(item: InputSettings) -> Context:
+class Described(Protocol):
+    """What an input's settings say about its events."""
+
+    @property
+    def timezone(self) -> str: ...
+    @property
+    def logsource(self) -> LogSource: ...
+    @property
+    def local(self) -> bool: ...
+
+
+def context_of(item: Described) -> Context:
     return Context(
         ZoneInfo(item.timezone) if item.timezone else host_zone(),
         item.logsource,

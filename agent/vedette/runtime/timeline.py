@@ -102,6 +102,10 @@ class Timeline:
         counts = self._statements.status()["statements"]
         return given_up + [f"{one['title']}: {one['failed']} rows failed" for one in counts if one["failed"]]
 
+    def wants(self, rule_id: str) -> bool:
+        """Whether a correlation or a statement looks at what this rule matches."""
+        return self._correlator.graph.wants(rule_id) or self._statements.wants(rule_id)
+
     def add(self, found: Detection, file: str) -> None:
         """One match, in the order in which they were read."""
         rule_id, event = found.rule.id, found.record
