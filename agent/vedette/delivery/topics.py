@@ -12,6 +12,8 @@
     vedette/v1/{fleet}/bundles/{channel}/lookups/{name}        down, retained, small: a lookup that comes by itself
     vedette/v1/{fleet}/bundles/{channel}/blobs/{sha256}        down, retained; fetched only by those who lack it
     vedette/v1/{fleet}/tuf/{file}                              down, retained: the fleet's signed metadata
+    vedette/v1/{fleet}/steer/lease|progress                    the controller's, retained: who steers, and how it stands
+    vedette/v1/{fleet}/steer/requests/{id}                     to the controller, retained until it is carried out
 
 The broker's access list lets an agent publish only under its own id: so the region believes fleet and agent in the
 topic, never in the payload.
@@ -82,6 +84,11 @@ def lookup_topic(fleet: str, channel: str, name: str) -> str:
 def tuf_topic(fleet: str, name: str) -> str:
     """Where a file of the fleet's metadata lies."""
     return f"{ROOT}/{fleet}/tuf/{name}"
+
+
+def steer_topic(fleet: str, name: str) -> str:
+    """Of the fleet's controller: ``lease``, ``progress``, ``requests/ID``. No agent may read or write it."""
+    return f"{ROOT}/{fleet}/steer/{name}"
 
 
 def blob_topic(fleet: str, channel: str, sha256: str) -> str:

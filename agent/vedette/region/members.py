@@ -104,7 +104,7 @@ def _rights(member: Member) -> list[tuple[str, str]]:
             ]
         case "operator":
             return [
-                *(("readwrite", f"{ROOT}/+/{below}/#") for below in ("bundles", "tuf")),
+                *(("readwrite", f"{ROOT}/+/{below}/#") for below in ("bundles", "tuf", "steer")),
                 ("write", f"{ROOT}/+/+/commands"),
                 ("read", f"{ROOT}/+/+/replies"),
                 ("read", f"{ROOT}/+/+/status"),

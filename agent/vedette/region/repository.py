@@ -21,9 +21,11 @@ operators are read to sign and never kept here.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -301,6 +303,22 @@ class Repository:
 
         Raises ValueError when a signature lacks.
         """
+        with self._writing():
+            return self._commit(rollout)
+
+    def advance(self, rollout: Rollout | None = None) -> bool:
+        """As ``commit``, but what is staged stays so: what the controller does while operators collect signatures."""
+        with self._writing():
+            return self._publish(self._commit_rollout(rollout))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One process at a time puts something in force."""
+        with (self.folder / "lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _commit(self, rollout: Rollout | None) -> bool:
         for one in self.signatures():
             if one.missing:
                 raise ValueError(
@@ -314,12 +332,17 @@ class Repository:
                 changed = True
         self._take_keys()
         changed |= self._commit_rollout(rollout)
+        done = self._publish(changed)
+        for role in ("root", "targets") if done else ():
+            (self.folder / "staged" / f"{role}.json").unlink(missing_ok=True)
+        sync_path(self.folder / "staged")
+        return done
+
+    def _publish(self, changed: bool) -> bool:
+        """Snapshot and timestamp of what is there, when something ``changed`` or they are due."""
         if not (changed or self._due("snapshot") or self._due("timestamp") or self._torn()):
             return False
         self._commit_online()
-        for role in ("root", "targets"):
-            (self.folder / "staged" / f"{role}.json").unlink(missing_ok=True)
-        sync_path(self.folder / "staged")
         self.audit.append("fleet_committed", **{role: self.version(role) for role in DAYS})
         return True
 

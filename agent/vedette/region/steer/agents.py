@@ -1,0 +1,225 @@
+"""What the controller knows of each agent, from its heartbeats: each is read once, and compared when it comes. No I/O.
+
+``old`` and ``mid`` are earlier figures of an agent: every ``baseline`` seconds ``mid`` becomes ``old`` and the newest
+``mid``, so that ``old`` lies one to two such spans back. When a ring begins, ``watch`` fixes how an agent without the
+change was (``before``) and where its counters stand (``mark``).
+
+What must outlive the controller is in ``rows``, from which ``restore`` makes the same. Times are UTC microseconds of
+the controller, but within ``Vitals``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from vedette.fleet.documents import Change, Desired, Target
+from vedette.region.steer.gates import Case, Finding, Limits
+from vedette.region.steer.vitals import Rates, Vitals, rates, read
+
+SECOND = 1_000_000
+MAX_AGENTS = 200_000
+"""Topics beyond are not looked at."""
+
+
+class Agent:
+    """One agent. ``heard``: its last heartbeat, 0: nobody knows when; ``fresh``: the last one that is surely new."""
+
+    __slots__ = (
+        "before", "desired", "findings", "fresh", "group", "heard", "id", "labels", "lag", "loaded", "lost", "mark",
+        "mid", "now", "old", "problems", "refused", "since",
+    )  # fmt: skip
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.group = ""
+        self.labels: Mapping[str, str] = {}
+        self.heard = self.fresh = self.since = 0
+        """``since``: it is heard again since then."""
+        self.lost = True
+        self.desired = 0
+        self.loaded: Mapping[tuple[str, str], str] = {}
+        """SHA-256 by kind and name of what it proves to run."""
+        self.refused: Mapping[str, str] = {}
+        self.problems: tuple[str, ...] = ()
+        self.now: Vitals | None = None
+        self.old: Vitals | None = None
+        self.mid: Vitals | None = None
+        self.mark: Vitals | None = None
+        self.before: Rates | None = None
+        self.lag = 0.0
+        self.findings: tuple[Finding, ...] = ()
+
+    def runs(self, kind: str, name: str, change: Change) -> bool:
+        """Whether it proves to run ``to`` of the change."""
+        return self._runs(kind, name, change.to)
+
+    def returned(self, kind: str, name: str, change: Change) -> bool:
+        """Whether it proves to run ``from``, or at least not ``to``, where nothing was before."""
+        return self._runs(kind, name, change.from_) if change.from_ else not self._runs(kind, name, change.to)
+
+    def _runs(self, kind: str, name: str, target: Target | None) -> bool:
+        if target is None:  # a bundle or a release is then left as it is
+            return kind in ("bundles", "release") or not self.loaded.get((kind, name))
+        return self.loaded.get((kind, name)) == target.sha256
+
+    def observed(self) -> float:
+        """Seconds for which it has been watched."""
+        return (self.now.time - self.old.time) / 1e6 if self.now and self.old else 0.0
+
+    def watch(self) -> None:
+        """It is compared with how it was up to now."""
+        self.mark, self.findings = self.now, ()
+        self.before = rates(self.old, self.now) if self.old and self.now else None
+
+    def case(self, refusal: str = "", silent: float = 0.0) -> Case:
+        now, mark, old = self.now, self.mark, self.old
+        after = None
+        if now is not None and mark is not None:
+            after = rates(old if old is not None and old.time > mark.time else mark, now)
+        lag = min(self.lag, now.lag) if now is not None else 0.0
+        return Case(now, mark, self.before, after, lag, refusal, silent)
+
+
+class Agents:
+    """All agents of a fleet, by id and by group."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Agent] = {}
+        self.groups: dict[str, dict[str, Agent]] = {}
+        self.desired: Desired | None = None
+        self.limits: Limits | None = None
+        self.connected = 0
+        """Since when the controller hears: nobody is silent for longer."""
+
+    def follow(self, desired: Desired, limits: Limits) -> None:
+        """Another document is in force: its groups, its gates."""
+        self.desired, self.limits = desired, limits
+        self.groups = {group.name: {} for group in desired.groups}
+        for agent in self.by_id.values():
+            self._place(agent)
+
+    def _place(self, agent: Agent) -> None:
+        self.groups.get(agent.group, {}).pop(agent.id, None)
+        group = self.desired.group(agent.labels) if self.desired is not None and agent.labels else None
+        agent.group = group.name if group else ""
+        if group:
+            self.groups[group.name][agent.id] = agent
+
+    def take(self, id: str, beat: Mapping[str, Any], at: int, *, retained: bool = False) -> None:
+        """A heartbeat or a last will of ``id``, as it came; ``retained``: the broker had it, it may be old."""
+        agent = self.by_id.get(id)
+        if agent is None:
+            if len(self.by_id) >= MAX_AGENTS:
+                return
+            agent = self.by_id[id] = Agent(id)
+        if beat.get("state") == "lost":
+            agent.lost = True
+            return
+        if agent.lost or at - agent.heard > self._span("away"):
+            agent.since = at
+        agent.lost, agent.heard = False, at
+        if not retained:
+            agent.fresh = at
+        self._actual(agent, beat.get("actual"))
+        self._vitals(agent, beat)
+
+    def _actual(self, agent: Agent, actual: object) -> None:
+        if not isinstance(actual, dict):
+            agent.loaded, agent.desired = {}, 0
+            return
+        labels = actual.get("labels")
+        labels = {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
+        if labels != agent.labels:
+            agent.labels = labels
+            self._place(agent)
+        serial = actual.get("desired_serial")
+        agent.desired = serial if type(serial) is int else 0
+        loaded = dict(_loaded(actual))
+        if loaded != agent.loaded:
+            agent.loaded = loaded
+        refused = {**_texts(actual.get("refused")), **_texts(_part(actual, "config").get("undone"))}
+        agent.refused = refused or _NONE
+        problems = actual.get("problems")
+        agent.problems = tuple(str(one)[:300] for one in problems[:20]) if isinstance(problems, list) else ()
+
+    def _vitals(self, agent: Agent, beat: Mapping[str, Any]) -> None:
+        now = read(beat, agent.now)
+        if now is None:
+            return
+        agent.lag = agent.now.lag if agent.now is not None else now.lag
+        gap = agent.now is not None and now.time - agent.now.time > self._span("away")
+        agent.now = now
+        if agent.mid is None or agent.old is None or now.time < agent.mid.time:  # its clock was put back
+            agent.old = agent.mid = now
+        elif now.time - agent.mid.time >= self._span("baseline"):
+            agent.old, agent.mid = agent.mid, now
+        if agent.mark is None or gap or now.time < agent.mark.time:
+            agent.mark = now
+        agent.findings = self.limits.findings(agent.case()) if self.limits is not None else ()
+
+    def _span(self, name: str) -> float:
+        """A limit in seconds, as microseconds."""
+        return self.limits.values[name] * SECOND if self.limits is not None else 900.0 * SECOND
+
+    def silent(self, agent: Agent, now: int) -> float:
+        """Seconds for which nothing was heard."""
+        return max(0, now - max(agent.heard, self.connected)) / SECOND
+
+    def gone(self, agent: Agent, now: int) -> bool:
+        """It is away for so long that nobody waits for it."""
+        return agent.heard == 0 or self.silent(agent, now) * SECOND > self._span("away")
+
+    def away(self, agent: Agent, now: int) -> bool:
+        return agent.lost or self.silent(agent, now) * SECOND > self._span("silence")
+
+    # --- over a restart
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        for agent in self.by_id.values():
+            if agent.now is not None:
+                yield (
+                    agent.id, agent.heard, dict(agent.labels), agent.old, agent.mark, agent.now, agent.before,
+                )  # fmt: skip
+
+    def restore(self, rows: list[Any]) -> None:
+        """Raises ValueError for rows that are none."""
+        try:
+            for id, heard, labels, old, mark, now, before in rows:
+                agent = self.by_id[str(id)] = Agent(str(id))
+                agent.heard = int(heard)
+                agent.labels = _texts(labels)
+                agent.old, agent.mark, agent.now = (None if one is None else Vitals(*one) for one in (old, mark, now))
+                agent.mid = agent.now
+                agent.before = None if before is None else Rates(*before)
+                self._place(agent)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"not rows of agents: {error}") from error
+
+
+_NONE: Mapping[str, str] = {}
+
+
+def _part(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = row.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _texts(row: object) -> dict[str, str]:
+    return {str(key): str(value)[:300] for key, value in row.items()} if isinstance(row, dict) else {}
+
+
+def _loaded(actual: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str]]:
+    """What an agent proves to run: kind, name and SHA-256. An overlay counts once it is confirmed."""
+    for kind in ("bundles", "lookups"):
+        for name, one in _part(actual, kind).items():
+            if isinstance(one, dict) and isinstance(one.get("sha256"), str):
+                yield (kind, str(name)), one["sha256"]
+    config = _part(actual, "config")
+    if config.get("confirmed", True):
+        yield ("config", ""), str(config.get("overlay", ""))
+    else:
+        yield ("config", ""), "not confirmed"
+    release = _part(actual, "release")
+    if isinstance(release.get("sha256"), str):
+        yield ("release", ""), release["sha256"]

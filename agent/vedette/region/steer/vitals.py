@@ -1,0 +1,90 @@
+"""How an agent is doing, in the few figures of a heartbeat that gates compare; and rates between two of them. Pure.
+
+Totals of the agent (events, undecided, poisoned, lost) go on over its restarts; CPU time and alerts by rule are those
+of one life and begin again with it. Times are the agent's own clock, so that a delay on the way changes no rate.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+MAX_RULES = 64
+"""Of a heartbeat's alerts by rule; agents send 20."""
+
+
+class Vitals(NamedTuple):
+    """``time`` and ``started`` in UTC microseconds, ``cpu`` and ``lag`` in seconds, ``memory`` in bytes."""
+
+    time: int
+    started: int
+    events: int
+    cpu: float
+    memory: float
+    lag: float
+    crashes: int
+    quarantined: int
+    undecided: int
+    poisoned: int
+    lost: int
+    """Events and alerts that were received or made and are gone."""
+    alerts: Mapping[str, int]
+    """By rule, in this life: the rules with the most."""
+    rest: int
+    """The alerts of this life that the last of these rules has: no other rule has more. 0: all rules are named."""
+
+
+class Rates(NamedTuple):
+    """Between two heartbeats, ``seconds`` apart."""
+
+    seconds: float
+    events: int
+    cpu: float
+    """Seconds of CPU time per second."""
+    cpu_per_event: float
+    """Microseconds; 0 when there were no events."""
+    undecided: float
+    poisoned: float
+    lost: float
+    """A second."""
+    alerts: Mapping[str, float]
+    """A minute, by rule."""
+    rest: float
+    """A minute, at most, of a rule that is not named."""
+
+
+def read(beat: Mapping[str, Any], like: Vitals | None = None) -> Vitals | None:
+    """Of a heartbeat; None when it lacks them. ``like``: the one before, with which it shares what is equal."""
+    try:
+        inputs, totals, rules, process = beat["inputs"].values(), beat["totals"], beat["rules"], beat["process"]
+        named = {sys.intern(str(rule)): int(n) for rule, n in [*rules["alerts"].items()][:MAX_RULES]}
+        alerts: Mapping[str, int] = like.alerts if like is not None and like.alerts == named else named
+        gone = sum(sum(one["dropped"].values()) + sum(one["lost"].values()) for one in inputs)
+        return Vitals(
+            int(beat["time"]), int(beat["started_at"]), sum(int(one["judged"]) for one in inputs),
+            float(process["cpu_seconds"]), float(beat["budgets"]["memory"]["used"]), float(beat["lag_seconds"]),
+            int(process["crashes"]), int(rules["quarantined_count"]), int(totals.get("undecided", 0)),
+            int(totals.get("poisoned", 0)), int(gone) + int(beat["alerts"]["lost"]), alerts,
+            min(alerts.values()) if len(alerts) >= 20 else 0,
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return None  # of an agent before 0.2, or of anybody
+
+
+def rates(before: Vitals, now: Vitals) -> Rates | None:
+    """None when no time is between them."""
+    seconds = (now.time - before.time) / 1e6
+    if seconds <= 0:
+        return None
+    same = before.started == now.started
+    earlier: Mapping[str, int] = before.alerts if same else {}
+    least = before.rest if same else 0
+    cpu = now.cpu - (before.cpu if same else 0.0)
+    events = max(0, now.events - before.events)
+    alerts = {rule: max(0, n - earlier.get(rule, least)) * 60 / seconds for rule, n in now.alerts.items()}
+    return Rates(
+        seconds, events, max(0.0, cpu) / seconds, max(0.0, cpu) * 1e6 / events if events else 0.0,
+        max(0, now.undecided - before.undecided) / seconds, max(0, now.poisoned - before.poisoned) / seconds,
+        max(0, now.lost - before.lost) / seconds, alerts, now.rest * 60 / seconds,
+    )  # fmt: skip
