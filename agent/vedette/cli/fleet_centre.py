@@ -15,7 +15,7 @@ from vedette.bundle.seal import key_text, public_key
 from vedette.cli.console import broker_options, json_line, safe
 from vedette.fleet.operators import Operators
 from vedette.mqtt.settings import MqttSettings
-from vedette.region import announce, compare, fleetfile
+from vedette.region import announce, compare, fleetfile, fleetlookups
 from vedette.region.repository import ONLINE, Repository, Signatory, copied
 from vedette.region.sign import keygen, load_key
 from vedette.runtime.logs import log_to_stderr
@@ -132,6 +132,7 @@ def plan(path: Path, folder: Path, retry: bool, discard: bool, **broker: Any) ->
         click.echo(f"{path}: nothing changes")
         if before is not None and any(one.role == "targets" for one in repository.warnings()):
             repository.stage_desired(before, made.files)
+            fleetlookups.keep(folder, made.lookups)
             _show_signatures(repository)
         return
     beats = _heartbeats(broker, repository.fleet)
@@ -152,6 +153,7 @@ def plan(path: Path, folder: Path, retry: bool, discard: bool, **broker: Any) ->
         click.echo(safe(f"group {name}: gone; its agents stay as they are"))
     if after.rings:
         click.echo(f"in rings: {', '.join(ring.name for ring in after.rings)}")
+    fleetlookups.keep(folder, made.lookups)
     if operators is not None:
         _show_operators(repository.operators(), operators)
     repository.stage_desired(after, made.files, operators)
@@ -207,7 +209,10 @@ def apply(folder: Path, target: Path | None, whole: bool, **broker: Any) -> None
     if broker["url"]:
         log_to_stderr()
         done = asyncio.run(announce.announce(MqttSettings(**broker), repository, whole=whole))
-        click.echo(f"published: {done.blobs} files, {done.metadata} files of metadata; {done.cleared} old ones cleared")
+        click.echo(
+            f"published: {done.blobs} files, {done.metadata} files of metadata, {done.lookups} lookups;"
+            f" {done.cleared} old ones cleared"
+        )
     desired = repository.desired()
     if desired is not None and desired.rings:
         known = ((rollout := repository.rollout()) and rollout.changes) or {}

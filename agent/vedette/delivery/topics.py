@@ -81,6 +81,11 @@ def lookup_topic(fleet: str, channel: str, name: str) -> str:
     return f"{ROOT}/{fleet}/bundles/{channel}/lookups/{name}"
 
 
+def fleet_channel(version: str) -> str:
+    """The channel of one version of a lookup that the fleet's documents name, so that several may be on their way."""
+    return f"fleet-{version[:16]}"
+
+
 def tuf_topic(fleet: str, name: str) -> str:
     """Where a file of the fleet's metadata lies."""
     return f"{ROOT}/{fleet}/tuf/{name}"

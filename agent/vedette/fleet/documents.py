@@ -7,7 +7,7 @@
                  "lookups": {name: CHANGE}, "release": CHANGE|null, "windows": [WINDOW]}],
      "rings": [{"name", "agents": 5 | "percent": 10, "soak": seconds}], "gates": {name: number | true | false}}
 
-    CHANGE = {"id", "to": TARGET|null, "from": TARGET|null}     null: none; a bundle is then left as it is
+    CHANGE = {"id", "to": TARGET|null, "from": TARGET|null}     null: none; a bundle or release is then left as it is
     TARGET = {"target": path among the targets, "sha256", "version": int}
     WINDOW = {"days": ["mon", …], "start": "22:00", "end": "04:00"}     in UTC; end before start: past midnight
 
@@ -190,7 +190,8 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an agent shall run. A bundle, a lookup or a release that is absent or None is left as it is."""
+    """What an agent shall run. A bundle or a release that is absent or None is left as it is; a lookup is taken away
+    then, if it came by the documents."""
 
     group: str
     bundles: Mapping[str, Target | None]
@@ -199,6 +200,8 @@ class Wanted:
     """None: the local configuration as it is."""
     release: Target | None
     windows: tuple[Window, ...]
+    release_change: str = ""
+    """The id of the change that ``release`` follows from."""
 
 
 def canonical(document: object) -> bytes:
@@ -248,6 +251,7 @@ def wanted(desired: Desired, rollout: Rollout | None, agent_id: str, labels: Map
         chosen(group.config),
         chosen(group.release),
         group.windows,
+        group.release.id if group.release else "",
     )
 
 

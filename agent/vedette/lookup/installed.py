@@ -6,12 +6,14 @@
         assets.vlookup -> 1763…                   current: what rules ask
         previous -> …                             what was current before it
         withdrawn -> …                            after a rollback: what was rolled back from; its file may be gone
+        by-fleet                                  the fleet's documents have named it: nothing else counts for this name
       .incoming/
         assets-3f9a0c6d21be.part                  what has arrived so far of a new version
 
 Invariants: a file gets its name when each of its blocks has the digest that was signed, and is synced before that;
 ``current`` moves after it by an atomic rename, so a crash between any two steps leaves the old or the new version
-current, whole. Versions only rise: by build time, and above what was rolled back from. A partial file needs no record
+current, whole. Versions only rise: by build time, and above what was rolled back from; but for those that the fleet's
+documents name, whose own serial rises. A partial file needs no record
 of what is in it: each block is checked against its digest when it is opened again, so a kill costs at most the block
 that was being written.
 """
@@ -19,6 +21,7 @@ that was being written.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -33,6 +36,7 @@ from vedette.system.durable import sync_path
 RESERVE = 16 << 20
 """Bytes that stay free on the disk."""
 INCOMING = ".incoming"
+BY_FLEET = "by-fleet"
 _FILE = re.compile(rf"(\d{{1,17}})-([0-9a-f]{{12}})\{SUFFIX}")
 
 
@@ -88,9 +92,35 @@ class Installed:
         path = self.current(name)
         return path is not None and path.is_file() and _digits(path) == version[:12]
 
-    def admit(self, signed: Signed, *, of_host: bool = False) -> None:
-        """Whether a signed lookup may follow what is installed; ``of_host``: it is a file on this host. Raises
-        LookupRefused."""
+    def governed(self, name: str) -> bool:
+        """Whether the fleet's documents have ever named a lookup of this name: no other source counts any more."""
+        return (self.folder / name / BY_FLEET).exists()
+
+    def head(self, name: str) -> tuple[str, str]:
+        """Version and SHA-256 of what is before the file, of a current lookup that came by the fleet's documents;
+        empty: there is none."""
+        path = self.current(name)
+        if path is None or not self.governed(name):
+            return "", ""
+        try:
+            with path.open("rb") as source:
+                head = head_of(source)
+            return opened(head, None).version, hashlib.sha256(head).hexdigest()
+        except (LookupRefused, OSError):
+            return "", ""
+
+    def admit(self, signed: Signed, *, of_host: bool = False, by_fleet: bool = False) -> None:
+        """Whether a signed lookup may follow what is installed; ``of_host``: it is a file on this host; ``by_fleet``:
+        the fleet's documents name this very file. Raises LookupRefused."""
+        if by_fleet:
+            if signed.fleet != self.fleet:
+                raise LookupRefused(f"it is signed for {signed.fleet or 'no fleet'}; this agent is of {self.fleet}")
+            gone = self._linked(signed.name, "withdrawn")
+            if gone is not None and _digits(gone) == signed.version[:12]:
+                raise LookupRefused("this version was rolled back on this agent: build it again")
+            return
+        if self.governed(signed.name):
+            raise LookupRefused("the fleet's documents say which version this agent has")
         if signed.fleet or not of_host:
             wanted = (self.fleet, self.channel)
             if (signed.fleet, signed.channel) != wanted:
@@ -124,19 +154,22 @@ class Installed:
             )
         return Part(path, signed)
 
-    def install(self, part: Part) -> Path:
+    def install(self, part: Part, *, by_fleet: bool = False) -> Path:
         """Make a part that has all blocks current. Raises LookupRefused and OSError, with the old version current."""
         part.sync()
         same(part.path, part.signed)
         signed, folder = part.signed, self.folder / part.signed.name
         folder.mkdir(exist_ok=True)
         sync_path(self.folder)
+        if by_fleet:
+            (folder / BY_FLEET).touch()
         target = folder / f"{signed.created}-{signed.version[:12]}{SUFFIX}"
         part.path.rename(target)
         sync_path(folder)
         before = self.current(signed.name)
         self._link(signed.name, f"{signed.name}{SUFFIX}", target)
-        if before is not None and before != target and before.exists():
+        later = before is not None and _built(before) > signed.created  # of the two, rules would ask that one
+        if before is not None and before != target and before.exists() and not later:
             self._link(signed.name, "previous", before)
         gone = self._linked(signed.name, "withdrawn")
         if gone is not None and _built(gone) < signed.created:
@@ -161,6 +194,15 @@ class Installed:
                         raise LookupRefused(f"block {block} was damaged or changed after signing: copy it again")
                     part.write(block, data)
                 return part
+
+    def remove(self, name: str) -> None:
+        """Take away what the fleet's documents have brought; a crash in between leaves the version before it or none,
+        and the next call ends it. Raises OSError."""
+        folder = self.folder / name
+        for link in ("previous", f"{name}{SUFFIX}"):
+            (folder / link).unlink(missing_ok=True)
+        sync_path(folder)
+        self._prune(name)
 
     def rollback(self, name: str) -> Path:
         """Make the version before the current one current. Raises LookupRefused when there is none."""

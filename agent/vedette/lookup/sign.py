@@ -182,8 +182,9 @@ def signed_in(source: BinaryIO, trusted: Iterable[str] | None) -> Signed:
     return signed
 
 
-def verify(path: Path, trusted: Iterable[str]) -> Signed:
-    """Who signed the lookup in ``path``, and for whom, once a key of ``trusted`` is known to have signed all of it.
+def verify(path: Path, trusted: Iterable[str] | None) -> Signed:
+    """Who signed the lookup in ``path``, and for whom, once a key of ``trusted`` is known to have signed all of it;
+    None: whose signature it is does not matter here.
 
     Raises LookupRefused and OSError. The file is read whole; its sections need no further check.
     """

@@ -1,6 +1,6 @@
 """A fleet's signed files at the broker: retained, in an order in which no agent learns of what it cannot fetch.
 
-1. every file that the targets name, to ``bundles/fleet/blobs/SHA256``;
+1. every file that the targets name, to ``bundles/fleet/blobs/SHA256``, and lookups as ``fleetlookups.py`` has it;
 2. roots, targets, roll-out and snapshot to ``tuf/``; the timestamp last: with it they are in force;
 3. files of earlier publications that are not needed any more are cleared.
 
@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from vedette.delivery.topics import ROOT, blob_topic, tuf_topic
+from vedette.delivery.topics import ROOT, blob_topic, lookup_topic, tuf_topic
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
+from vedette.region import fleetlookups
 from vedette.region.repository import Repository, needed_blobs, needed_metadata
 
 CHANNEL = "fleet"
-"""Under which targets lie; the agents' side has the same name (``runtime/fleet.py``)."""
+"""Under which targets lie; the agents' side has the same name (``runtime/fleet_targets.py``)."""
 CONNECT_SECONDS = 15.0
 QUIET_SECONDS = 1.0
 """Without a retained message: all of them have come."""
@@ -33,10 +34,11 @@ PUBLISH_SECONDS = 600.0
 
 
 class Announced(NamedTuple):
-    """How many blobs and files of metadata were sent, and how many topics cleared."""
+    """How many blobs, files of metadata and lookups were sent, and how many topics and lookups cleared."""
 
     blobs: int
     metadata: int
+    lookups: int
     cleared: int
 
 
@@ -47,6 +49,9 @@ async def announce(broker: MqttSettings, repository: Repository, *, whole: bool 
     names = needed_metadata(repository)
     wanted = {tuf_topic(fleet, name): (repository.folder / "tuf" / name).read_bytes() for name in names}
     blobs = {path.name: path for path in needed_blobs(repository)}
+    lookups = fleetlookups.needed(repository.folder, repository.desired())
+    announced = await retained(broker, [lookup_topic(fleet, "+", "+")])
+    published = await fleetlookups.publish(broker, fleet, lookups, announced, whole=whole)
     there = await retained(broker, [tuf_topic(fleet, "#")])
     known = {sha256 for data in there.values() for sha256 in _named(data)}
     client = MqttClient(broker, f"vedette-fleet-{secrets.token_hex(4)}", session=Session(clean_start=True))
@@ -68,7 +73,9 @@ async def announce(broker: MqttSettings, repository: Repository, *, whole: bool 
     except TimeoutError as error:
         reason = client.outage or "no answer in time"
         raise ConnectionError(f"cannot publish by the broker {broker.url}: {reason}") from error
-    return Announced(len(lacking), len(changed), len(old))
+    gone = await fleetlookups.clear(broker, fleet, lookups, announced)
+    fleetlookups.drop(repository.folder, lookups)
+    return Announced(len(lacking), len(changed), published, len(old) + gone)
 
 
 def _named(data: bytes) -> list[str]:

@@ -67,6 +67,14 @@ def _behind(desired: Desired, rollout: Rollout | None, group: Wanted, actual: Ma
         runs = loaded.get(name) or {}
         if target is not None and runs.get("sha256") != target.sha256:
             yield f"bundle {name}: runs {_short(runs.get('sha256'))}, wanted {_short(target.sha256)}"
+    has = actual.get("lookups", {})
+    for name in has:
+        if group.lookups.get(name) is None:
+            yield f"lookup {name}: is not taken away yet"
+    for name, target in group.lookups.items():
+        sha256 = (has.get(name) or {}).get("sha256")
+        if target is not None and sha256 != target.sha256:
+            yield f"lookup {name}: has {_short(sha256)}, wanted {_short(target.sha256)}"
     config = actual.get("config", {})
     overlay = "" if group.config is None else group.config.sha256
     if config.get("overlay", "") != overlay:

@@ -37,7 +37,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -65,6 +65,7 @@ from vedette.fleet.documents import (
 )
 from vedette.fleet.operators import MAX_OPERATORS, Operator, Operators, operator
 from vedette.fleet.overlay import MAX_OVERLAY, merged
+from vedette.lookup.sign import head_of, verify
 from vedette.model.times import micros, seconds
 
 KEYS = {
@@ -91,6 +92,8 @@ class FleetFile:
     gates: Mapping[str, Any]
     files: Mapping[str, bytes] = field(default_factory=dict)
     operators: tuple[Operator, ...] = ()
+    lookups: Mapping[str, Path] = field(default_factory=dict)
+    """The signed lookups whole, by the SHA-256 of what is before their file, which is among ``files``."""
 
 
 def read(path: Path, fleet: str) -> FleetFile:
@@ -111,6 +114,7 @@ class _Reader:
         self._folder, self._fleet = folder, fleet
         self.mistakes: list[str] = []
         self._files: dict[str, bytes] = {}
+        self._lookups: dict[str, Path] = {}
 
     def whole(self, document: dict[str, Any]) -> FleetFile:
         self._known("", document, "")
@@ -121,9 +125,8 @@ class _Reader:
         if not groups:
             self.mistakes.append("group: expects at least one [[group]]")
         operators = self._operators(document)
-        made = FleetFile(
-            groups, tuple(ring for ring in rings if ring), document.get("gates", {}), self._files, operators
-        )
+        listed = tuple(ring for ring in rings if ring)
+        made = FleetFile(groups, listed, document.get("gates", {}), self._files, operators, self._lookups)
         if not self.mistakes:
             try:  # the reader of agents has the last word
                 read_desired(canonical({**_document(made), "fleet": self._fleet, "serial": 1}), self._fleet)
@@ -182,7 +185,7 @@ class _Reader:
         for name, path in bundles.items():
             found["bundles"][name] = self._file(path, f"{where}.bundles.{name}", self._bundle)
         for name, path in lookups.items():
-            found["lookups"][name] = self._file(path, f"{where}.lookups.{name}", _plain)
+            found["lookups"][name] = self._lookup(name, path, f"{where}.lookups.{name}")
         if (path := row.get("config")) is not None:
             found["config"] = self._file(path, f"{where}.config", self._overlay)
         if (path := row.get("release")) is not None:
@@ -196,23 +199,50 @@ class _Reader:
         self.mistakes.append(f"{where}.{key}: expects a table of paths by name")
         return {}
 
-    def _file(self, path: object, where: str, version: Any) -> Target | None:
+    def _file(self, path: object, where: str, version: Callable[[bytes], int]) -> Target | None:
         """The target that a file becomes; its version as ``version`` finds it."""
+        if (found := self._path(path, where)) is None:
+            return None
+        try:
+            data = found.read_bytes()
+            return self._target(found, data, version(data))
+        except (OSError, ValueError) as error:
+            self.mistakes += [f"{where}: {path}: {line}" for line in str(error).splitlines()]
+            return None
+
+    def _lookup(self, name: str, path: object, where: str) -> Target | None:
+        """The target is what is signed before the file; every block of the file is looked at."""
+        if (found := self._path(path, where)) is None:
+            return None
+        try:
+            with found.open("rb") as source:
+                head = head_of(source)
+            signed = verify(found, None)
+            if signed.name != name:
+                raise ValueError(f"it is lookup {signed.name}, not {name}")
+            if signed.fleet != self._fleet:
+                whose = f"fleet {signed.fleet}" if signed.fleet else "no fleet"
+                raise ValueError(f"signed for {whose}: vedette lookup sign --fleet {self._fleet}")
+        except (OSError, ValueError) as error:
+            self.mistakes += [f"{where}: {path}: {line}" for line in str(error).splitlines()]
+            return None
+        made = self._target(found, head, signed.created)
+        self._lookups[made.sha256] = found
+        return made
+
+    def _path(self, path: object, where: str) -> Path | None:
         if not isinstance(path, str) or not re.fullmatch(r"[A-Za-z0-9._/-]{1,200}", path) or ".." in path.split("/"):
             self.mistakes.append(
                 f"{where}: expects a path below the file's folder, without '..' and blanks, not {path!r}"
             )
             return None
-        try:
-            data = (self._folder / path).read_bytes()
-            made = version(data)
-        except (OSError, ValueError) as error:
-            self.mistakes += [f"{where}: {path}: {line}" for line in str(error).splitlines()]
-            return None
+        return self._folder / path.lstrip("/")
+
+    def _target(self, path: Path, data: bytes, version: int) -> Target:
         sha256 = hashlib.sha256(data).hexdigest()
-        name = f"{sha256[:16]}/{path.lstrip('/')}"
+        name = f"{sha256[:16]}/{path.relative_to(self._folder)}"
         self._files[name] = data
-        return Target(name, sha256, made)
+        return Target(name, sha256, version)
 
     def _bundle(self, data: bytes) -> int:
         found = inspect(data)

@@ -58,14 +58,16 @@ async def publish_lookup(
     previous: Path | None = None,
     fleet: str | None = None,
     channel: str | None = None,
+    under: str | None = None,
     trusted: tuple[str, ...] = (),
     progress: Callable[[int, int], None] = lambda done, blocks: None,
 ) -> Published:
     """Publish the signed lookup in ``path`` to the fleet and channel that it is signed for; see the module's text.
 
     ``previous``: the file of the version before, signed or not: blocks are then also offered as deltas against it.
-    ``fleet``, ``channel``: it is refused unless it is signed for these. ``trusted``: the keys that the agents trust;
-    when given, the signature is checked here already. Raises LookupRefused when agents would refuse the lookup,
+    ``fleet``, ``channel``: it is refused unless it is signed for these. ``under``: publish it on this channel, other
+    than it is signed for, which the fleet's documents say. ``trusted``: the keys that the agents trust; when given,
+    the signature is checked here already. Raises LookupRefused when agents would refuse the lookup,
     ValueError when the channel holds a newer version, OSError (ConnectionError, PermissionError) when the broker fails.
     """
     signed = await asyncio.to_thread(_checked, path, trusted)
@@ -74,7 +76,7 @@ async def publish_lookup(
     fleet, channel = fleet or signed.fleet, channel or signed.channel
     if (fleet, channel) != (signed.fleet, signed.channel):
         raise LookupRefused(f"it is signed for fleet {signed.fleet}, channel {signed.channel}")
-    blocks = Blocks(path, signed, previous)
+    blocks, channel = Blocks(path, signed, previous), under or channel
     topic = lookup_topic(fleet, channel, signed.name)
     async with connected(broker, topic) as (client, retained):
         channel_of = _Channel(client, retained, fleet, channel)
@@ -193,6 +195,22 @@ def _read(path: Path, start: int, size: int) -> bytes:
     with path.open("rb") as source:
         source.seek(start)
         return source.read(size)
+
+
+async def withdraw_lookup(broker: MqttSettings, fleet: str, channel: str, name: str) -> int:
+    """Clear what a channel holds of a lookup; returns how many blobs. Raises OSError."""
+    topic = lookup_topic(fleet, channel, name)
+    async with connected(broker, topic) as (client, retained):
+        channel_of = _Channel(client, retained, fleet, channel)
+        before = await channel_of.announced()
+        offer = await channel_of.offer(before.offer) if before else None
+        gone = offer.blobs() if offer else set()
+        for one in sorted(gone):
+            await channel_of.withdraw(one)
+        await client.publish(topic, b"", retain=True)
+        if before is not None:
+            await channel_of.withdraw(before.offer)
+    return len(gone)
 
 
 class _Channel:

@@ -2,7 +2,8 @@
 
     FOLDER/
       tuf/N.root.json  N.targets.json  N.snapshot.json  N.rollout.json  timestamp.json     in force; all of it public
-      blobs/SHA256                     what the targets name: documents, bundles, overlays, lookups, releases
+      blobs/SHA256                     what the targets name: documents, bundles, overlays, heads of lookups, releases
+      lookups/SHA256.vlookup           lookups whole, by the SHA-256 of their heads (``fleetlookups.py``)
       staged/root.json  targets.json   the next version, which waits for signatures
       online/snapshot.pem  timestamp.pem  rollout.pem     the keys of the controller (0600)
       audit.jsonl                      who signed and published what (``fleet/audit.py``)
@@ -51,6 +52,7 @@ from vedette.fleet.audit import Audit
 from vedette.fleet.certificates import key_pem
 from vedette.fleet.documents import DESIRED, ROLLOUT, Desired, Rollout, read_desired, read_rollout
 from vedette.fleet.operators import OPERATORS, Operators, read_operators
+from vedette.region import fleetlookups
 from vedette.region.sign import load_key
 from vedette.system.durable import sync_path, write_whole
 from vedette.system.wallclock import utc_now
@@ -450,6 +452,11 @@ def copied(repository: Repository, folder: Path) -> None:
         target = folder / "blobs" / path.name
         if not target.exists() or target.stat().st_size != path.stat().st_size:
             shutil.copyfile(path, target)
+    for one in fleetlookups.needed(repository.folder, repository.desired()):
+        target = folder / "lookups" / one.path.name
+        target.parent.mkdir(exist_ok=True)
+        if not target.exists() or target.stat().st_size != one.path.stat().st_size:
+            shutil.copyfile(one.path, target)
     names = needed_metadata(repository)
     for name in names:
         write_whole(folder / "tuf" / name, (repository.folder / "tuf" / name).read_bytes())

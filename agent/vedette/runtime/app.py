@@ -269,10 +269,10 @@ class Agent:
         """Read what the fleet has signed so far; nothing without ``[fleet] root``."""
         if self.context.config.fleet.root is not None and self._path is not None:
             from vedette.runtime.fleet import Fleet
+            from vedette.runtime.fleet_host import Host
 
-            self._fleet = await asyncio.to_thread(
-                Fleet, self.context, self._path, self.active, self._reload_config, self._unwell
-            )
+            host = Host(self._path, self._reload_config, self._unwell, lambda: self.lookups, self._waiting)
+            self._fleet = await asyncio.to_thread(Fleet, self.context, self.active, host)
             from vedette.fleet.job import Services
             from vedette.runtime.requests import Requests
 
@@ -347,6 +347,10 @@ class Agent:
     def _governed(self, ruleset: str) -> bool:
         """Whether the fleet's signed documents say which bundle a rule set runs, and no announcement does."""
         return self._fleet is not None and self._fleet.governs(ruleset)
+
+    def _waiting(self) -> bool:
+        """Whether events wait to be evaluated."""
+        return any(self.pipeline.backlog.values())
 
     def _unwell(self) -> str:
         """Why the agent is not healthy and connected to its region; empty: it is."""

@@ -1,4 +1,4 @@
-"""Lookups that come by themselves: announced by the region, or put into a folder of this host.
+"""Lookups that come by themselves: announced by the region, named by the fleet's documents, or put into a folder here.
 
 An announcement (``lookup/offer.py``) of a version that is not current is fetched block by block, beside everything
 else: blocks that the installed version has are copied from there, others come as a delta against it or whole, at most
@@ -7,24 +7,26 @@ restart. Each block is believed by the digest that the region signed. When all a
 they find in it what they look for; then it is installed (``lookup/installed.py``) and the ruleset switched to it
 between two frames. Whatever fails before that leaves the version that was in use; it is logged (``lookup_refused``,
 ``lookup_delayed``) and shown in the status.
+
+A lookup that the fleet's documents name (``want``) comes the same way, announced on a channel of its version; for its
+name nothing else counts from then on, and it may be older than what is installed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
 
 from vedette.config.settings import Config
-from vedette.delivery.topics import blob_topic, lookup_topic
+from vedette.delivery.topics import fleet_channel, lookup_topic
 from vedette.delivery.uplink import MqttUplink
-from vedette.lookup import delta
-from vedette.lookup.installed import Earlier, Installed, Part, files
+from vedette.lookup.installed import Installed, Part, files
 from vedette.lookup.layout import LookupRefused
 from vedette.lookup.offer import MAX_OFFER, Announcement, Offer
 from vedette.lookup.sign import Signed, opened
@@ -32,21 +34,15 @@ from vedette.lookup.table import Lookup
 from vedette.model.counters import Counters, Log
 from vedette.mqtt.connection import Message
 from vedette.runtime.active import ActiveRules
+from vedette.runtime.blobs import Blobs, Gone
+from vedette.runtime.lookup_blocks import Blocks, copy, earlier
 
 log = structlog.get_logger()
 
-AHEAD = 4
-"""Blobs asked for at once."""
-BLOB_SECONDS = 30.0
-"""For one to come while the broker is connected."""
 RETRY_SECONDS = 10.0
 """Until what failed for the moment (no disk, no blob) is tried again."""
 MAX_WAITING = 1000
 """Lookups announced on a channel that are remembered."""
-
-
-class _Gone(ConnectionError):
-    """A blob did not come: it was withdrawn, or the broker has lost it."""
 
 
 class _Incoming(NamedTuple):
@@ -77,7 +73,11 @@ class Lookups:
         self.installed = Installed(
             config.agent.lookup_dir, self._trusted, fleet=config.agent.fleet, channel=config.bundles.channel
         )
-        self._uplink: MqttUplink | None = None
+        self._blobs = Blobs(config.agent.fleet, config.lookups.max_rate or 0)
+        self._wanted: dict[str, Signed] = {}
+        """What the fleet's documents name, by name."""
+        self._heads: dict[str, tuple[str, str]] = {}
+        """Version and SHA-256 of what is before the file, of lookups that came by the fleet's documents, by name."""
         self._announced: dict[str, Announcement] = {}
         self._due: dict[str, float] = {}
         """By name when (monotonic seconds) an announced lookup is to be fetched."""
@@ -86,29 +86,43 @@ class Lookups:
         self._errors: dict[str, str] = {}
         self._seen: dict[Path, tuple[int, int]] = {}
         """Files of the folder on which there is a verdict."""
-        self._paid = 0.0
-        """Until when (monotonic seconds) the link is paid for what has come."""
         self._changing = asyncio.Lock()
 
     # --- announcements
 
     def attach(self, uplink: MqttUplink) -> None:
         """Follow what is announced by ``uplink``, and no other."""
-        self._uplink = uplink
+        self._blobs.uplink = uplink
         if self._trusted:
-            uplink.subscribe(lookup_topic(self._fleet, self._channel, "+"), self._message)
+            self._subscribe("+")
+        for name in self._wanted:
+            self._subscribe(name)
 
     def detach(self) -> None:
-        self._uplink = None
+        self._blobs.uplink = None
+
+    def _subscribe(self, name: str) -> None:
+        """``+``: to all of the agent's channel."""
+        if (uplink := self._blobs.uplink) is not None:
+            uplink.subscribe(lookup_topic(self._fleet, self._channel_of(name), name), self._message)
+
+    def _channel_of(self, name: str) -> str:
+        wanted = self._wanted.get(name)
+        return self._channel if wanted is None else fleet_channel(wanted.version)
 
     def _message(self, message: Message) -> None:
         if not message.payload:
             return
-        name = message.topic.rpartition("/")[2]
+        *_, channel, _, name = message.topic.split("/")
+        wanted = self._wanted.get(name)
+        if channel != self._channel_of(name) or (wanted is None and self.installed.governed(name)):
+            return
         try:
             said = Announcement.from_bytes(message.payload)
             if said.name != name:
                 raise LookupRefused(f"it is an announcement of {said.name}")
+            if wanted is not None and said.version != wanted.version:
+                raise LookupRefused("it is announced in another version than the fleet's documents name")
         except LookupRefused as error:
             self._refuse(name, str(error))
             return
@@ -117,6 +131,78 @@ class Lookups:
         self._announced[name] = said
         self._due[name] = 0.0
         self._wake.set()
+
+    # --- what the fleet's documents name
+
+    def want(self, signed: Signed) -> None:
+        """Fetch and install this one, which the fleet's documents name."""
+        name = signed.name
+        if self._wanted.get(name) == signed:
+            return
+        self.let_go(name)
+        self._wanted[name] = signed
+        self._errors.pop(name, None)
+        self._subscribe(name)
+
+    def let_go(self, name: str) -> None:
+        """The documents name none of this name any more, or another."""
+        if name in self._wanted:
+            if self._blobs.uplink is not None:
+                self._blobs.uplink.unsubscribe(lookup_topic(self._fleet, self._channel_of(name), name))
+            del self._wanted[name]
+        self._announced.pop(name, None)
+        self._due.pop(name, None)
+        self._incoming.pop(name, None)
+
+    def only(self, names: Collection[str]) -> None:
+        """Let go what the documents named that is not in ``names``."""
+        for name in [one for one in self._wanted if one not in names]:
+            self.let_go(name)
+
+    async def by_fleet(self) -> list[str]:
+        """The installed lookups that came by the documents."""
+        installed = self.installed
+
+        def found() -> list[str]:
+            return [one for one in installed.names() if installed.governed(one) and installed.current(one)]
+
+        return await asyncio.to_thread(found)
+
+    def trouble(self, name: str) -> str:
+        """Why a lookup that is wanted is not installed yet; empty: nothing is wrong."""
+        return self._errors.get(name, "")
+
+    async def installed_as(self, name: str) -> str:
+        """SHA-256 of what is before the current file of ``name``; empty: none is installed."""
+        version, sha256 = await asyncio.to_thread(self.installed.head, name)
+        if not version:
+            return ""
+        self._heads[name] = (version, sha256)
+        return sha256
+
+    async def remove(self, name: str) -> None:
+        """Take away a lookup that came by the fleet's documents. Raises LookupRefused while rules ask it, OSError."""
+        async with self._changing:
+            plan = self._active.loaded.engine.plan
+            others = {other: one for other, one in plan.lookups.items() if other != name}
+            if lack := plan.lacks(others, (name,)):
+                raise LookupRefused(f"{lack}: other rules first")
+            self.let_go(name)
+            await asyncio.to_thread(self.installed.remove, name)
+            self._heads.pop(name, None)
+            self._errors.pop(name, None)
+            log.info(Log.LOOKUP_REMOVED, lookup=name)
+            await self._switched()
+
+    def actual(self) -> dict[str, dict[str, Any]]:
+        """For the heartbeat: of the lookups that came by the documents, what rules may ask. Computed from what is
+        loaded."""
+        loaded, found = self._active.loaded.engine.plan.lookups, dict[str, dict[str, Any]]()
+        for name, (version, sha256) in self._heads.items():
+            if (one := loaded.get(name)) is not None:
+                proof = sha256 if one.version == version else None
+                found[name] = {"version": one.header.created, "sha256": proof, "digest": one.version}
+        return found
 
     # --- the work
 
@@ -131,7 +217,7 @@ class Lookups:
         while True:
             await self._look_into_folder()
             now = time.monotonic()
-            ready = [name for name, due in self._due.items() if due <= now and self._uplink is not None]
+            ready = [name for name, due in self._due.items() if due <= now and self._blobs.uplink is not None]
             for name in ready:
                 await self._try(name)
             if not ready:
@@ -162,100 +248,63 @@ class Lookups:
                 )
             self._errors[name] = str(error)
             self._due.setdefault(name, time.monotonic() + RETRY_SECONDS)
-            if isinstance(error, _Gone) and self._uplink is not None:  # it may be announced otherwise by now
-                self._uplink.subscribe(lookup_topic(self._fleet, self._channel, "+"), self._message)
+            if isinstance(error, Gone):  # it may be announced otherwise by now
+                self._subscribe(name if name in self._wanted else "+")
 
     async def _fetch(self, said: Announcement) -> None:
         """Raises LookupRefused and OSError, with what has come kept."""
-        name = said.name
+        name, wanted = said.name, self._wanted.get(said.name)
         self._incoming[name] = _Incoming(said.version, said.created, 0, 0, 0, 0, 0, None)
         offer = Offer.from_bytes(await self._blob(name, said.offer, MAX_OFFER))
         signed = await asyncio.to_thread(opened, offer.head, self._trusted)
         if (signed.name, signed.version) != (name, said.version) or len(offer.whole) != 32 * len(signed):
             raise LookupRefused("its offer is of another lookup than the announcement says")
-        self.installed.admit(signed)
+        if wanted is not None and offer.head != wanted.head:
+            raise LookupRefused("its offer is of another file than the fleet's documents name")
+        self.installed.admit(signed, by_fleet=wanted is not None)
         with await asyncio.to_thread(self.installed.part, signed) as part:
-            current = self.installed.current(name)
-            earlier = await asyncio.to_thread(_earlier, current)
+            known = await asyncio.to_thread(earlier, self.installed.current(name))
             self._note(name, blocks=len(signed), resumed=part.had, have=part.had)
-            if earlier is not None:
-                copied = await asyncio.to_thread(_copy, part, earlier)
+            if known is not None:
+                copied = await asyncio.to_thread(copy, part, known)
                 self._note(name, have=len(signed) - len(part.missing), copied=copied)
-            await self._fetch_blocks(part, offer, earlier)
-            await self._install(part)
 
-    async def _fetch_blocks(self, part: Part, offer: Offer, earlier: Earlier | None) -> None:
-        base = earlier if earlier is not None and earlier.version == offer.base else None
-        tasks = set[asyncio.Task[None]]()
-        try:
-            for block in list(part.missing):
-                if self._announced[part.signed.name].version != part.signed.version:
+            def still() -> None:
+                newest = self._announced.get(name)
+                if newest is None or newest.version != signed.version:
                     raise LookupRefused("a newer version was announced meanwhile")
-                tasks.add(asyncio.create_task(self._block(part, offer, base, block)))
-                while len(tasks) >= AHEAD:
-                    tasks = await _first(tasks)
-            while tasks:
-                tasks = await _first(tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _block(self, part: Part, offer: Offer, base: Earlier | None, block: int) -> None:
-        signed, made = part.signed, None
-        if base is not None and (known := offer.deltas.get(block)) is not None:
-            blob = await self._blob(signed.name, known.digest.hex(), delta.MAX_BLOB)
-            made = await asyncio.to_thread(_by_delta, signed, block, blob, base, known.start, known.length)
-        if made is None:  # no delta, or one against other bytes than this host has
-            blob = await self._blob(signed.name, offer.whole[32 * block : 32 * block + 32].hex(), delta.MAX_BLOB)
-            made = await asyncio.to_thread(delta.unpacked, blob, signed.span(block)[1])
-            if not signed.fits(block, made):
-                raise LookupRefused(f"block {block} is not the one that was signed: publish it again")
-        await asyncio.to_thread(part.write, block, made)
-        self._counters.totals["lookup_blocks"] += 1
-        self._note(signed.name, have=len(signed) - len(part.missing))
+            def arrived() -> None:
+                self._counters.totals["lookup_blocks"] += 1
+                self._note(name, have=len(signed) - len(part.missing))
+
+            await Blocks(part, offer, known, partial(self._blob, name)).fetch(still, arrived)
+            still()
+            await self._install(part, by_fleet=wanted is not None)
 
     async def _blob(self, name: str, digest: str, most: int) -> bytes:
         """Raises LookupRefused for bytes that do not have the digest, OSError when none come."""
-        uplink = self._uplink
-        if uplink is None:
-            raise ConnectionError("the uplink has gone: the rest comes by the next one")
-        await asyncio.sleep(self._paid - time.monotonic())
-        topic, came = blob_topic(self._fleet, self._channel, digest), asyncio.Queue[bytes]()
-        uplink.subscribe(topic, lambda message: came.put_nowait(message.payload))
         try:
-            while True:
-                try:
-                    async with asyncio.timeout(BLOB_SECONDS):
-                        data = await came.get()
-                    break
-                except TimeoutError:
-                    if self._uplink is not uplink or uplink.client.connected.is_set():
-                        raise _Gone(f"blob {digest[:12]} did not come: publish the lookup again") from None
-        finally:
-            uplink.unsubscribe(topic)
-        if not data:
-            raise _Gone(f"blob {digest[:12]} was withdrawn: a newer version is announced, or publish it again")
+            data = await self._blobs.get(self._channel_of(name), digest, most)
+        except ValueError as error:
+            raise LookupRefused(str(error)) from error
         self._counters.totals["lookup_bytes"] += len(data)
-        if self._settings.max_rate:
-            self._paid = max(self._paid, time.monotonic()) + len(data) / self._settings.max_rate
         if name in self._incoming:
             self._note(name, fetched=self._incoming[name].fetched + len(data))
-        if len(data) > most or await asyncio.to_thread(_sha256, data) != digest:
-            raise LookupRefused(f"blob {digest[:12]} is not what its digest says: publish the lookup again")
         return data
 
-    async def _install(self, part: Part) -> None:
+    async def _install(self, part: Part, *, by_fleet: bool = False) -> None:
         """Raises LookupRefused and OSError, with the old version in use."""
         signed = part.signed
-        await asyncio.to_thread(self._check, part)
-        await asyncio.to_thread(self.installed.install, part)
-        self._incoming.pop(signed.name, None)
-        self._errors.pop(signed.name, None)
-        self._counters.totals["lookups_installed"] += 1
-        log.info(Log.LOOKUP_INSTALLED, lookup=signed.name, version=signed.version[:12], rows=signed.rows,
-                 bytes=signed.size)  # fmt: skip
-        await self._switched()
+        async with self._changing:
+            await asyncio.to_thread(self._check, part)
+            await asyncio.to_thread(partial(self.installed.install, part, by_fleet=by_fleet))
+            self._incoming.pop(signed.name, None)
+            self._errors.pop(signed.name, None)
+            self._counters.totals["lookups_installed"] += 1
+            log.info(Log.LOOKUP_INSTALLED, lookup=signed.name, version=signed.version[:12], rows=signed.rows,
+                     bytes=signed.size)  # fmt: skip
+            await self._switched()
 
     def _check(self, part: Part) -> None:
         """Whether the rules find in it what they ask. Raises LookupRefused."""
@@ -325,49 +374,6 @@ class Lookups:
             log.error(Log.LOOKUP_REFUSED, **what, reason=reason, action="the version in use stays")
         self._errors[name] = reason
         self._note(name, error=reason)
-
-
-async def _first(tasks: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
-    """What is still under way once one has ended. Raises what it raised."""
-    done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    failed = [task for task in done if task.exception() is not None]
-    if failed:
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
-        failed[0].result()
-    return rest
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _earlier(path: Path | None) -> Earlier | None:
-    try:
-        return None if path is None else Earlier(path)
-    except (LookupRefused, OSError):
-        return None
-
-
-def _copy(part: Part, earlier: Earlier) -> int:
-    """The blocks that the earlier version has; how many these were. Raises OSError."""
-    copied = 0
-    for block in list(part.missing):
-        data = earlier.block(part.signed.digest(block))
-        if data is not None and part.signed.fits(block, data):
-            part.write(block, data)
-            copied += 1
-    return copied
-
-
-def _by_delta(signed: Signed, block: int, blob: bytes, base: Earlier, start: int, length: int) -> bytes | None:
-    """The block, or None when the earlier version here does not give it."""
-    try:
-        made = delta.unpacked(blob, signed.span(block)[1], base.read(start, length))
-    except LookupRefused:
-        return None
-    return made if signed.fits(block, made) else None
 
 
 def _signatures(folder: Path) -> dict[Path, tuple[int, int]]:

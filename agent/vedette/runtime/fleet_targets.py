@@ -1,0 +1,74 @@
+"""Files that the fleet has signed, as the broker brings them: metadata that are retained, targets by their SHA-256.
+
+Nothing that comes is believed here: ``fleet/trust.py`` decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from vedette.delivery.topics import blob_topic, tuf_topic
+from vedette.delivery.uplink import MqttUplink
+from vedette.fleet.documents import Target
+from vedette.fleet.mailbox import Mailbox
+from vedette.fleet.trust import Trust
+from vedette.mqtt.connection import Message
+
+BLOBS = "fleet"
+"""The channel under which targets lie."""
+FETCH_SECONDS = 60.0
+"""For a target to come."""
+
+
+class Targets:
+    """Over one uplink at a time."""
+
+    def __init__(self, fleet: str, trust: Trust) -> None:
+        self._fleet, self._trust = fleet, trust
+        self.mailbox = Mailbox()
+        self.news = asyncio.Event()
+        """Metadata have come."""
+        self._uplink: MqttUplink | None = None
+        self._fetching: dict[str, asyncio.Future[bytes]] = {}
+
+    def attach(self, uplink: MqttUplink) -> None:
+        """``uplink`` takes the place of the one before."""
+        self._uplink = uplink
+        uplink.subscribe(tuf_topic(self._fleet, "+"), self._metadata)
+        self.news.set()
+
+    def _metadata(self, message: Message) -> None:
+        if self.mailbox.put(message.topic.rpartition("/")[2], message.payload):
+            self.news.set()
+
+    async def blob(self, sha256: str) -> bytes:
+        """What the broker retains under ``sha256``, believed by nobody. Raises TimeoutError."""
+        if self._uplink is None:
+            raise TimeoutError("no uplink to the region")
+        topic = blob_topic(self._fleet, BLOBS, sha256)
+        uplink, answer = self._uplink, asyncio.get_running_loop().create_future()
+        self._fetching[topic] = answer
+        uplink.subscribe(topic, self._came)
+        try:
+            async with asyncio.timeout(FETCH_SECONDS):
+                data: bytes = await answer
+                return data
+        except TimeoutError:
+            raise TimeoutError(f"{topic} does not come") from None
+        finally:
+            uplink.unsubscribe(topic)
+            self._fetching.pop(topic, None)
+
+    def _came(self, message: Message) -> None:
+        answer = self._fetching.get(message.topic)
+        if message.payload and answer is not None and not answer.done():
+            answer.set_result(message.payload)
+
+    async def target(self, target: Target) -> bytes:
+        """A target's verified bytes. Raises TrustRefused, TimeoutError and OSError."""
+        await asyncio.to_thread(self._trust.length, target)  # before anything is fetched: is it among the targets?
+        try:
+            self.mailbox.keep(target.sha256, await self.blob(target.sha256))
+            return await asyncio.to_thread(self._trust.fetch, target, self.mailbox)
+        finally:
+            self.mailbox.clear()
