@@ -91,6 +91,8 @@ def reason(error: BaseException) -> str:
     text = str(error)
     if "Python Proxy" in text:  # a module does not import: nothing that Flink says of the statement
         raise error
+    if "SDK harness" in text and (raised := re.findall(r"^(\w+(?:Error|Exception)\b.*)", text, re.MULTILINE)):
+        return raised[-1][:300]  # by a function, or by what reads its value
     causes = re.findall(r"^(?:Caused by)?: (.*)", text, re.MULTILINE) or [text or repr(error)]
     return re.sub(r"^([\w$]+\.)+", "", causes[-1].strip())[:300]
 

@@ -53,13 +53,15 @@ class Users:
     def values(self, one: Aggregate, column: Sequence[Any], places: Iterable[int]) -> dict[int, Any]:
         """By place the values of groups, of which nothing waits; a group that fails is left out."""
         asked = [*places]
-        answers = self.calls.call(_spec(one, "value"), [column[at][0] for at in asked])
+        rows = [None if column[at] is None else column[at][0] for at in asked]
+        answers = self.calls.call(_spec(one, "value"), rows)
         self._failed += len(answers.failed)
         return {at: answers.values[n] for n, at in enumerate(asked) if n not in answers.failed}
 
-    def value(self, one: Aggregate, field: Field) -> Any:
-        """The value of one group. Raises Failed."""
-        self._fold(one, [field])
+    def value(self, one: Aggregate, field: Field | None) -> Any:
+        """The value of one group; ``field`` None: FILTER has let no row through. Raises Failed."""
+        if field is not None:
+            self._fold(one, [field])
         found = self.values(one, [field], [0])
         if not found:
             self._failed -= 1  # who catches counts it

@@ -77,7 +77,7 @@ def taken(of: list[Any]) -> Change:
         case "DATE":
             return lambda value: (
                 value.toordinal() - _DAYS
-                if isinstance(value, date) and not isinstance(value, datetime)
+                if isinstance(value, date)  # a datetime is one
                 else _wrong(name, value)
             )
         case "TIME":
@@ -86,9 +86,7 @@ def taken(of: list[Any]) -> Change:
             return _stamp(name, precision)
         case "ARRAY":
             element = _or_null(taken(args[0]))
-            return lambda value: (
-                tuple(element(one) for one in value) if isinstance(value, list | tuple) else _wrong(name, value)
-            )
+            return lambda value: tuple(element(one) for one in value) if type(value) is list else _wrong(name, value)
         case "MAP":
             key, of_value = (_or_null(taken(one)) for one in args)
             return lambda value: (
@@ -152,11 +150,13 @@ def _approximate(name: str) -> Change:
 def _decimal(precision: int, scale: int) -> Change:
     step, limit = Decimal(1).scaleb(-scale), Decimal(10) ** (precision - scale)
 
-    def number(value: Any) -> Decimal | None:
+    def number(value: Any) -> Decimal:
         if not isinstance(value, Decimal):
             _wrong("DECIMAL", value)
         found: Decimal = value.quantize(step, ROUND_HALF_EVEN, _WIDE)
-        return found if abs(found) < limit else None  # as a cast that does not fit
+        if abs(found) >= limit:
+            raise _error(f"DECIMAL({precision}, {scale})", value)
+        return found
 
     return number
 

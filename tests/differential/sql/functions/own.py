@@ -48,6 +48,7 @@ whole_as_bool = udf(lambda n: n, result_type=DataTypes.BOOLEAN())
 tuple_as_array = udf(lambda n: (n, None), result_type=DataTypes.ARRAY(DataTypes.INT()))
 rounded = udf(lambda n: Decimal(n) + Decimal("0.125"), result_type=DataTypes.DECIMAL(10, 2))
 too_wide = udf(lambda n: Decimal(10) ** 9, result_type=DataTypes.DECIMAL(5, 2))
+too_wide_by_rounding = udf(lambda n: Decimal("999.996"), result_type=DataTypes.DECIMAL(5, 2))
 micros = udf(lambda n: datetime.datetime(2026, 1, 1, 0, 0, 0, 123456), result_type=DataTypes.TIMESTAMP(3))
 micros_kept = udf(lambda n: datetime.datetime(2026, 1, 1, 0, 0, 0, 123456), result_type=DataTypes.TIMESTAMP(6))
 text_as_whole = udf(lambda n: "x", result_type=DataTypes.INT())
@@ -55,6 +56,19 @@ whole_as_text = udf(lambda n: 7, result_type=DataTypes.STRING())
 list_as_map = udf(lambda n: [1], result_type="MAP<STRING, INT>")
 too_big = udf(lambda n: 1 << 40, result_type=DataTypes.INT())
 single = udf(lambda d: d, result_type=DataTypes.FLOAT())
+text_as_double = udf(lambda n: "1.5", result_type=DataTypes.DOUBLE())
+none_of = udf(lambda n: None, result_type=DataTypes.INT())
+float_as_decimal = udf(lambda d: d, result_type=DataTypes.DECIMAL(10, 2))
+whole_as_decimal = udf(lambda n: n, result_type=DataTypes.DECIMAL(10, 2))
+text_as_bool = udf(lambda n: "x", result_type=DataTypes.BOOLEAN())
+dict_as_row = udf(
+    lambda n: {"a": n, "b": "x"},
+    result_type=DataTypes.ROW([DataTypes.FIELD("a", DataTypes.INT()), DataTypes.FIELD("b", DataTypes.STRING())]),
+)
+bytes_as_text = udf(lambda text: text.encode(), result_type=DataTypes.STRING())
+text_as_bytes = udf(lambda text: text, result_type=DataTypes.BYTES())
+date_as_timestamp = udf(lambda t: t.date(), result_type=DataTypes.TIMESTAMP(3))
+timestamp_as_date = udf(lambda t: t, result_type=DataTypes.DATE())
 fails = udf(lambda n: 1 // 0, result_type=DataTypes.INT())
 
 
