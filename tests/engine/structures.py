@@ -438,7 +438,8 @@ def message(draw: Draw, document: str) -> str:
         case 5:
             made = random.choice(("CEF:0|a|b|1|2|", "x CEF:0|a|b|1|2|", "LEEF:1.0|a|b|1|2|", "date=1 devname=")) + text
         case 6:
-            made = random.choice(("type=SYSCALL msg=audit(1763632800.1:7): ", "audit(", "<Event", "[error] ")) + text
+            audit = f"type=SYSCALL msg=audit(1763632800.1:{random.getrandbits(40)}): "  # one number, one event
+            made = random.choice((audit, "audit(", "<Event", "[error] ")) + text
         case 7:
             made = f"user={text} a=1 program={text} hostname=x &# \\u0041"
         case 8:
