@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from vedette import compile_rules
-from vedette.config.settings import AgentSettings, Config, EngineSettings, RawLogSettings, UplinkSettings
+from vedette.config.settings import (
+    AgentSettings,
+    Config,
+    EngineSettings,
+    FunctionSettings,
+    RawLogSettings,
+    UplinkSettings,
+)
 from vedette.delivery import envelope
 from vedette.engine.match import Context as EventContext
 from vedette.engine.match import Engine
@@ -64,13 +71,13 @@ class Life:
     """A pipeline in a folder, from start to end or to a crash; the folder is all that the next one gets."""
 
     def __init__(self, folder: Path, engine: Engine, **settings: Any) -> None:
-        """``settings``: of the raw log, besides ``outbox_bytes``, ``cache_bytes`` and ``certain``."""
+        """``settings``: of the raw log, besides ``outbox_bytes``, ``cache_bytes``, ``functions`` and ``certain``."""
         self.folder = folder
         self.counters = Counters()
         self.clock: Any = Clock()
         self.store = Store.open(folder / "store")
         certain, outbox_bytes = settings.pop("certain", True), settings.pop("outbox_bytes", 1 << 28)
-        cache_bytes = settings.pop("cache_bytes", 0)
+        cache_bytes, functions = settings.pop("cache_bytes", 0), settings.pop("functions", False)
         config = Config(
             agent=replace(AGENT, data_dir=folder),
             raw_log=RawLogSettings(
@@ -78,6 +85,7 @@ class Life:
             ),
             uplink=UplinkSettings(max_bytes=outbox_bytes),
             engine=EngineSettings(cache_bytes=cache_bytes),
+            functions=FunctionSettings(allow=functions),
         )
         restart = RestartPoint(self.counters)
         self.log = RawLog.open(

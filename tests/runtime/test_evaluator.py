@@ -190,7 +190,7 @@ def test_time_completes_an_audit_event(begin: Callable[..., Life]) -> None:
     for later, known in ((4_000_000, 1), (5_000_000, 1), (5_000_001, 2), (9_000_000, 2)):
         life = begin(audit_engine())
         life.clock.later = later
-        life.pipeline.evaluator.tick()
+        asyncio.run(life.pipeline.evaluator.tick())
         life.live()
         assert counts() == [3] * known
 

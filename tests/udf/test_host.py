@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.agent import until
 from vedette.plan.query import Module, Modules, Type
 from vedette.stream.userfunctions import Broken, Spec
 from vedette.udf.host import Host, Limits
@@ -92,7 +94,8 @@ def test_a_row_fails_alone(host: Host, harm: str, said: str) -> None:
         ("import os; os.write(4, b'\\xff' * 100)", "its answer is too long"),
         ("import os; os.write(4, b'\\1\\0\\0\\0\\1')", "its answer is none"),
         ("import ctypes; ctypes.string_at(0)", "signal 11"),
-        ("import time; time.sleep(60)", "no answer within 3 s"),
+        ("import time; time.sleep(60)", "it sleeps in place of answering"),
+        ("sum(range(10 ** 12))", "it took more than 0.25 s of CPU for an answer"),
     ],
 )
 def test_a_row_that_ends_the_process(host: Host, harm: str, said: str) -> None:
@@ -183,11 +186,16 @@ def test_modules_that_cannot_be_imported(host: Host) -> None:
 
 
 def test_a_process_that_never_answers_is_given_up(host: Host) -> None:
-    """Starts in succession without an answer are few."""
-    of = modules("import os, sys\nif 'x' not in sys.modules: os._exit(1)\n")
+    """Rows on which it ends are few, and so are starts in succession."""
+    of = modules("import os; os._exit(1)\n")
     host.know((of,))
-    with pytest.raises(Broken, match="ended 5 times before an answer"):
+    with pytest.raises(Broken, match="did not survive it: it ended with code 1"):
         host.call(spec(of), [(1,)] * 20)
+    assert host.died == 4
+    small = Host(Limits(memory=8 << 20))  # less than Python takes
+    small.know((of,))
+    with pytest.raises(Broken, match="ended 5 times before an answer"):
+        small.call(spec(of), [(1,)])
 
 
 @pytest.mark.parametrize(
@@ -255,8 +263,40 @@ def test_sets_of_modules_do_not_meet(host: Host) -> None:
     (first, _) = host.pids()
     host.keep((two,))
     assert len(host.pids()) == 1
-    with pytest.raises(ProcessLookupError):
-        os.kill(first, 0)
+    until("the end of the first", lambda: not Path(f"/proc/{first}").exists())
+
+
+def test_harm_is_given_up_early(host: Host) -> None:
+    """With the third row that does harm, whatever follows; by CPU, so nothing that a busy host changes."""
+    for harm in ("while True: pass", "import time; time.sleep(60)", "sum(range(10 ** 12))", "import os; os._exit(1)"):
+        of = modules(scalar(f"if n % 2:\n    {harm}\nreturn n"))
+        host.know((of,))
+        began, used = time.monotonic(), host.died
+        with pytest.raises(Broken, match=r"f\.g: (took more than|the process did not survive)"):
+            host.call(spec(of), [(n,) for n in range(1000)])
+        assert time.monotonic() - began < 20  # 500 rows do harm
+        assert host.died - used <= 4
+
+
+def test_a_function_that_is_slow_on_every_row(host: Host) -> None:
+    """No row takes too long by itself: all together do. One that is quick for long may be slow for a while."""
+    of = modules(
+        "import time\n" + scalar("until = time.process_time() + n\nwhile time.process_time() < until: pass\nreturn 1")
+    )
+    host.know((of,))
+    double = spec(of, args=(Type("DOUBLE"),))
+    assert not host.call(double, [(0.0,)] * 2000).failed
+    assert not host.call(double, [(0.02,)] * 10).failed
+    with pytest.raises(Broken, match=r"more than 1 ms of CPU a value, and 0.5 s beyond that"):
+        host.call(double, [(0.02,)] * 1000)
+
+
+def test_long_answers_come_in_parts(host: Host) -> None:
+    """More than a frame holds is asked for again, not refused."""
+    values, failed = given(host, scalar("return 'x' * 200_000", "STRING"), list(range(200)), result=STRING)
+    assert not failed
+    assert {len(value) for value in values} == {200_000}
+    assert host.died == 0
 
 
 def test_modules_import_each_other(host: Host) -> None:

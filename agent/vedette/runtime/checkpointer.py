@@ -63,6 +63,9 @@ class Checkpointer:
         self._committing: list[tuple[int, bytes]] = []
         self._positions: dict[tuple[str, int], FilePosition] = {}
         self._now = asyncio.Lock()
+        self._steady = asyncio.Event()
+        """Whether cursor, state and alerts agree."""
+        self._steady.set()
         self._failed = ""
         self._ask_again = 0.0
         self.counted = self._counters.snapshot()
@@ -142,6 +145,13 @@ class Checkpointer:
 
     # --- out
 
+    def hold(self) -> None:
+        """Until ``let_go`` state and alerts may be ahead of the cursor: no commit begins meanwhile."""
+        self._steady.clear()
+
+    def let_go(self) -> None:
+        self._steady.set()
+
     async def commits(self) -> None:
         """Commit when it is due, until cancelled."""
         clock, not_before = asyncio.get_running_loop().time, 0.0
@@ -175,6 +185,8 @@ class Checkpointer:
         async with self._now:
             if self._failed:
                 raise OSError(f"an earlier commit failed: {self._failed}")
+            while not self._steady.is_set():
+                await self._steady.wait()
             self.due.clear()
             progress, failures = self._progress, self._failures
             offset, alerts, positions, held = progress.evaluated, self.alerts, self._positions, self._ingest.held

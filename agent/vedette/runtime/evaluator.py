@@ -5,6 +5,10 @@ between two events, at which point cursor, counters and alerts agree. ``switch``
 event is evaluated under two plans or none. While nothing comes at all, time passes every ``TICK_SECONDS``
 for what waits for it: incomplete audit events (``engine/join.py``), correlations, suppression.
 
+What statements call in Python answers when it does. Evaluation goes on behind it, in order; the loop, and with it every
+input, goes on meanwhile (``system/turns.py``). So nothing else may change the state then: commits, switches of the plan
+and ticks wait for the end of that step.
+
 A failure is limited to its event, rule or correlation: ``failures.py``.
 """
 
@@ -13,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import structlog
 
@@ -28,6 +32,7 @@ from vedette.runtime.context import RunContext
 from vedette.runtime.ingest import Ingest
 from vedette.state.state import State
 from vedette.system.diskhealth import RETRY_SECONDS
+from vedette.system.turns import Turns
 
 log = structlog.get_logger()
 
@@ -65,7 +70,11 @@ class Evaluator:
         self._alerts = AlertBuilder(context, state, engine, bundle)
         self._next: tuple[Engine, Credit] | None = None
         """What to go on with after the frame under way."""
-        self._in_frame = False
+        self._under_way = asyncio.Lock()
+        """Held for each frame and each tick."""
+        self._released = False
+        """Whether quarantine is over after the frame under way."""
+        self._turns = Turns("functions")
         self._low_memory = False
         self._cache_failure = ""
         self._panics = 0
@@ -89,10 +98,23 @@ class Evaluator:
         engine.quarantine_after = self._context.config.rules.quarantine_after
         self._give_cache(engine)
         self._next = engine, bundle
-        if not self._in_frame:
-            self._use_next()
+        if not self._under_way.locked():
+            self._between()
 
     def release(self) -> None:
+        """Nothing is in quarantine any more, from the next frame on."""
+        self._released = True
+        if not self._under_way.locked():
+            self._between()
+
+    def _between(self) -> None:
+        """What was asked for while a frame was under way."""
+        if self._released:
+            self._released = False
+            self._release()
+        self._use_next()
+
+    def _release(self) -> None:
         self.engine.release()
         self._state.correlator.mute(())
         self._state.statements.mute(())
@@ -131,10 +153,9 @@ class Evaluator:
                 self._ingest.arrived.clear()
                 await self._ingest.arrived.wait()
             for frame in self._ingest.frames():
-                self._in_frame = True
-                await self.frame(frame)
-                self._in_frame = False
-                self._use_next()
+                async with self._under_way:
+                    await self.frame(frame)
+                self._between()
                 await asyncio.sleep(0)
             if self._ingest.unreadable:
                 await asyncio.sleep(RETRY_SECONDS)
@@ -142,6 +163,7 @@ class Evaluator:
     async def frame(self, frame: Frame) -> None:
         """Evaluate the events of ``frame`` from where evaluation is, all under the engine that is in place now."""
         engine, chunk, joiner, checkpointer = self.engine, frame.chunk, self._state.joiner, self._checkpointer
+        checkpointer.hold()
         first = max(0, self._progress.evaluated - frame.offset)
         self._counted = chunk.index(first) if first else 0
         self._since = time.perf_counter()
@@ -155,19 +177,22 @@ class Evaluator:
                     until, room = time.perf_counter() + STEP_SECONDS, checkpointer.room()
                 self.event(engine, waited)
                 joiner.evaluated()
-            self._make_alerts()
-            self._step("time", self._alerts.advance(chunk.received_at))
+            await self._make_alerts()
+            await self._do(lambda: self._step("time", self._alerts.advance(chunk.received_at)))
         for event in self._candidates(engine, frame, first):
             if self._enough(room, until):
                 await self._give_way(frame, event.at)
                 until, room = time.perf_counter() + STEP_SECONDS, checkpointer.room()
             self.event(engine, event)
-        self._make_alerts()
+            if self._waiting >= TOGETHER:
+                await self._make_alerts()
+        await self._make_alerts()
         self._step("suppression", self._alerts.folds())
         if chunk.file is not None:
             checkpointer.position(chunk.file)
         self._advance(frame, len(chunk.data))
         self._spent()
+        checkpointer.let_go()
 
     def _spent(self) -> None:
         """The time since evaluation was last let in is the engine's."""
@@ -191,11 +216,21 @@ class Evaluator:
             self._failures.event(frame, event.start, event.end, error)
         if engine.undecided:
             self._failures.undecided(engine, frame, engine.undecided_events(), self._clock())
-        if self._waiting >= TOGETHER:
-            self._make_alerts()
 
-    def _make_alerts(self) -> None:
+    async def _do(self, step: Callable[[], None]) -> None:
+        """A step that calls functions in Python waits for them, the loop does not."""
+        if not self._state.statements.calling:
+            step()
+            return
+        self._spent()
+        await self._turns.run(step)
+        self._since = time.perf_counter()
+
+    async def _make_alerts(self) -> None:
         """What follows from the events that matched, in their order; of each all or nothing."""
+        await self._do(self._make)
+
+    def _make(self) -> None:
         found, self._found, self._waiting = self._found, [], 0
         alerts = self._alerts.of([(event.frame, matches) for event, matches in found])
         for (event, _), of_event in zip(found, alerts, strict=True):
@@ -260,17 +295,20 @@ class Evaluator:
 
     async def _give_way(self, frame: Frame, position: int) -> None:
         """To a commit, when one is needed, or to the loop, with the cursor at ``position`` of ``frame``."""
+        await self._make_alerts()
         self._advance(frame, position)
         self._spent()
+        self._checkpointer.let_go()
         if self._checkpointer.bytes >= self._checkpointer.room():
             await self._checkpointer.make_room()
         else:
             await asyncio.sleep(0)
+        self._checkpointer.hold()
         self._since = time.perf_counter()
 
     def _advance(self, frame: Frame, position: int) -> None:
-        """The events of ``frame`` before ``position``, where one begins or the frame ends, are evaluated."""
-        self._make_alerts()
+        """The events of ``frame`` before ``position``, where one begins or the frame ends, are evaluated, and their
+        alerts made."""
         chunk = frame.chunk
         done = len(chunk) if position == len(chunk.data) else chunk.index(position)
         self._progress.advance(chunk.input, done - self._counted, frame.offset + position)
@@ -308,24 +346,29 @@ class Evaluator:
         """Let time pass until cancelled."""
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self.tick()
+            if not self._under_way.locked():
+                async with self._under_way:
+                    await self.tick()
+                self._between()
 
-    def tick(self) -> None:
+    async def tick(self) -> None:
         """Let time pass although nothing came. Only when all that is stored is evaluated."""
         self._look_at_kernel()
         now, until = self._clock(), time.perf_counter() + STEP_SECONDS
         if not self._progress.caught_up or self._checkpointer.full:
             return
         engine, joiner = self.engine, self._state.joiner
+        self._checkpointer.hold()
         joiner.advance(now)
         while (event := self._due(engine)) is not None:
             self.event(engine, event)
-            self._make_alerts()
+            await self._make_alerts()
             joiner.evaluated()
             if time.perf_counter() >= until:
                 break  # the rest at the next frame or tick; time does not go on before them
         else:
-            self._step("time", self._alerts.advance(now))
+            await self._do(lambda: self._step("time", self._alerts.advance(now)))
+        self._checkpointer.let_go()
         if self._checkpointer.alerts or joiner.changed:  # no frame tells a replay what the clock has completed
             self._checkpointer.due.set()
 

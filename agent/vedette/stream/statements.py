@@ -144,6 +144,7 @@ class Statements:
         if functions is not None:
             functions.know(modules)
         self._functions = functions
+        self._calling = any(one.modules for one in self.statements)
         self.network.call_by(functions)
         self.network.use(lookups or {})
         self.reader = Reader(scan for scans in self.network.scans.values() for scan in scans)
@@ -157,6 +158,11 @@ class Statements:
 
     def __bool__(self) -> bool:
         return bool(self.statements)
+
+    @property
+    def calling(self) -> bool:
+        """Whether rows may wait for user functions."""
+        return self._calling
 
     def wants(self, rule_id: str) -> bool:
         """Whether a statement takes the events that this rule matches."""

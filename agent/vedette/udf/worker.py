@@ -39,9 +39,11 @@ from vedette.udf import sandbox, shim
 from vedette.udf.datatypes import Row
 from vedette.udf.values import Change, given, pack, pack_accumulator, taken, unpack, unpack_accumulator
 
-MAX_FRAME = 64 << 20
+MAX_FRAME = 16 << 20
 MAX_ACCUMULATOR = 1 << 20
 """Bytes of one accumulator, and of the value of one row."""
+ANSWER_BYTES = 4 << 20
+"""Of the values of one answer, about: the rest is asked again."""
 _LENGTH = struct.Struct("<I")
 
 
@@ -164,7 +166,7 @@ class Worker:
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         spent = int(used.ru_utime + used.ru_stime + 20 * self._seconds) + 2
         resource.setrlimit(resource.RLIMIT_CPU, (spent, most))
-        until = time.monotonic() + self._seconds
+        until, size = time.monotonic() + self._seconds, 0
         signal.setitimer(signal.ITIMER_PROF, self._seconds, self._seconds)
         try:
             for at, row in enumerate(rows):
@@ -182,7 +184,8 @@ class Worker:
                     self._within = False
                     values.append(None)
                     failures.append((at, explained(error), False))
-                if time.monotonic() > until:
+                size += _length(values[-1])
+                if time.monotonic() > until or size > ANSWER_BYTES:
                     break
         finally:
             self._within = False
@@ -272,6 +275,13 @@ def _value(function: Any, result: Change) -> Callable[[Any], Any]:
         return None if found is None else _sized(result(found))
 
     return value
+
+
+def _length(value: Any) -> int:
+    """Bytes of a row's value, about."""
+    if isinstance(value, list | tuple | dict):
+        return 8 + sum(map(_length, value.values() if isinstance(value, dict) else value))
+    return len(value) if isinstance(value, str | bytes) else 8
 
 
 def _sized(value: Any) -> Any:

@@ -1,0 +1,121 @@
+"""Steps that may wait for another process without holding the event loop.
+
+A step is plain code in a thread that takes turns with the loop. While it computes, the loop's thread stands still: it
+may use whatever the loop's code uses, without locks. Where it waits, it says so (``waiting``), and the loop goes on
+until the step has what it waited for. Whoever shares state with a step has to expect that it is in the middle of it.
+
+    value = await turns.run(step)              # on the loop
+    with turns.waiting(): poll.poll(1000)      # anywhere below ``step``; elsewhere it changes nothing
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 0.001
+"""For which a turn waits without giving way, in all: giving way costs as much as many short answers take."""
+
+_here = threading.local()
+
+
+class _Turn:
+    """One step, from its beginning to its end."""
+
+    def __init__(self, step: Callable[[], Any]) -> None:
+        self._step = step
+        self._loop = asyncio.get_running_loop()
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._outcome: tuple[Any, BaseException | None] | None = None
+        self.done: asyncio.Future[Any] = self._loop.create_future()
+        self.since = 0.0
+        """When the step was last let in."""
+
+    def let_in(self) -> None:
+        """On the loop: until the step waits, or ends."""
+        self.since = time.perf_counter()
+        self._go.release()
+        self._back.acquire()
+        if self._outcome is not None:
+            value, error = self._outcome
+            if error is None:
+                self.done.set_result(value)
+            else:
+                self.done.set_exception(error)
+
+    def work(self) -> None:
+        """In the thread."""
+        self._go.acquire()
+        _here.turn = self
+        try:
+            self._outcome = self._step(), None
+        except BaseException as error:  # the caller's, whatever it is
+            self._outcome = None, error
+        finally:
+            _here.turn = None
+            self._back.release()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        self._back.release()
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(self.let_in)
+            self._go.acquire()
+
+
+class Turns:
+    """One thread for steps, one at a time; it begins with the first."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._turns: queue.SimpleQueue[_Turn] | None = None
+
+    async def run(self, step: Callable[[], T]) -> T:
+        """What ``step`` returns or raises. A caller that is cancelled waits for the end of the step all the same."""
+        if self._turns is None:
+            self._turns = queue.SimpleQueue()
+            threading.Thread(target=_work, args=(self._turns,), name=self._name, daemon=True).start()
+        turn = _Turn(step)
+        self._turns.put(turn)
+        turn.let_in()
+        cancelled: asyncio.CancelledError | None = None
+        while not turn.done.done():
+            try:
+                await asyncio.wait([turn.done])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+        found: T = turn.done.result()
+        return found
+
+
+def _work(turns: queue.SimpleQueue[_Turn]) -> None:
+    while True:
+        turns.get().work()
+
+
+def patience() -> float:
+    """Seconds for which a step may wait without ``waiting``."""
+    turn: _Turn | None = getattr(_here, "turn", None)
+    return PATIENCE_SECONDS if turn is None else max(0.0, turn.since + PATIENCE_SECONDS - time.perf_counter())
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """The loop goes on meanwhile, where a step runs by turns with one."""
+    turn: _Turn | None = getattr(_here, "turn", None)
+    if turn is None:
+        yield
+    else:
+        with turn.waiting():
+            yield
