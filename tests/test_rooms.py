@@ -139,8 +139,10 @@ def test_one_owner_for_each_library(library: str) -> None:
 def test_nothing_on_the_edge_imports_the_region() -> None:
     """Only the region's commands do, and they are loaded when one of them is called."""
     assert {one.who for one in IMPORTS if one.rooms[1] == "region" != one.rooms[0]} == {
+        "cli.asking",
         "cli.author",
         "cli.enroller",
+        "cli.fleet_ask",
         "cli.fleet_centre",
         "cli.lookup_sign",
         "cli.member",

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import click
 
-from vedette.cli.console import WithRegion, safe
-from vedette.fleet.audit import Head, verify
+from vedette.cli.console import WithRegion, json_line, safe
+from vedette.fleet.audit import Audit, Head, verify
 
 OPERATORS = ("init", "plan", "sign", "apply", "status", "rotate")
+HEAD = ("prev", "seq", "time", "event")
+"""What every line of a record has."""
+ASKING = ("ask", "do", "evidence", "fetch", "cancel")
 
 
-@click.group(cls=WithRegion, region=dict.fromkeys(OPERATORS, "fleet_centre"))
+@click.group(cls=WithRegion, region={**dict.fromkeys(OPERATORS, "fleet_centre"), **dict.fromkeys(ASKING, "fleet_ask")})
 def fleet() -> None:
     """Say what all agents of a fleet shall run, and see what they run.
 
@@ -24,11 +27,12 @@ def fleet() -> None:
 @fleet.command("audit")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--known", metavar="SEQ:DIGEST", default="", help="A line that was seen before, as heartbeats report it.")
-def fleet_audit(path: Path, known: str) -> None:
+@click.option("--show", is_flag=True, help="Print its lines, but for their digests.")
+def fleet_audit(path: Path, known: str, show: bool) -> None:
     """Check that an audit record was not changed.
 
-    Of the centre (trust/audit.jsonl) or of an agent (fleet/audit.jsonl in its data folder). Exit code 1 when a line was
-    changed or removed.
+    Of the centre (trust/audit.jsonl, requests/audit.jsonl) or of an agent (fleet/audit.jsonl in its data folder): there
+    its owner reads who asked what. Exit code 1 when a line was changed or removed.
 
     Example: vedette fleet audit trust/audit.jsonl
     """
@@ -39,4 +43,12 @@ def fleet_audit(path: Path, known: str) -> None:
     if fault is not None:
         click.echo(safe(f"{path}:{fault.line}: {fault.reason}"), err=True)
         raise SystemExit(1)
+    for row in Audit(path).lines() if show else ():
+        facts = " ".join(f"{name}={_word(value)}" for name, value in row.items() if name not in HEAD)
+        click.echo(safe(f"{row['time']} {row['event']} {facts}"))
     click.echo(f"{path}: good: {head.seq} lines, newest {head.seq}:{head.digest}")
+
+
+def _word(value: object) -> str:
+    """A text as it is, where it is one word; anything else as JSON."""
+    return value if isinstance(value, str) and value and value.isprintable() and " " not in value else json_line(value)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vedette.fleet import ask
+from vedette.fleet import ask, evidence
 from vedette.fleet.job import Kind, Limits
 
 KINDS: Mapping[str, Kind] = {
     one.name: one
     for one in (
         Kind("ask", "viewer", ask.validate_question, ask.question, Limits(4 << 20, 30.0, 0.5, 2)),
+        Kind("evidence", "analyst", evidence.validate, evidence.run, Limits(32 << 20, 300.0, 0.2, 1)),
         Kind("do", "operator", ask.validate_action, ask.action, Limits(64 << 10, 300.0, 0.5, 1)),
     )
 }
