@@ -1,0 +1,256 @@
+"""A simulated fleet with its broker, its signed documents, and its account.
+
+The centre is real: a repository of The Update Framework (2 of 3 operators), published by ``region/announce.py``. Labels
+and settings come from the agent's own code (``fleet/actual.py``), the other figures of a heartbeat from a real agent
+that ran for a moment (``template``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ssl
+import time
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from bench.agent import Agent, directory, syslog_input, vedette
+from bench.fleet.simulated import RULE, Simulated
+from bench.fleet.wire import Traffic
+from tests.broker import Broker, free_port
+from vedette.config.settings import Config
+from vedette.fleet import actual
+from vedette.fleet.documents import (
+    Change,
+    Desired,
+    Group,
+    Progress,
+    Ring,
+    Rollout,
+    State,
+    Target,
+    place,
+    read_desired,
+    read_rollout,
+)
+from vedette.fleet.labels import parse
+from vedette.fleet.overlay import AppliedState, load
+from vedette.fleet.trust import Trust
+from vedette.mqtt.settings import MqttSettings
+from vedette.region.announce import announce
+from vedette.region.repository import Repository, Signatory
+
+FLEET = "bench"
+RULES = Path(__file__).parents[2] / "rules" / "sigma"
+SITES = 100
+RINGS = (
+    Ring("canary", 0.0, agents=5),
+    Ring("tenth", 0.0, percent=10.0),
+    Ring("half", 0.0, percent=50.0),
+    Ring("all", 0.0, percent=100.0),
+)
+AT_ONCE = 200
+"""Connections that are being opened."""
+TLS_AGENTS = 200
+
+
+def template(folder: Path) -> tuple[dict[str, Any], Config]:
+    """The heartbeat of a real agent with the starter rules, and its settings."""
+    agent = Agent(folder, syslog_input(free_port()), directory(RULES))
+    try:
+        status = agent.wait(lambda found: found["rules"]["running"] > 0, 120)
+    finally:
+        agent.stop()
+    return status, load(agent.config)
+
+
+class Centre:
+    """The operators' and the controller's side: one group of all agents, a bundle, and how far its change has come."""
+
+    def __init__(self, folder: Path, broker: str, rings: Sequence[Ring]) -> None:
+        self._keys = [Ed25519PrivateKey.generate() for _ in range(3)]
+        named = [Signatory(f"operator-{i}", key.public_key()) for i, key in enumerate(self._keys)]
+        self.repository = Repository(folder)
+        self.repository.create(FLEET, named, 2, named, 2)
+        self._broker, self.rings = MqttSettings(url=broker), tuple(rings)
+        self._serial = self._rollouts = 0
+        self._before: Target | None = None
+        self.change: Change | None = None
+        self._sign()
+
+    @property
+    def root(self) -> bytes:
+        return (self.repository.folder / "tuf" / "1.root.json").read_bytes()
+
+    def _sign(self) -> None:
+        for key in self._keys[:2]:
+            self.repository.sign(key)
+        self.repository.commit()
+
+    def desire(self, bundle: bytes) -> Target:
+        """Operators sign a change from the last bundle to this one; nobody has it yet."""
+        self._serial += 1
+        target = Target(f"bundles/{self._serial}.vbundle", hashlib.sha256(bundle).hexdigest(), self._serial)
+        self.change = Change(f"c{self._serial}", target, self._before)
+        group = Group("everyone", "all", parse("all"), {"default": self.change})
+        made = Desired(FLEET, self._serial, "2026-11-22T00:00:00Z", (group,), self.rings)
+        self.repository.stage_desired(made, {target.target: bundle})
+        self._sign()
+        self._before, self._rollouts = target, 0
+        return target
+
+    async def roll(self, state: State, ring: int = 0, extra: Sequence[str] = ()) -> None:
+        """The controller moves the change."""
+        assert self.change is not None
+        self._rollouts += 1
+        progress = Progress(state, ring, tuple(extra))
+        await asyncio.to_thread(self.repository.commit, Rollout(FLEET, self._rollouts, {self.change.id: progress}))
+        await announce(self._broker, self.repository)
+
+    def lowest(self, agents: Sequence[str], count: int) -> list[str]:
+        assert self.change is not None
+        change = self.change.id
+        return sorted(agents, key=lambda id: place(change, id))[:count]
+
+
+class World:
+    """See the module's text."""
+
+    def __init__(self, folder: Path, *, verifying: int = 10, beat_seconds: float = 60.0, tls: bool = True) -> None:
+        """``verifying``: so many agents check signatures. Raises OSError."""
+        self.folder, self.fleet, self.verifying, self.beat_seconds = folder, FLEET, verifying, beat_seconds
+        self.traffic, self.connected = Traffic(), 0
+        self.agents: list[Simulated] = []
+        self._template, self._config = template(folder / "agent")
+        self._of_config = actual.of_config(self._config, AppliedState())
+        self.tls_port, self.tls = free_port(), None
+        extra: list[str] = []
+        if tls:
+            member = self._certificates()
+            self.tls = ssl.create_default_context(cafile=str(member / "region-ca.pem"))
+            extra = [
+                f"listener {self.tls_port} 127.0.0.1", f"cafile {member}/region-ca.pem",
+                f"certfile {member}/agent.pem", f"keyfile {member}/agent.key",
+            ]  # fmt: skip
+        self.broker = Broker(folder / "broker", extra=extra, verbose=False)
+        self._documents: dict[str, Desired | Rollout] = {}
+        self._named: dict[bytes, list[tuple[str, int, str]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _certificates(self) -> Path:
+        """A broker's certificate of a region of its own."""
+        members = self.folder / "region"
+        vedette("member", "enroll", "broker", "--folder", members, "--role", "broker", "--host", "127.0.0.1")
+        return members / "members" / "broker"
+
+    # --- agents
+
+    def populate(self, count: int, behaviours: Mapping[str, str] | None = None) -> None:
+        """``behaviours``: by agent id."""
+        config = self._config
+        for i in range(len(self.agents), count):
+            id, site = f"a{i:05d}", f"site-{i % SITES}"
+            labels = actual.labels(replace(config, agent=replace(config.agent, id=id, site=site)))
+            self.agents.append(Simulated(self, id, labels, (behaviours or {}).get(id, "")))
+
+    def believe(self, root: bytes) -> None:
+        """The first agents verify what they are given, from this root on."""
+        for agent in self.agents[: self.verifying]:
+            agent.verify(Trust(self.folder / "trust" / agent.id, self.fleet, root))
+
+    async def connect(self) -> None:
+        """All of them."""
+        waiting = asyncio.Semaphore(AT_ONCE)
+
+        async def one(number: int, agent: Simulated) -> None:
+            async with waiting:
+                await agent.connect(tls=self.tls is not None and number < TLS_AGENTS)
+
+        await asyncio.gather(*(one(i, agent) for i, agent in enumerate(self.agents) if agent.client is None))
+
+    async def beating(self) -> None:
+        """Until cancelled: each agent's heartbeats, spread over the interval, and a ping where none go out."""
+        turn = 0
+        while True:
+            step = max(1, round(len(self.agents) / self.beat_seconds / 10))
+            began = time.monotonic()
+            for agent in self.agents[turn : turn + step]:
+                agent.beat()
+                if agent.client is not None:
+                    agent.client.ping()
+            turn = turn + step if turn + step < len(self.agents) else 0
+            await asyncio.sleep(max(0.001, step * self.beat_seconds / len(self.agents) - (time.monotonic() - began)))
+
+    async def back(self, agent: Simulated, seconds: float) -> None:
+        """It comes again, as a new life."""
+        await asyncio.sleep(seconds)
+        agent.started, agent.alerts = self.now(), 0
+        await agent.connect()
+
+    def later(self, what: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def now(self) -> int:
+        return time.time_ns() // 1000
+
+    def heartbeat(self, agent: Simulated) -> dict[str, Any]:
+        """As a real agent's, with what this one has of its own."""
+        found, rules = self._template, self._template["rules"]
+        return {
+            **found,
+            "agent_id": agent.id,
+            "fleet": self.fleet,
+            "site": agent.labels["site"],
+            "time": self.now(),
+            "started_at": agent.started,
+            "inputs": {name: {**one, "judged": agent.judged} for name, one in found["inputs"].items()},
+            "rules": {**rules, "alerts": {RULE: agent.alerts} if agent.alerts else {}},
+            "process": {**found["process"], "starts": agent.starts, "crashes": agent.crashes},
+            "actual": {**self._actual, **agent.actual()},
+        }
+
+    @property
+    def _actual(self) -> dict[str, Any]:
+        return {
+            "metadata": {"root": 1, "timestamp": 1, "snapshot": 1, "targets": 1, "rollout": 1},
+            "trusted_until": self.now(), "group": "everyone", "config": self._of_config, "lookups": {},
+            "release": actual.RELEASE, "audit": {"seq": 1, "digest": "0" * 64},
+        }  # fmt: skip
+
+    # --- documents, read once for all agents
+
+    def named(self, name: str, payload: bytes) -> list[tuple[str, int, str]]:
+        """Of a file of metadata: the documents that it names, its version, their SHA-256."""
+        key = hashlib.sha256(payload).digest()
+        if key not in self._named:
+            self._named[key] = [*_named(name, payload)]
+        return self._named[key]
+
+    def document(self, name: str, sha256: str) -> Desired | Rollout | None:
+        return self._documents.get(sha256)
+
+    def is_document(self, data: bytes) -> bool:
+        return data[:1] == b"{"
+
+    def read(self, sha256: str, data: bytes) -> Desired | Rollout | None:
+        """None: it is no document."""
+        if sha256 not in self._documents and self.is_document(data):
+            is_desired = b'"groups"' in data
+            self._documents[sha256] = (read_desired if is_desired else read_rollout)(data, self.fleet)
+        return self._documents.get(sha256)
+
+
+def _named(name: str, payload: bytes) -> Iterator[tuple[str, int, str]]:
+    number, _, role = name.removesuffix(".json").rpartition(".")
+    document = {"targets": "desired.json", "rollout": "rollout.json"}.get(role)
+    if document is not None:
+        target = orjson.loads(payload)["signed"]["targets"].get(document)
+        if target is not None:
+            yield document, int(number), target["hashes"]["sha256"]
