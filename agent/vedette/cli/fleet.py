@@ -14,9 +14,14 @@ OPERATORS = ("init", "plan", "sign", "apply", "status", "rotate")
 HEAD = ("prev", "seq", "time", "event")
 """What every line of a record has."""
 ASKING = ("ask", "do", "evidence", "fetch", "cancel")
+REGION = {
+    **dict.fromkeys(OPERATORS, "fleet_centre"),
+    **dict.fromkeys(ASKING, "fleet_ask"),
+    "rollout": "fleet_rollout",
+}
 
 
-@click.group(cls=WithRegion, region={**dict.fromkeys(OPERATORS, "fleet_centre"), **dict.fromkeys(ASKING, "fleet_ask")})
+@click.group(cls=WithRegion, region=REGION)
 def fleet() -> None:
     """Say what all agents of a fleet shall run, and see what they run.
 

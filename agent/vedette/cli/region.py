@@ -13,6 +13,7 @@ import click
 from vedette.cli import member as members
 from vedette.cli.console import broker_options, broker_settings, fail, json_line, safe
 from vedette.cli.enroller import enroller, token
+from vedette.cli.steer import steer
 from vedette.region.sign import load_key
 
 
@@ -212,3 +213,4 @@ def status(landing: Path, days: int, settle: float, as_json: bool) -> None:
 
 region.add_command(token)
 region.add_command(enroller)
+region.add_command(steer)

@@ -30,7 +30,7 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -40,9 +40,6 @@ from vedette.fleet import labels
 from vedette.fleet.documents import canonical
 from vedette.fleet.operators import Operator, Operators
 from vedette.model.times import iso_time
-
-if TYPE_CHECKING:
-    from vedette.fleet.job import Kind
 
 FORMAT = 1
 DOMAIN = b"vedette request 1\n"
@@ -111,6 +108,16 @@ class Request:
         return canonical({"signed": document, "signature": signature})
 
 
+class Entitled(Protocol):
+    """What ``admit`` asks of a row of kinds: the role that an operator needs; ``validate`` raises ValueError."""
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def validate(self) -> Callable[[Mapping[str, Any]], None]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """What an agent knows of itself when it decides on a request."""
@@ -127,7 +134,7 @@ class Host:
 
 
 def admit(
-    data: bytes, host: Host, kinds: Mapping[str, Kind], seen: Callable[[str], bool], asked: Callable[[str], str]
+    data: bytes, host: Host, kinds: Mapping[str, Entitled], seen: Callable[[str], bool], asked: Callable[[str], str]
 ) -> Request:
     """The request in an envelope, when this host acts on it. ``seen`` knows the nonces of earlier ones; ``asked`` says
     of which kind a request is that this agent works on ("": of none). Raises Refused."""
@@ -178,7 +185,7 @@ def _about(request: Request, who: Operator, host: Host) -> None:
 
 
 def _entitled(
-    request: Request, who: Operator, host: Host, kinds: Mapping[str, Kind], asked: Callable[[str], str]
+    request: Request, who: Operator, host: Host, kinds: Mapping[str, Entitled], asked: Callable[[str], str]
 ) -> None:
     """Whether the operator may ask this of this host."""
     kind = request.kind

@@ -68,7 +68,7 @@ CONSENT_SECONDS = 24 * 3600
 """For which an operator's consent to enrol a name again holds."""
 RECEIPT_KEY = "receipt.key"
 _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME}}}")
-_RESERVED = ("bundles", "enrolment", "tuf")
+_RESERVED = ("bundles", "enrolment", "steer", "tuf")
 """Names that topics give another meaning."""
 
 

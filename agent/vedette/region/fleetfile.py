@@ -5,8 +5,8 @@
     agents = 5                       # or: percent = 10
     soak = "30m"
 
-    [gates]
-    crashes = 1
+    [gates]                          # what stops a ring (``steer/gates.py``)
+    silence = "10m"
 
     [[group]]
     name = "vienna"
@@ -67,6 +67,7 @@ from vedette.fleet.operators import MAX_OPERATORS, Operator, Operators, operator
 from vedette.fleet.overlay import MAX_OVERLAY, merged
 from vedette.lookup.sign import head_of, verify
 from vedette.model.times import micros, seconds
+from vedette.region.steer.gates import read_limits
 
 KEYS = {
     "": ("fleet", "ring", "gates", "group", "operator"),
@@ -126,7 +127,7 @@ class _Reader:
             self.mistakes.append("group: expects at least one [[group]]")
         operators = self._operators(document)
         listed = tuple(ring for ring in rings if ring)
-        made = FleetFile(groups, listed, document.get("gates", {}), self._files, operators, self._lookups)
+        made = FleetFile(groups, listed, self._gates(document), self._files, operators, self._lookups)
         if not self.mistakes:
             try:  # the reader of agents has the last word
                 read_desired(canonical({**_document(made), "fleet": self._fleet, "serial": 1}), self._fleet)
@@ -144,6 +145,13 @@ class _Reader:
             self.mistakes.append(f"{key}: expects [[{key}]] tables")
             return []
         return rows
+
+    def _gates(self, document: dict[str, Any]) -> Mapping[str, float | bool]:
+        try:
+            return read_limits(self._table(document, "gates", "fleet"))
+        except ValueError as error:
+            self.mistakes += [f"gates.{line}" for line in str(error).splitlines()]
+            return {}
 
     def _operators(self, document: dict[str, Any]) -> tuple[Operator, ...]:
         found: dict[str, Operator] = {}

@@ -1,8 +1,8 @@
 """What the controller remembers over its own death, beside the signed documents: FOLDER/steer.
 
-    lock             held while a controller runs here
-    state.json       notes on changes, nonces of requests that were carried out
-    agents.msgpack   how agents were before they were given a change (``Agents.rows``)
+    lock                held while a controller runs here
+    state.json          notes on changes, nonces of requests that were carried out
+    agents.msgpack.zst  how agents were before they were given a change (``Agents.rows``)
 
 Each file is replaced whole and synced. Lost, a soak begins again, and agents are compared with nothing but absolute
 limits: the documents, which decide what an agent runs, are elsewhere (``region/repository.py``).
@@ -21,6 +21,7 @@ from typing import Any
 
 import msgpack
 import orjson
+import zstandard
 
 from vedette.region.steer.agents import Agents
 from vedette.region.steer.rings import Note
@@ -84,16 +85,16 @@ class Kept:
 
     def write_agents(self, agents: Agents) -> None:
         """Raises OSError."""
-        write_whole(self.folder / "agents.msgpack", msgpack.packb([*agents.rows()]))
+        write_whole(self.folder / "agents.msgpack.zst", zstandard.compress(msgpack.packb([*agents.rows()]), 1))
 
     def read_agents(self, agents: Agents) -> None:
         """Raises OSError and ValueError."""
-        path = self.folder / "agents.msgpack"
+        path = self.folder / "agents.msgpack.zst"
         try:
-            rows: Any = msgpack.unpackb(path.read_bytes())
+            rows: Any = msgpack.unpackb(zstandard.decompress(path.read_bytes()))
         except FileNotFoundError:
             return
-        except (ValueError, msgpack.UnpackException) as error:
+        except (ValueError, msgpack.UnpackException, zstandard.ZstdError) as error:
             raise ValueError(f"{path}: {error}") from error
         agents.restore(rows)
 

@@ -1,0 +1,167 @@
+"""How far changes have come, and an operator's word to the controller: fleet rollout show, pause, resume, abort."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from vedette.bundle.seal import key_text
+from vedette.cli.console import broker_options, broker_settings, json_line, safe
+from vedette.cli.fleet_centre import trust_option
+from vedette.delivery.topics import steer_topic
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import Session
+from vedette.mqtt.settings import MqttSettings
+from vedette.region.announce import CONNECT_SECONDS, retained
+from vedette.region.repository import Repository
+from vedette.region.sign import load_key, public_text
+from vedette.region.steer.orders import COMMANDS, order
+from vedette.region.steer.sealed import opened
+from vedette.runtime.logs import log_to_stderr
+from vedette.system.wallclock import utc_now
+
+OLD_SECONDS = 180
+"""After which the controller's report is old."""
+
+
+@click.group()
+def rollout() -> None:
+    """See how far changes have come, and stop them or let them go on.
+
+    Example: vedette fleet rollout show --broker mqtts://region.example:8883
+    """
+
+
+def _keys(repository: Repository) -> list[Ed25519PublicKey]:
+    """Of the role that the controller signs with."""
+    targets = repository.newest("targets")
+    if targets is None:
+        raise ValueError(f"{repository.folder}: the fleet's root and targets are not signed yet")
+    known = targets.signed.delegations.keys
+    keys = [known[keyid] for keyid in targets.signed.delegations.roles["rollout"].keyids]
+    return [Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"])) for key in keys]
+
+
+async def _report(broker: MqttSettings, repository: Repository) -> dict[str, Any] | None:
+    """What the controller last said; None: nothing that is signed by its key."""
+    topic = steer_topic(repository.fleet, "progress")
+    data = (await retained(broker, [topic])).get(topic, b"")
+    return opened("progress", data, _keys(repository))
+
+
+@rollout.command("show")
+@click.argument("change", default="")
+@trust_option
+@broker_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per change.")
+def rollout_show(change: str, folder: Path, as_json: bool, **broker: object) -> None:
+    """Show each change: its ring, how its agents stand, what the gates found.
+
+    CHANGE is an id or its beginning. As the controller last reported it, signed by its key. Exit code 1 when a change
+    was aborted, or the controller does not report.
+
+    Example: vedette fleet rollout show --broker mqtts://region.example:8883
+    """
+    log_to_stderr()
+    repository = Repository(folder)
+    report = asyncio.run(_report(broker_settings(broker), repository))
+    if report is None:
+        click.echo("no controller has reported: vedette region steer", err=True)
+        raise SystemExit(1)
+    shown = [one for one in report["changes"] if one["change"].startswith(change)]
+    for one in shown:
+        for line in [json_line(one)] if as_json else _lines(one):
+            click.echo(line if as_json else safe(line))
+    age = time.time() - report["time"]
+    if age > OLD_SECONDS:
+        click.echo(f"this is {age / 60:.0f} minutes old: is `vedette region steer` running?", err=True)
+    raise SystemExit(1 if age > OLD_SECONDS or any(one["state"] == "aborted" for one in shown) else 0)
+
+
+def _lines(one: dict[str, Any]) -> list[str]:
+    agents, ring = one["agents"], one.get("ring")
+    lines = [f"{one['change']}  {one['group']}  {one['what']}: {one['from'] or 'none'} -> {one['to'] or 'none'}"]
+    head = one["state"]
+    if ring is not None:
+        soak = f"{ring['left']:.0f} s of soak left" if "left" in ring else "the soak has not begun"
+        head += f"  ring {ring['number']} of {ring['of']} ({ring['name']}), {soak}"
+    lines.append(f"  {head}")
+    if one["state"] == "aborted":
+        lines.append(f"  {agents['back']} of {agents['given']} agents are back")
+    elif agents["given"]:
+        states = ", ".join(f"{agents[name]} {name}" for name in ("taken", "waiting", "refused", "away"))
+        lines.append(f"  {agents['given']} agents have it: {states}; {agents['outside']} do not")
+    lines += [f"  gate {name}: at {gate['with']} agents with the change, {gate['without']} without: "
+              f"{'; '.join(gate['reasons'])}" for name, gate in one.get("gates", {}).items()]  # fmt: skip
+    lines += [f"  {reason}" for reason in one["reasons"]]
+    return lines
+
+
+def _command(name: str, what: str) -> click.Command:
+    @click.argument("change", default="")
+    @trust_option
+    @broker_options
+    @click.option("--key", type=click.Path(path_type=Path), required=True,
+                  help="Your private key as an operator (PEM, mode 0600).")  # fmt: skip
+    @click.option("--as", "operator", default="", metavar="NAME", help="Your name as an operator; default: by key.")
+    @click.option("--reason", default="", metavar="TEXT", help="Goes into the record.")
+    @click.option("--wait", default=30.0, show_default=True, help="Seconds to wait for the controller.")
+    def run(
+        change: str, folder: Path, key: Path, operator: str, reason: str, wait: float, **broker: object
+    ) -> None:  # fmt: skip
+        log_to_stderr()
+        repository = Repository(folder)
+        signer, settings = load_key(key), broker_settings(broker)
+        operators = repository.operators()
+        known = operators.by_name.values() if operators is not None else ()
+        text = public_text(signer)
+        name_ = operator or next((one.name for one in known if key_text(one.key) == text), "")
+        if not name_:
+            raise ValueError(f"{key}: no operator has this key: add an [[operator]] with {text} to fleet.toml")
+        request = order(repository.fleet, name_, name, change, utc_now(), reason)
+        outcome = asyncio.run(_send(settings, repository, request.id, request.signed(signer), wait))
+        if outcome is None:
+            click.echo("no controller has taken it yet; it holds for a day", err=True)
+            raise SystemExit(1)
+        click.echo(safe(outcome))
+        raise SystemExit(0 if outcome.startswith("done") else 1)
+
+    run.__doc__ = f"""{what}
+
+    CHANGE is an id or its beginning; without one, all that are under way. For operators with the role operator
+    ([[operator]] in fleet.toml). Exit code 1 when the controller refuses it, or has not taken it yet.
+
+    Example: vedette fleet rollout {name} --key carol.pem --broker mqtts://region.example:8883
+    """
+    return click.command(name)(run)
+
+
+_WHAT = {
+    "pause": "Keep changes where they are; their gates still stop them.",
+    "resume": "Let paused changes go on.",
+    "abort": "Put changes back: everybody returns to what ran before.",
+}
+for _name in COMMANDS:
+    rollout.add_command(_command(_name, _WHAT[_name]))
+
+
+async def _send(broker: MqttSettings, repository: Repository, id: str, data: bytes, wait: float) -> str | None:
+    """What the controller made of it; None: it has not taken it."""
+    client = MqttClient(broker, f"vedette-fleet-{id[:8]}", session=Session(clean_start=True))
+    async with client.running():
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await client.connected.wait()
+        await client.publish(steer_topic(repository.fleet, f"requests/{id}"), data, retain=True)
+    until = time.monotonic() + wait
+    while True:
+        report = await _report(broker, repository)
+        if report is not None and id in report["requests"]:
+            return str(report["requests"][id])
+        if time.monotonic() > until:
+            return None
+        await asyncio.sleep(1)

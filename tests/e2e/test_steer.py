@@ -1,0 +1,250 @@
+"""Changes go ring by ring over a real mosquitto with TLS and access list, to real agents: what floods or crashes is
+stopped at the canary and undone, what is good reaches all; also where the controller is killed, or there are two."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.agent import Process, until, vedette
+from tests.e2e.test_fleet import FLEET, Centre, Host
+from vedette.fleet.audit import Audit, verify
+from vedette.region.repository import Repository
+
+pytestmark = pytest.mark.peer
+RULE = """
+title: {title}
+id: 00000000-0000-4000-8000-00000000000{n}
+logsource: {{product: linux}}
+detection: {{s: {{message|contains: {word}}}, condition: s}}
+level: low
+"""
+HEAD = """
+[[ring]]
+name = "canary"
+agents = 1
+soak = "4s"
+
+[[ring]]
+name = "all"
+percent = 100
+soak = "2s"
+
+[gates]
+baseline = "3s"
+silence = "60s"
+alerts_floor = 120
+
+[[operator]]
+name = "carol"
+key = "{key}"
+roles = ["operator"]
+expires = "2099-01-01T00:00:00Z"
+
+[[group]]
+name = "everyone"
+match = "all"
+bundle = "{bundle}"
+"""
+
+
+class Edge(Host):
+    """An agent that reads a file, to which a line is written ten times a second."""
+
+    def configure(self, settings: str) -> None:
+        super().configure(settings)
+        self.file = self.folder / "app.log"
+        self.file.touch()
+        with self.config.open("a") as config:
+            config.write(
+                f'[[input]]\nname = "app"\ntype = "file"\npaths = ["{self.file}"]\nformat = "syslog"\n'
+                'logsource = { product = "linux" }\n'
+            )
+
+
+class Steered(Centre):
+    """A region with a controller."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.controller = Process(folder / "steer.log", "region", "steer", self.trust, *self.at_broker)
+        made = vedette("bundle", "keygen", folder / "order.pem").stdout
+        self.key = next(word for word in made.split() if word.startswith("ed25519:"))
+
+    def rules(self, version: int, word: str) -> str:
+        """A signed bundle with one rule, for lines with ``word``."""
+        path = self.folder / "bundles" / f"{version}.vbundle"
+        rules = self.folder / f"rules-{version}"
+        rules.mkdir()
+        (rules / "one.yml").write_text(RULE.format(title=f"of {version}", n=version, word=word))
+        vedette("bundle", "build", rules, "-o", path, "--version", version)
+        vedette("bundle", "sign", path, "--key", self.folder / "author.pem", "--fleet", FLEET)
+        return f"bundles/{version}.vbundle"
+
+    def desire(self, bundle: str) -> None:
+        """As two operators do."""
+        self.toml.write_text(HEAD.format(key=self.key, bundle=bundle))
+        vedette("fleet", "plan", self.toml, "--trust", self.trust)
+        for name in ("carol", "dave"):
+            vedette("fleet", "sign", "--trust", self.trust, "--key", self.keys / f"{name}.pem")
+        vedette("fleet", "apply", "--trust", self.trust, *self.at_broker)
+
+    def show(self) -> dict[str, Any]:
+        """What the controller says of the only change; empty: nothing yet."""
+        done = vedette("fleet", "rollout", "show", "--json", "--trust", self.trust, *self.at_broker, code=None)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        return rows[0] if rows else {}
+
+    def order(self, command: str, *more: object, code: int = 0) -> str:
+        arguments = ("--trust", self.trust, "--key", self.folder / "order.pem", *self.at_broker, *more)
+        return vedette("fleet", "rollout", command, *arguments, code=code).stdout
+
+    def state(self) -> str:
+        """Of the only change, as signed: "waiting" when its first ring has not begun."""
+        repository = Repository(self.trust)
+        desired, rollout = repository.desired(), repository.rollout()
+        assert desired is not None
+        ((_, _, change),) = desired.groups[0].changes()
+        progress = rollout.changes.get(change.id) if rollout is not None else None
+        return str(progress.state) if progress is not None else "waiting"
+
+    def reach(self, state: str, seconds: float = 120.0) -> None:
+        try:
+            until(f"the change to be {state}", lambda: self.controller.alive() and self.state() == state, seconds, 0.2)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{json.dumps(self.show(), indent=1)}\n{self.controller.text()}") from None
+
+    def recorded(self) -> list[dict[str, Any]]:
+        path = self.trust / "audit.jsonl"
+        assert verify(path)[1] is None
+        return [*Audit(path).lines()]
+
+
+@contextmanager
+def written(edges: list[Edge]) -> Iterator[None]:
+    """While lines come in."""
+    stop = threading.Event()
+
+    def write() -> None:
+        n = 0
+        while not stop.wait(0.1):
+            n += 1
+            for edge in edges:
+                with edge.file.open("a") as file:
+                    file.write(f"<13>Nov 23 10:00:00 host app: line {n} of a day\n")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+class Watch:
+    """Which bundles each agent was seen to run, all the time; one that runs ``deadly`` dies every PACE seconds, and is
+    started again."""
+
+    PACE = 15.0
+
+    def __init__(self, edges: list[Edge], deadly: int) -> None:
+        self.ran: dict[str, set[int]] = {edge.name: set() for edge in edges}
+        self._edges, self._deadly, self._stop = edges, deadly, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        died = 0.0
+        while not self._stop.wait(0.1):
+            for edge in self._edges:
+                try:
+                    version = edge.bundle()
+                except (ConnectionError, KeyError, FileNotFoundError):
+                    continue
+                self.ran[edge.name].add(version)
+                if version == self._deadly and time.monotonic() > died + self.PACE:
+                    died = time.monotonic()
+                    edge.kill()
+                    edge.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Iterator[tuple[Steered, list[Edge]]]:
+    """A controller and three agents, started."""
+    centre = Steered(tmp_path / "centre")
+    edges = [Edge(tmp_path / f"e{i}", centre, f"edge-{i}", "vienna") for i in range(3)]
+    centre.broker.start()
+    for edge in edges:
+        edge.start()
+    for edge in edges:
+        edge.ready()
+    yield centre, edges
+    for process in (centre.controller, *edges):
+        process.kill()
+    centre.broker.kill()
+
+
+def all_run(edges: list[Edge], version: int, seconds: float = 60.0) -> None:
+    for edge in edges:
+        edge.wait(f"bundle {version}", lambda actual, edge=edge: edge.bundle() == version, seconds)
+
+
+def test_good_and_bad(region: tuple[Steered, list[Edge]]) -> None:
+    """A good bundle reaches all. One that floods, and one under which an agent dies, are stopped at the canary and
+    undone; the others never ran them. A paused change stays where it is; an aborted one goes back; who is no operator
+    orders nothing. All of it is in the record."""
+    centre, edges = region
+    good, floods, deadly, fine = (
+        centre.rules(version, word) for version, word in ((1, "needle"), (2, "line"), (3, "pin"), (4, "hay"))
+    )
+    watch = Watch(edges, 3)
+    try:
+        with written(edges):
+            centre.desire(good)
+            centre.controller.start()
+            centre.reach("done")
+            all_run(edges, 1)
+
+            for version, bundle, gate in ((2, floods, "alerts"), (3, deadly, "crashes")):
+                centre.desire(bundle)
+                centre.reach("aborted")
+                all_run(edges, 1)
+                assert sum(version in ran for ran in watch.ran.values()) == 1
+                shown = until("the report", lambda: (row := centre.show()).get("state") == "aborted" and row)
+                assert shown["reasons"][0].startswith(f"{gate}: 1 of 1 agents: edge-")
+
+            centre.desire(fine)
+            assert "done" in centre.order("pause", "--reason", "first a look")
+            time.sleep(6)
+            assert centre.state() in ("waiting", "paused")
+            assert "refused: nobody called mallory" in centre.order("resume", "--as", "mallory", code=1)
+            before = centre.show()
+            assert before["state"] == "paused"
+            assert "done" in centre.order("resume")
+            centre.reach("done")
+            all_run(edges, 4)
+            centre.desire(good)
+            until("a ring", lambda: centre.state() == "rolling", 60)
+            centre.order("abort")
+            centre.reach("aborted")
+            all_run(edges, 4)
+            text = vedette("fleet", "rollout", "show", "--trust", centre.trust, *centre.at_broker, code=1).stdout
+            assert "abort by carol" in text
+    finally:
+        watch.close()
+    events = [row["event"] for row in centre.recorded()]
+    assert events.count("rollout_aborted") == 3
+    assert {"rollout_ring", "rollout_soaks", "rollout_done", "rollout_request", "rollout_request_refused",
+            "rollout_paused", "rollout_resumed"} <= {*events}  # fmt: skip
