@@ -138,7 +138,7 @@ def test_killed_at_each_step(region: Region, tmp_path: Path, monkeypatch: pytest
 
 
 def test_killed_at_random(region: Region) -> None:
-    """KILLS times, during a good change and a bad one in turn."""
+    """KILLS times, during a good change and a bad one in turn; every fifth time the broker instead."""
     rng, controller = chance(), region.controller(region.centre.folder)
     kills = 0
     i = 0
@@ -149,11 +149,16 @@ def test_killed_at_random(region: Region) -> None:
         change = begin(region, bad=bad)
         controller.kill()
         while kills < KILLS and region.state(change) not in ("done", "aborted"):
-            controller.start()
+            if not controller.running():
+                controller.start()
             time.sleep(rng.uniform(0, 12))
-            controller.kill()
+            if kills % 5 == 4:
+                region.broker.restart()
+            else:
+                controller.kill()
             kills += 1
-        controller.start()
+        if not controller.running():
+            controller.start()
         ends(region, change, controller, bad=bad)
         controller.kill()
     assert verify(region.centre.folder / "audit.jsonl")[1] is None

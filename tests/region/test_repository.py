@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.fleet.kit import FLEET, Centre, overlay
+from tests.fleet.kit import DONE, FLEET, Centre, overlay, rolled
 from vedette.fleet.trust import Trust, TrustRefused
 from vedette.region import repository as module
 
@@ -47,6 +47,20 @@ def test_a_commit_killed_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert found.desired is not None
     assert found.desired.serial == 2
     assert centre.repository.signatures() == []
+
+
+def test_the_controller_advances_while_signatures_are_collected(tmp_path: Path) -> None:
+    """A roll-out document goes in force, agents take it, and what is staged stays staged."""
+    centre = Centre(tmp_path / "centre")
+    centre.publish(overlay(1, ONE), {"config/1.toml": ONE})
+    centre.repository.stage_desired(overlay(2, TWO), {"config/2.toml": TWO})
+    centre.repository.sign(centre.operators[0])
+    assert centre.repository.advance(rolled(1, c1=DONE))
+    assert not centre.repository.advance()
+    found = Trust(tmp_path / "agent", FLEET, centre.root).refresh(centre.source)
+    assert found.desired is not None
+    assert (found.desired.serial, found.rollout) == (1, rolled(1, c1=DONE))
+    assert [one.missing for one in centre.repository.signatures()] == [1]
 
 
 def test_what_a_commit_refuses(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ the controller, but within ``Vitals``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from vedette.fleet.documents import Change, Desired, Target
@@ -19,7 +20,8 @@ from vedette.region.steer.vitals import Rates, Vitals, rates, read
 
 SECOND = 1_000_000
 MAX_AGENTS = 200_000
-"""Topics beyond are not looked at."""
+MAX_NAMED = 200
+"""Agents beyond are not looked at, nor what one of them names beyond: labels, bundles, lookups, refusals."""
 
 
 class Agent:
@@ -128,8 +130,7 @@ class Agents:
         if not isinstance(actual, dict):
             agent.loaded, agent.desired = {}, 0
             return
-        labels = actual.get("labels")
-        labels = {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
+        labels = _texts(actual.get("labels"))
         if labels != agent.labels:
             agent.labels = labels
             self._place(agent)
@@ -206,13 +207,15 @@ def _part(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _texts(row: object) -> dict[str, str]:
-    return {str(key): str(value)[:300] for key, value in row.items()} if isinstance(row, dict) else {}
+    if not isinstance(row, dict):
+        return {}
+    return {str(key)[:300]: str(value)[:300] for key, value in islice(row.items(), MAX_NAMED)}
 
 
 def _loaded(actual: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str]]:
     """What an agent proves to run: kind, name and SHA-256. An overlay counts once it is confirmed."""
     for kind in ("bundles", "lookups"):
-        for name, one in _part(actual, kind).items():
+        for name, one in islice(_part(actual, kind).items(), MAX_NAMED):
             if isinstance(one, dict) and isinstance(one.get("sha256"), str):
                 yield (kind, str(name)), one["sha256"]
     config = _part(actual, "config")

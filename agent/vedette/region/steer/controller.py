@@ -123,6 +123,7 @@ class Controller:
         self._connected = time.monotonic()
         self._agents.connected = self._clock()
         self._lease.listen(self._connected)
+        self._timestamp, self._published = b"", 0  # the broker may have lost what it had
 
     def _receive(self, message: Message) -> None:
         parts = message.topic.split("/")
