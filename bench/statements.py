@@ -25,6 +25,7 @@ from pathlib import Path
 from vedette import Engine, compile_rules
 from vedette.engine.join import Joiner
 from vedette.engine.match import Context, Match
+from vedette.engine.rows import Batch
 from vedette.model.event import CHUNK_BYTES, Chunk, Flag, Frame
 from vedette.model.times import clamp
 from vedette.plan.plan import Plan
@@ -136,7 +137,11 @@ def evaluate(plan: Plan, given: Sequence[Chunk]) -> tuple[float, int]:
     offset = found = 0
     began = time.process_time()
     for chunk in given:
-        for event in engine.candidates(Frame(offset, chunk), joiner, context):
+        frame = Frame(offset, chunk)
+        for event in engine.gathered(frame, joiner, context):
+            if isinstance(event, Batch):
+                gather(engine, statements, frame, event, context)
+                continue
             for match in engine.matches(event.frame.chunk, event, context):
                 rule = plan.rules[match.rule]
                 if not statements.wants(rule.id):
@@ -148,6 +153,18 @@ def evaluate(plan: Plan, given: Sequence[Chunk]) -> tuple[float, int]:
         offset += len(chunk.data)
     found += sum(bool(one.fields) for one in statements.finish())
     return time.process_time() - began, found
+
+
+def gather(engine: Engine, statements: Statements, frame: Frame, batch: Batch, context: Context) -> None:
+    def event(number: int) -> Read:
+        match = engine.alone(batch, number, frame, context)
+        return Read(engine, frame, match, context, partial(known, match, frame))
+
+    engine.taken(batch)
+    rules = [engine.plan.rules[rule].id for rule in sorted(batch.rules)]
+    chunk = frame.chunk
+    failed = statements.add_all(rules, batch.rows, batch.hosts, chunk.input, chunk.received_at, event)
+    assert not failed, failed
 
 
 def flink(python: str, lines: Sequence[bytes], number: int) -> float:

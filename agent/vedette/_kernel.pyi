@@ -13,12 +13,14 @@ class Events:
         guesses: list[float],
         groups: list[dict[str, Any]],
         texts: dict[str, Any],
-        rules: list[Any],
+        rules: list[tuple[Any, list[Any]]],
     ) -> Events: ...
     def view(self, reads: int, rules: list[int], always: list[int]) -> int: ...
     def decide(
-        self, data: bytes, ends: array[int] | None, runs: bytes | None, view: int, again: bool
-    ) -> tuple[bytes, bytes, list[tuple[int, int]]]: ...
+        self, data: bytes, ends: array[int] | None, runs: bytes | None, view: int, again: bool, common: object
+    ) -> tuple[
+        bytes, bytes, list[tuple[int, int]], tuple[list[tuple[int, int]], list[Any], list[str | None]] | None
+    ]: ...
     def sift(
         self, data: bytes, ends: array[int] | None, runs: bytes | None, found: bytes, view: int, apart: bool
     ) -> tuple[bytes, list[tuple[int, int]]]: ...

@@ -110,3 +110,32 @@ def test_lanes_survive(drawn: list[Any], stops: set[int], limit: int) -> None:
         return found
 
     assert run(set()) == run(stops)
+
+
+ROWS = st.lists(
+    st.tuples(st.one_of(st.none(), st.integers(0, 900)), st.sampled_from([None, "", "a", "b", "c"]), st.integers(0, 9)),
+    max_size=60,
+)
+
+
+@given(st.lists(st.tuples(ROWS, st.integers(0, 400), st.integers(0, 700)), max_size=8), st.integers(0, 20))
+def test_many_rows_together_are_as_one_by_one(batches: list[tuple[list[Any], int, int]], wait: int) -> None:
+    """Also what is written down of them after each batch, whatever time has passed."""
+
+    def table() -> Network:
+        return network(statement("s", windows(calc(scan(COLUMNS, delay=seconds(wait))))))
+
+    alone, together, running = table(), table(), 0
+    for rows, gone, received in batches:
+        made = [(i, None if at is None else seconds(at), f"h{key}", key) for i, (at, _, key) in enumerate(rows)]
+        hosts = [host for _, host, _ in rows]
+        for row, host in zip(made, hosts, strict=True):
+            alone.feed("r", row, 0, ("in", host or ""), seconds(received))
+        together.feed_all("r", made, hosts, "in", seconds(received))
+        assert together.flush() == alone.flush()
+        assert pack(together.delta()) == pack(alone.delta())
+        running += seconds(gone) // 10
+        alone.advance(running)
+        together.advance(running)
+    assert together.finish() == alone.finish()
+    assert together.timeless == alone.timeless

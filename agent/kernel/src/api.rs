@@ -11,13 +11,14 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::columns;
-use crate::events::{About, Answer, Learned, Lesson, Plan, State};
+use crate::events::{About, Answer, Learned, Lesson, Plan, RUN, SURE, State};
 use crate::fields::{End, Group, Order, Place, Plain, Scan};
 use crate::hs::{Library, Scratch};
 use crate::layout::{Column, Computed, Cut};
 use crate::lines::{Events as Lie, numbers_of, packed};
 use crate::lookup_ask::Lookup;
 use crate::lookup_read::Table;
+use crate::rows::{Common, Rows, Table as Row, TableParts};
 use crate::rules::{Node, Rules};
 use crate::sift::{Direct, Named, Reads, Texts, View};
 
@@ -225,7 +226,8 @@ impl Events {
 #[pymethods]
 impl Events {
     /// `module`: the file of the imported extension module of `hyperscan`. `folding`: pairs of characters.
-    /// `predicates`: kind, group, other group. `guesses`: by predicate, lower is rarer. `rules`: `ir.dump` of each.
+    /// `predicates`: kind, group, other group. `guesses`: by predicate, lower is rarer. `rules`: `ir.dump` of each,
+    /// and the tables that it selects events for, if it does nothing else.
     #[new]
     fn new(
         module: &str,
@@ -234,12 +236,14 @@ impl Events {
         guesses: Vec<f64>,
         groups: Vec<GroupParts>,
         texts: TextParts,
-        rules: &Bound<PyList>,
+        rules: Vec<(Bound<PyAny>, Vec<TableParts>)>,
     ) -> PyResult<Self> {
-        let mut built = Rules::default();
-        for rule in rules {
+        let (mut built, mut tables) = (Rules::default(), Vec::new());
+        for (rule, selected) in rules {
             let root = node(&mut built, &rule, predicates.len(), 0)?;
             built.roots.push(root);
+            let selected = selected.into_iter().map(Row::build).collect::<Option<_>>();
+            tables.push(selected.ok_or_else(|| PyValueError::new_err("not a table"))?);
         }
         let count = groups.len() as u32;
         let fits = |group: &u32| *group < count;
@@ -269,6 +273,7 @@ impl Events {
                 rules: built,
                 folding: folding.into_iter().collect(),
                 guesses,
+                tables,
             };
             let state = Mutex::new(State::new(&plan, scratch));
             Ok(Self { plan, state, views: RwLock::default() })
@@ -298,8 +303,10 @@ impl Events {
     /// The events of the `runs` of a chunk (native 32-bit integers, start and end; None: all of it). `ends`: an
     /// `array("I")` of where events end; None: each is followed by a newline. `again`: they were left undecided before.
     ///
+    /// `common`: see `Common`; where it is given, events that only give rows are taken together (`Answer`).
+    ///
     /// Gives native 32-bit integers: start, end, count, rules of each event that rules may match; the runs that are not
-    /// decided here; and (start, end) of events to `learn`.
+    /// decided here; (start, end) of events to `learn`; and of those that were taken start and end, rows, hosts.
     #[allow(clippy::too_many_arguments)]
     fn decide<'py>(
         &self,
@@ -309,16 +316,19 @@ impl Events {
         runs: Option<&[u8]>,
         view: u16,
         again: bool,
-    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Spans)> {
+        common: Option<Common<'py>>,
+    ) -> PyResult<Decided<'py>> {
         let ends = ends.map(|ends| ends.to_vec(py)).transpose()?;
         let runs = runs.map_or_else(|| vec![0, data.len() as u32], numbers_of);
+        let rows = common.is_some();
         let answer = py.detach(|| {
             let events = ends.as_deref().map_or(Lie::Lines, Lie::Ends);
-            let mut answer = Answer::default();
+            let mut answer = Answer::new(rows);
             self.lock().decide(&self.plan, data, events, &runs, (view, again), &mut answer);
             answer
         });
-        Ok((packed(py, &answer.found)?, packed(py, &answer.rest)?, answer.ask))
+        let taken = common.map(|common| self.taken(py, data, &answer, common)).transpose()?;
+        Ok((packed(py, &answer.found)?, packed(py, &answer.rest)?, answer.ask, taken))
     }
 
     /// Of what `Lines.candidates` gave as `found` for these `runs`, what is left without the rules that surely do not
@@ -378,8 +388,9 @@ impl Events {
 
     /// The values of the columns of an event (`columns.rs`); None: decoders have to say all of them.
     fn columns<'py>(&self, py: Python<'py>, event: &[u8], view: u16) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let found =
-            self.with(py, |state| state.columns(event, view).map(|(columns, leaves)| columns::found(columns, leaves)));
+        let found = self.with(py, |state| {
+            state.columns(event, view).map(|(columns, leaves)| columns::found(columns, leaves).collect::<Vec<_>>())
+        });
         found.map(|found| columns::values(py, event, &found)).transpose()
     }
 
@@ -399,8 +410,27 @@ impl Events {
     }
 }
 
+impl Events {
+    fn taken<'py>(&self, py: Python<'py>, data: &[u8], answer: &Answer, common: Common<'py>) -> PyResult<Taken<'py>> {
+        let mut rows = Rows::new(py, common);
+        let width = answer.values.len() / answer.taken.len().max(1);
+        for (&(start, end, run), found) in answer.taken.iter().zip(answer.values.chunks(width.max(1))) {
+            let count = (answer.found[run + 2] & !(SURE | RUN)) as usize;
+            let rules = &answer.found[run + 3..run + 3 + count];
+            let tables = rules.iter().flat_map(|&rule| &self.plan.tables[rule as usize]);
+            rows.add(&data[start as usize..end as usize], start, found, tables)?;
+        }
+        Ok((answer.taken.iter().map(|&(start, end, _)| (start, end)).collect(), rows.rows, rows.hosts))
+    }
+}
+
 /// Start and end of events.
 type Spans = Vec<(u32, u32)>;
+
+/// Events that only give rows: where they are, rows, hosts.
+type Taken<'py> = (Spans, Bound<'py, PyList>, Bound<'py, PyList>);
+
+type Decided<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Spans, Option<Taken<'py>>);
 
 type Parts = Vec<(u32, u32, Vec<(u8, bool, bool)>)>;
 type LessonParts =

@@ -9,16 +9,18 @@ use crate::layout::Column;
 /// A column of one event.
 #[derive(Clone, Copy)]
 pub struct Found {
-    column: Column,
-    leaf: Option<Leaf>,
+    /// Where its value is.
+    pub column: Column,
+    /// Its value, where that is one of the event's.
+    pub leaf: Option<Leaf>,
 }
 
 /// The columns of an event with these values.
-#[must_use]
-pub fn found(columns: &[Column], leaves: &[Leaf]) -> Vec<Found> {
-    let leaf =
-        |column: &Column| if let Column::Leaf(leaf) = column { leaves.get(*leaf as usize).copied() } else { None };
-    columns.iter().map(|column| Found { column: *column, leaf: leaf(column) }).collect()
+pub fn found(columns: &[Column], leaves: &[Leaf]) -> impl Iterator<Item = Found> {
+    columns.iter().map(|&column| {
+        let leaf = if let Column::Leaf(leaf) = column { leaves.get(leaf as usize).copied() } else { None };
+        Found { column, leaf }
+    })
 }
 
 /// The values of `columns`; an Ellipsis for one that decoders have to say.
@@ -33,8 +35,9 @@ pub fn values<'py>(py: Python<'py>, event: &[u8], columns: &[Found]) -> PyResult
     PyTuple::new(py, values.collect::<Vec<_>>())
 }
 
-/// None for an array, and a number that readers take in more than one way.
-fn value<'py>(py: Python<'py>, event: &[u8], leaf: Leaf) -> Option<Bound<'py, PyAny>> {
+/// A value; None for an array, and a number that readers take in more than one way.
+#[must_use]
+pub fn value<'py>(py: Python<'py>, event: &[u8], leaf: Leaf) -> Option<Bound<'py, PyAny>> {
     let inside = event.get(leaf.start as usize..leaf.end as usize)?;
     let text = std::str::from_utf8(inside).ok()?;
     let integer = || {

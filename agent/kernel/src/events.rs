@@ -10,12 +10,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashSet};
 
+use crate::columns::{self, Found};
 use crate::fields::{Group, Marks, PAD, Place, Predicate, Text};
 use crate::header::{self, Header};
 use crate::hs::{Database, Hit, Scratch};
 use crate::json::{Event, Kind, Leaf, Names, each_item, unescape};
 use crate::layout::{Column, Computed, GroupNumber, Layout, Shape};
 use crate::lines::{self, MAX_ANSWER};
+use crate::rows::Table;
 use crate::rules::{MAYBE, NO, Rules, Truth, YES};
 use crate::sift::{Texts, object};
 
@@ -48,6 +50,8 @@ pub struct Plan {
     pub compared: HashSet<GroupNumber>,
     /// What rules ask of lines.
     pub texts: Texts,
+    /// By rule the tables that it selects events for, where it does nothing else and rows can be made here.
+    pub tables: Vec<Vec<Table>>,
 }
 
 impl Shape for Plan {
@@ -96,16 +100,70 @@ pub struct Counts {
 
 /// A bit of the count of rules: each surely matches.
 pub const SURE: u32 = 1 << 31;
+/// A bit of the count of rules: these are several events, whose rows are made here.
+pub const RUN: u32 = 1 << 30;
+/// Events of one run.
+const MAX_RUN: u32 = 256;
+/// Values of columns in one answer.
+const MAX_VALUES: usize = 1 << 19;
 
 /// What came of one chunk.
 #[derive(Default)]
 pub struct Answer {
-    /// Start, end, count, rules: of every event that a rule may match. Where all surely do, `SURE` is in the count.
+    /// Start, end, count, rules: of every event that a rule may match. Where all surely do, `SURE` is in the count. Of a
+    /// run of events that only give rows: start of the first, end of the last, count with `RUN`, rules, and from where up
+    /// to where they are among `taken`.
     pub found: Vec<u32>,
+    /// Whether events that only give rows are taken together.
+    pub rows: bool,
+    /// Of these events start, end, and the place of its run in `found`.
+    pub taken: Vec<(u32, u32, usize)>,
+    /// The columns of each of `taken`.
+    pub values: Vec<Found>,
+    /// Where the run is to which the next event may belong.
+    run: Option<usize>,
     /// Start, end: of everything that is left to others, neighbours as one.
     pub rest: Vec<u32>,
     /// Start, end: of events whose layout should be learned.
     pub ask: Vec<(u32, u32)>,
+}
+
+impl Answer {
+    /// Empty.
+    #[must_use]
+    pub fn new(rows: bool) -> Self {
+        Self { rows, ..Self::default() }
+    }
+
+    /// Take an event, whose answer is at `from`, into a run if its rules do nothing but select events for tables.
+    fn take(&mut self, plan: &Plan, columns: &[Column], leaves: &[Leaf], place: (u32, u32), from: usize) -> bool {
+        let count = self.found.len() - from - 3;
+        let rules = &self.found[from + 3..];
+        if !self.rows
+            || self.values.len() + columns.len() > MAX_VALUES
+            || rules.iter().any(|&rule| plan.tables[rule as usize].is_empty())
+        {
+            return false;
+        }
+        let number = self.taken.len() as u32;
+        self.values.extend(columns::found(columns, leaves));
+        if let Some(run) = self.run
+            && self.found[run + 2] == count as u32 | SURE | RUN
+            && self.found[run + 3..run + 3 + count] == *rules
+            && number - self.found[run + 3 + count] < MAX_RUN
+        {
+            self.found.truncate(from);
+            self.found[run + 1] = place.1;
+            self.found[run + 4 + count] = number + 1;
+            self.taken.push((place.0, place.1, run));
+            return true;
+        }
+        self.found[from + 2] = count as u32 | SURE | RUN;
+        self.found.extend([number, number + 1]);
+        self.taken.push((place.0, place.1, from));
+        self.run = Some(from);
+        true
+    }
 }
 
 enum Known {
@@ -213,6 +271,7 @@ impl State {
     ) {
         let mut asked = Vec::new();
         for &[from, to] in runs.as_chunks().0 {
+            answer.run = None;
             let run = from as usize..to as usize;
             if data.get(run.clone()).is_none() {
                 continue;
@@ -233,6 +292,7 @@ impl State {
                             false
                         });
                 if !done {
+                    answer.run = None;
                     self.counts.rest += u64::from(json);
                     let following = end + usize::from(matches!(events, lines::Events::Lines));
                     match answer.rest.last_mut() {
@@ -283,8 +343,12 @@ impl State {
                 if count == 0 {
                     answer.found.truncate(from);
                 } else {
-                    answer.found[from + 2] = count as u32 | if sure { SURE } else { 0 };
                     answer.found[from + 3..].sort_unstable();
+                    let (columns, leaves) = (&layout.columns, &self.event.leaves);
+                    if !sure || header.is_some() || !answer.take(plan, columns, leaves, place, from) {
+                        answer.found[from + 2] = count as u32 | if sure { SURE } else { 0 };
+                        answer.run = None;
+                    }
                 }
                 if layout.count() {
                     let before = layout.weight();

@@ -15,6 +15,7 @@ mod lookup_keys;
 mod lookup_map;
 mod lookup_read;
 mod numbers;
+pub mod rows;
 pub mod rules;
 pub mod sift;
 

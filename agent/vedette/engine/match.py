@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
+from functools import partial
 from sys import getsizeof
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ from vedette.engine.evaluate import Among, Evaluator
 from vedette.engine.join import REST, Joined, Joiner, may_hold_records
 from vedette.engine.native import Native
 from vedette.engine.prefilter import Prefilter, Sure, bits_of
+from vedette.engine.rows import Batch, common
 from vedette.model.event import Chunk, Frame, LogSource, Source
 from vedette.plan.ir import KEYWORDS, as_shown
 from vedette.plan.plan import Plan
@@ -141,6 +143,10 @@ SCOPE_BYTES = 400
 """What a scope takes, with the state of its hash."""
 
 
+def _joined(frame: Frame, start: int, end: int, rules: frozenset[int]) -> Joined:
+    return Joined(frame, start, end, rules, frame.chunk.data[start:end], start)
+
+
 class Engine:
     """A plan, ready to evaluate chunks."""
 
@@ -225,6 +231,51 @@ class Engine:
             )
         return joiner.events(frame, candidates, lambda held: self._rules_of(held, context), first, records)
 
+    def gathered(
+        self, frame: Frame, joiner: Joiner, context: Context = Context(), first: int = 0
+    ) -> Iterator[Joined | Batch]:
+        """``candidates``, of which those that only give rows come as batches: for ``taken``."""
+        chunk, native = frame.chunk, self._native
+        alone = native is None or not native.gathers or first or may_hold_records(chunk)
+        if native is None or alone or not self._trusted():
+            yield from self.candidates(frame, joiner, context, first)
+            return
+        self.tally.events += len(chunk)
+        _, within, prefilter = self._at_input(chunk.codec, context.logsource)
+        view = self._view_number(native, chunk.codec, context.logsource)
+        search = partial(prefilter.named, chunk, within, False)
+        for one in native.candidates(chunk, view, search, False, common(frame, context.host)):
+            if not isinstance(one, Batch):
+                yield _joined(frame, *one)
+                continue
+            if self._trusted():
+                self._until_check -= len(one.spans)
+                if self._until_check <= 0:
+                    self._until_check = self._until_look = 1  # this event proves that the kernel is right
+                    yield _joined(frame, *one.spans[0], one.rules)
+                    one = one.without_first()
+            if self._trusted() and one.spans:
+                yield one
+            else:
+                yield from (_joined(frame, *span, one.rules) for span in one.spans)
+
+    def _trusted(self) -> bool:
+        """Whether what the kernel is sure of needs no evaluation."""
+        return not self.quarantined and not self.kernel_wrong
+
+    def taken(self, batch: Batch) -> int:
+        """A batch is evaluated: its matches."""
+        found = len(batch.spans) * len(batch.rules)
+        self.tally.candidates += len(batch.spans)
+        self.tally.matches += found
+        return found
+
+    def alone(self, batch: Batch, number: int, frame: Frame, context: Context) -> Match:
+        """One event of a batch, as a match of its first rule."""
+        start, end = batch.spans[number]
+        chunk = frame.chunk
+        return Match(min(batch.rules), start, end, self._record(chunk, start, chunk.data[start:end], context))
+
     def due(self, joiner: Joiner, contexts: Mapping[str, Context], *, before: int = 0) -> Joined | None:
         """An event that waits for further records no longer, if a rule may match it: see ``Joiner.due``.
 
@@ -241,7 +292,7 @@ class Engine:
         _, start, end, rules, raw, _ = candidate
         self._at = (start, end)
         self.tally.candidates += 1
-        if type(rules) is Sure and not self.quarantined and not self.kernel_wrong:
+        if type(rules) is Sure and self._trusted():
             event = self._record(chunk, start, raw, context)
             true = sorted(rules)
             self._until_check -= 1

@@ -27,7 +27,8 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from operator import itemgetter
+from typing import Any, cast, overload
 
 from vedette.decode import syslog
 from vedette.decode.aliases import ALIASES
@@ -39,6 +40,7 @@ from vedette.engine import kernel
 from vedette.engine.bounded import Bounded
 from vedette.engine.evaluate import Evaluator
 from vedette.engine.prefilter import Candidate, ones, unpacked
+from vedette.engine.rows import Batch, Common, tables
 from vedette.model.event import Chunk, LogSource, Source
 from vedette.model.times import HOUR
 from vedette.plan.database import MODULE
@@ -59,6 +61,8 @@ PASSES = 3
 """Times that what is left of a chunk is tried, as long as something was learned from it."""
 
 _NONE: frozenset[int] = frozenset()
+
+_START = itemgetter(0)
 
 _MAX_EXACT = 1 << 53
 """Whole numbers up to this are floats exactly."""
@@ -96,6 +100,9 @@ class Native:
         searches = [i for i in fields.get(KEYWORDS, ()) if evaluator.refused.isdisjoint(evaluator.members[i])]
         self._left = [n for i in fields.get(KEYWORDS, ()) if i not in searches for n in evaluator.members[i]]
         """Keyword searches that the kernel does not do."""
+        selected = tables(plan, self.columns)
+        self.gathers = any(selected)
+        """Whether there are rules that do nothing but select events for statements, which may come as batches."""
         assert kernel.LOADED is not None
         self._kernel: Any = kernel.LOADED.Events(
             MODULE,
@@ -115,7 +122,7 @@ class Native:
                 "formats": b"".join(FIRST),
                 "prefixed": PREFIXED,
             },
-            [dump(rule.expr) for rule in plan.rules],
+            list(zip([dump(rule.expr) for rule in plan.rules], selected, strict=True)),
         )
         evaluator.search_by(self._kernel.hits)  # one copy of the databases
 
@@ -154,20 +161,31 @@ class Native:
         names = ("events", "undecided", "learned", "refused", "panics")
         return dict(zip(names, self._kernel.counts(), strict=True))
 
+    @overload
     def candidates(
         self, chunk: Chunk, view: int, search: Callable[[bytes | None], bytes], apart: bool
-    ) -> Iterator[Candidate]:
-        """The events that rules may match, in order.
+    ) -> Iterator[Candidate]: ...
+    @overload
+    def candidates(
+        self, chunk: Chunk, view: int, search: Callable[[bytes | None], bytes], apart: bool, common: Common
+    ) -> Iterator[Candidate | Batch]: ...
+    def candidates(
+        self, chunk: Chunk, view: int, search: Callable[[bytes | None], bytes], apart: bool,
+        common: Common | None = None,
+    ) -> Iterator[Candidate | Batch]:  # fmt: skip
+        """The events that rules may match, in order; with ``common`` as batches where they only give rows.
 
         ``search`` gives those of some runs that hold literals, as ``Prefilter.named``; ``apart``: as there.
         """
         codec, _, rules = self._views[view]
         data, ends, kernel, runs = chunk.data, chunk.ends, self._kernel, None
         undated = 0 < chunk.received_at < HOUR  # decoders read headers in another way
-        own: list[Candidate] = []
+        own: list[Candidate | Batch] = []
+        answers = 0
         for again in range(PASSES if not _OBJECTS.isdisjoint(CODECS[codec].kinds) else 0):
-            found, runs, ask = kernel.decide(data, ends, runs, view, again > 0)
-            own += unpacked(found, self._sets, rules)
+            found, runs, ask, taken = kernel.decide(data, ends, runs, view, again > 0, common)
+            own += unpacked(found, self._sets, rules, taken)
+            answers += bool(found)
             self._learn_all(data, ask, view)
             if not ask:
                 break
@@ -178,7 +196,9 @@ class Native:
             if not own:
                 return others
             own += others
-            own.sort()
+            answers += 1
+        if answers > 1:
+            own.sort(key=_START)
         return iter(own)
 
     def _learn_all(self, data: bytes, ask: list[tuple[int, int]], view: int) -> None:

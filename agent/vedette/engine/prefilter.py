@@ -28,11 +28,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import groupby, islice
 from struct import Struct
 from sys import getsizeof
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from vedette.decode.fields import guards as guards_of
 from vedette.engine import kernel
 from vedette.engine.bounded import Bounded
+from vedette.engine.rows import Batch
 from vedette.model.event import Chunk, LogSource
 from vedette.plan.database import CASELESS, LITERALS, MODULE, ONCE, Pattern, Scanner, literal
 from vedette.plan.ir import tests
@@ -235,10 +236,23 @@ class _Native:
         return unpacked(found, self._sets, everything)
 
 
+Taken = tuple[list[tuple[int, int]], list[Any], list[str | None]]
+"""Of events that only give rows start and end, rows, hosts."""
+
+
+@overload
 def unpacked(
     found: bytes, sets: Bounded[bytes | int, frozenset[int]], everything: frozenset[int]
-) -> Iterator[Candidate]:
-    """The kernel's answer: per event start, end, number of rules, rules. Equal sets are one object of ``sets``."""
+) -> Iterator[Candidate]: ...
+@overload
+def unpacked(
+    found: bytes, sets: Bounded[bytes | int, frozenset[int]], everything: frozenset[int], taken: Taken | None
+) -> Iterator[Candidate | Batch]: ...
+def unpacked(
+    found: bytes, sets: Bounded[bytes | int, frozenset[int]], everything: frozenset[int], taken: Taken | None = None
+) -> Iterator[Candidate | Batch]:
+    """The kernel's answer: per event start, end, number of rules, rules. Equal sets are one object of ``sets``. Where
+    ``_RUN`` is in the number these are several events, and behind the rules is which of ``taken`` they are."""
     at, size = 0, len(found)
     while at < size:
         start, end, count = _ROW.unpack_from(found, at)
@@ -246,20 +260,27 @@ def unpacked(
         if count == _EVERY:
             yield Candidate(start, end, everything)
             continue
-        size_of = 4 * (count & ~_SURE)
+        size_of = 4 * (count & ~(_SURE | _RUN))
         key = found[at - 4 : at + size_of]
         at += size_of
         named = sets.get(key)
         if named is None:
             named = (Sure if count & _SURE else frozenset)(memoryview(key)[4:].cast("I"))
             sets.keep(key, named, ENTRY + getsizeof(key) + getsizeof(named))
-        yield Candidate(start, end, named)
+        if count & _RUN and taken is not None:
+            first, last = _FROM_TO.unpack_from(found, at)
+            at += _FROM_TO.size
+            spans, rows, hosts = taken
+            yield Batch(start, end, named, spans[first:last], rows[first:last], hosts[first:last])
+        else:
+            yield Candidate(start, end, named)
 
 
 _ROW = Struct("=III")
 """Start, end, number of rules."""
 _SURE = 1 << 31
 """A bit of that number: each surely matches."""
+_RUN, _FROM_TO = 1 << 30, Struct("=II")
 _EVERY = 0 if Lines is None else Lines.EVERY
 
 

@@ -75,6 +75,10 @@ class Type(NamedTuple):
                 return f"{self.name}({self.precision})" if self.precision else self.name
 
 
+BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+"""Of whole numbers."""
+
+
 class Named(NamedTuple):
     """A column of a row."""
 
@@ -435,6 +439,15 @@ class Modules:
     def digest(self) -> str:
         """Of names and contents; part of what a statement means that calls a function of it."""
         return hashlib.blake2b(msgpack.packb([list(one) for one in self.modules]), digest_size=16).hexdigest()
+
+
+def scans_of(statements: Iterable[Statement]) -> dict[str, tuple[Scan, ...]]:
+    """By the rule that selects their events the scans of all, equal ones once."""
+    found: dict[str, dict[bytes, Scan]] = {}
+    for one in statements:
+        for scan in one.scans:
+            found.setdefault(scan.rule, {}).setdefault(scan.fingerprint, scan)
+    return {rule: tuple(scans.values()) for rule, scans in found.items()}
 
 
 def fields_read(statements: Iterable[Statement]) -> tuple[str, ...]:

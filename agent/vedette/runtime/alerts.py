@@ -11,10 +11,11 @@ event, with all its audit records, back from the raw log.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import structlog
@@ -22,6 +23,7 @@ import structlog
 from vedette.decode.entities import MAX_ENTITIES, entities
 from vedette.delivery import envelope
 from vedette.engine.match import Context, Engine, Match
+from vedette.engine.rows import Batch
 from vedette.model.event import NO_FLAGS, Alert, Contribution, Entity, Flag, Frame, LogSource, RawRef
 from vedette.plan.ir import LEVELS, Rule, as_shown, fold
 from vedette.plan.merge import as_written
@@ -89,6 +91,8 @@ class AlertBuilder:
         self._scans = plan.scans
         self._recent: dict[int, Callable[[], Event]] = {}
         """Events that statements have taken since the last ``statements``, by offset."""
+        self._batches: list[tuple[Frame, Batch]] = []
+        """Those that they have taken together, in the order of the log."""
         self._begun = envelope.AlertId(self._agent.id, self._log.log_id)
 
     def _suppression(self, rule: AnyRule) -> Suppress | None:
@@ -166,6 +170,27 @@ class AlertBuilder:
                 self._failed(frame, match.start, match.end, error, rule.title)
         self._recent[one.offset] = known
 
+    def take(self, frame: Frame, batch: Batch) -> None:
+        """Events to the statements for which rules select them: their alerts are given by ``statements``."""
+        engine, chunk = self._engine, frame.chunk
+        context = self._context.input_contexts.get(chunk.input, _NO_CONTEXT)
+
+        def event(number: int) -> Read:
+            match = engine.alone(batch, number, frame, context)
+            return Read(engine, frame, match, context, lambda: self._of_batch(frame, batch, number))
+
+        rules = [engine.plan.rules[rule] for rule in sorted(batch.rules)]
+        names = [rule.id for rule in rules]
+        failed = self._state.statements.add_all(names, batch.rows, batch.hosts, chunk.input, chunk.received_at, event)
+        for number, error in failed:
+            self._failed(frame, *batch.spans[number], error, rules[0].title)
+        self._batches.append((frame, batch))
+
+    def _of_batch(self, frame: Frame, batch: Batch, number: int) -> Event:
+        context = self._context.input_contexts.get(frame.chunk.input, _NO_CONTEXT)
+        match = self._engine.alone(batch, number, frame, context)
+        return self._events.of(frame, match.start, match.end, match.record)
+
     def statements(self) -> Iterator[Alert]:
         """The alerts of statements, since the last call."""
         if not self._scans:
@@ -185,15 +210,28 @@ class AlertBuilder:
             if alert is not None:
                 yield self._enriched(alert, event)
         self._recent.clear()
+        self._batches.clear()
 
     def _event_behind(self, offset: int, time: int, reread: Reread) -> Event:
         """The newest event behind a row; ``time``: what to take for its time when it cannot be read any more."""
-        known = self._recent.get(offset)
+        known = self._recent.get(offset) or self._in_batch(offset)
         try:
             return known() if known else reread.logged(offset, time)
         except Exception as error:  # a decoder raised: the alert leaves all the same, without the event
             self._context.failures.step("the event behind a statement's row", error)
             return gone(offset, 0, time)
+
+    def _in_batch(self, offset: int) -> Callable[[], Event] | None:
+        """An event of a batch; it is read once for all rows that it completes."""
+        for frame, batch in self._batches:
+            start = offset - frame.offset
+            if batch.start <= start < batch.end:
+                number = bisect_left(batch.spans, (start, 0))
+                if number < len(batch.spans) and batch.spans[number][0] == start:
+                    event = cache(partial(self._of_batch, frame, batch, number))
+                    self._recent[offset] = event
+                    return event
+        return None
 
     def _read_events(self, found: Iterable[tuple[Frame, Sequence[Match]]]) -> list[Event | None]:
         """What raises is left to whoever needs it."""

@@ -18,12 +18,14 @@ import asyncio
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import structlog
 
 from vedette.engine.cache import Cache
 from vedette.engine.join import Joined
 from vedette.engine.match import Context, Engine, Match
+from vedette.engine.rows import Batch
 from vedette.model.counters import Log
 from vedette.model.event import Alert, Chunk, Frame
 from vedette.runtime.alerts import AlertBuilder, Credit
@@ -183,6 +185,10 @@ class Evaluator:
             if self._enough(room, until):
                 await self._give_way(frame, event.at)
                 until, room = time.perf_counter() + STEP_SECONDS, checkpointer.room()
+            if isinstance(event, Batch):
+                await self._make_alerts()
+                await self._do(partial(self._batch, engine, frame, event))
+                continue
             self.event(engine, event)
             if self._waiting >= TOGETHER:
                 await self._make_alerts()
@@ -216,6 +222,21 @@ class Evaluator:
             self._failures.event(frame, event.start, event.end, error)
         if engine.undecided:
             self._failures.undecided(engine, frame, engine.undecided_events(), self._clock())
+
+    def _batch(self, engine: Engine, frame: Frame, batch: Batch) -> None:
+        """Evaluate events that only give rows of statements' tables; the alerts of all before them are made."""
+        count, totals = len(batch.spans), self._counters.totals
+        totals["candidates"] += count
+        totals["matches"] += engine.taken(batch)
+        self._until_sample -= count
+        while self._until_sample <= 0:
+            self._until_sample += SAMPLED
+            engine.tally.asked.update(batch.rules)
+        try:
+            self._alerts.take(frame, batch)
+        except Exception as error:  # the events that follow are evaluated
+            self._failures.step("statements", error)
+        self._step("statements", self._alerts.statements())
 
     async def _do(self, step: Callable[[], None]) -> None:
         """A step that calls functions in Python waits for them, the loop does not."""
@@ -254,15 +275,15 @@ class Evaluator:
         if failed := self._state.correlator.failures():
             self._failures.correlations(failed, self._clock())
 
-    def _candidates(self, engine: Engine, frame: Frame, first: int) -> Iterator[Joined]:
-        """``Engine.candidates``. When it raises, the rest of the frame goes through it event by event, and the events
+    def _candidates(self, engine: Engine, frame: Frame, first: int) -> Iterator[Joined | Batch]:
+        """``Engine.gathered``. When it raises, the rest of the frame goes through it event by event, and the events
         on which it raises again become dead letters; audit records may then be in their event twice."""
         joiner, chunk, reached = self._state.joiner, frame.chunk, first
         context = self._contexts.get(chunk.input, _NO_CONTEXT)
         try:
-            for event in engine.candidates(frame, joiner, context, first):
-                reached = event.at + 1
-                yield event
+            for each in engine.gathered(frame, joiner, context, first):
+                reached = each.end if isinstance(each, Batch) else each.at + 1
+                yield each
             return
         except Exception as error:  # logged below, with the event that it is about or by itself
             fault: Exception | None = error

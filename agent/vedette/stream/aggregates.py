@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, NamedTuple
 
-from vedette.plan.query import PYTHON, Aggregate, Expression, Type
+from vedette.plan.query import BITS, PYTHON, Aggregate, Expression, Type
 from vedette.stream.functions.table import Refused, WrongTypes
 from vedette.stream.functions.types import (
     APPROXIMATE,
     BIGINT,
-    BITS,
     DOUBLE,
     INT,
     NUMERIC,

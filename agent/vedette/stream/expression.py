@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from vedette.plan.query import Call, Column, Expression, Literal, Row, Type
+from vedette.plan.query import BITS, Call, Column, Expression, Literal, Row, Type
 from vedette.stream.functions import cast, compare
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.numbers import WRAP
 from vedette.stream.functions.table import Function
-from vedette.stream.functions.types import APPROXIMATE, BITS, DOUBLE, STAMP, TEXT, WHOLE
+from vedette.stream.functions.types import APPROXIMATE, DOUBLE, STAMP, TEXT, WHOLE
 
 FAILURES = (ArithmeticError, ValueError)
 """What a function raises that has no value for its arguments: the row is dropped and counted."""

@@ -30,7 +30,7 @@ from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from vedette.plan.query import MILLISECOND, Call, Column, Literal, Node, Row, Scan, Statement, nodes
+from vedette.plan.query import MILLISECOND, Call, Column, Literal, Node, Row, Scan, Statement, nodes, scans_of
 from vedette.stream.expression import FAILURES
 from vedette.stream.expression import one as evaluate
 from vedette.stream.functions.javaregex import Patience
@@ -206,7 +206,6 @@ class Network:
         """By the fingerprint that its state has, each after its inputs."""
         self._results: list[Result] = []
         self._entries: dict[bytes, _Entry] = {}
-        self._by_rule: dict[str, list[_Entry]] = {}
         self._runs: dict[bytes, Operator] = {}
         """By node."""
         self._number = 0
@@ -214,9 +213,7 @@ class Network:
         """Microseconds of receipts gone by, as ``advance`` was given them, and without those of another clock."""
         self._sinks: dict[str, _Sink] = {}
         self._build(operators)
-        self.scans: dict[str, tuple[Scan, ...]] = {
-            rule: tuple(entry.scan for entry in entries) for rule, entries in self._by_rule.items()
-        }
+        self.scans = scans_of(self.statements)
         """By the rule that selects their events, in the order by which ``feed`` numbers them."""
 
     def _build(self, operators: Mapping[type[Node], type[Operator]]) -> None:
@@ -226,7 +223,6 @@ class Network:
             if isinstance(node, Scan):
                 entry = self._entries[fingerprint] = _Entry(node, _mark_of(node))
                 entry.outputs = takers[fingerprint]
-                self._by_rule.setdefault(node.rule, []).append(entry)
                 continue
             kind = operators[type(node)].kind_for(node)
             identity = kind.shared_by(node)
@@ -242,6 +238,10 @@ class Network:
         for statement in self.statements:
             sink = self._sinks[statement.id] = _Sink(statement, self._results)
             takers[statement.root.fingerprint].append((sink, 0))
+        self._by_rule = {
+            rule: [self._entries[scan.fingerprint] for scan in scans]
+            for rule, scans in scans_of(self.statements).items()
+        }
         self._renewed = {
             table: running for running in self.operators.values() if running.renews for table in running.tables
         }
@@ -336,6 +336,39 @@ class Network:
                 self._raise(entry, entry.lanes.take(source, mark - ahead, self._running))
         if len(entry.rows) >= MAX_WAITING:
             self._drain()
+
+    def feed_all(
+        self, rule: str, rows: Sequence[Row], hosts: Sequence[str | None], input: str = "", received_at: int = 0
+    ) -> None:
+        """``feed`` of rows of ``scans[rule][0]``, one after the other; ``hosts``: whose each is."""
+        entry = self._by_rule[rule][0]
+        time_at, lanes, running = entry.scan.time, entry.lanes, self._running
+        if not entry.timed or not time_at:
+            for row, host in zip(rows, hosts, strict=True):
+                self.feed(rule, row, 0, (input, host or ""), received_at)
+            return
+        waiting, order, mark_of, take = entry.rows, entry.order, entry.mark_of, lanes.take
+        for row, host in zip(rows, hosts, strict=True):
+            time = row[time_at]
+            if time is None or time <= entry.mark:
+                self.feed(rule, row, 0, (input, host or ""), received_at)
+                continue
+            waiting.append(row)
+            order.append(self._number)
+            self._number += 1
+            mark = mark_of(row)
+            if mark is None:
+                lanes.at = running
+            else:
+                if 0 < received_at < time:
+                    mark -= time - received_at
+                mark = take((input, host or ""), mark, running)
+                if mark > entry.mark:
+                    entry.mark = mark
+                    if mark >= entry.boundary:
+                        self._pass(entry)
+            if len(waiting) >= MAX_WAITING:
+                self._drain()
 
     def wants_source(self, rule: str) -> bool:
         """Whether ``feed`` asks whose a row is."""

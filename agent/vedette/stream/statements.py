@@ -7,7 +7,7 @@ own watermarks; where none come, with the receipts of others (``advance``); at t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -189,6 +189,36 @@ class Statements:
         ]
         for at, row in rows:
             feed(rule_id, row, at, source, received_at)
+
+    def add_all(
+        self, rules: Sequence[str], rows: Sequence[Any], hosts: Sequence[str | None], input: str, received_at: int,
+        event: Callable[[int], Event],
+    ) -> list[tuple[int, Exception]]:  # fmt: skip
+        """``add`` of events of an input that all of ``rules`` have matched: by event its row, where there are several
+        scans a tuple of its rows by rule and scan; None: ``event`` gives it by its number. Those that raised."""
+        scans = [(rule, at) for rule in rules for at in range(len(self._scans[rule][0]))]
+        failed: list[tuple[int, Exception]] = []
+        begin, end = 0, len(rows)
+        while begin < end:
+            if rows[begin] is None:
+                for rule in rules:
+                    try:
+                        self.add(rule, event(begin))
+                    except Exception as error:  # other events give their rows
+                        failed.append((begin, error))
+                begin += 1
+                continue
+            unknown = begin
+            while unknown < end and rows[unknown] is not None:
+                unknown += 1
+            if len(scans) == 1:
+                self.network.feed_all(rules[0], rows[begin:unknown], hosts[begin:unknown], input, received_at)
+            else:
+                for of_event, host in zip(rows[begin:unknown], hosts[begin:unknown], strict=True):
+                    for (rule, at), row in zip(scans, of_event, strict=True):
+                        self.network.feed(rule, row, at, (input, host or ""), received_at)
+            begin = unknown
+        return failed
 
     def feed(self, rows: Iterable[Read]) -> None:
         """Rows in the order of the log."""

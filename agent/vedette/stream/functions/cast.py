@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from vedette.plan.query import Expression, Type
+from vedette.plan.query import BITS, Expression, Type
 from vedette.stream.functions import dates, numbers
 from vedette.stream.functions.table import Failed, Function, WrongTypes
 from vedette.stream.functions.types import (
     APPROXIMATE,
     BINARY,
-    BITS,
     NULL,
     NUMERIC,
     STAMP,

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from vedette.plan.query import Type
+from vedette.plan.query import BITS, Type
 from vedette.stream.functions.table import Failed
-from vedette.stream.functions.types import BITS
 
 EXACT = Context(prec=120, rounding=ROUND_HALF_UP)
 """Wide enough for a product or a quotient of any two decimals, before it is rounded to its scale."""

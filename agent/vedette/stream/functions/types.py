@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from vedette.plan.query import Expression, Literal, Type
+from vedette.plan.query import BITS, Expression, Literal, Type
 from vedette.stream.functions.table import Infer, WrongTypes
 
 BOOLEAN, TINYINT, SMALLINT, INT, BIGINT = map(Type, ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT"))
 FLOAT, DOUBLE, STRING, BYTES, DATE, NULL = map(Type, ("FLOAT", "DOUBLE", "STRING", "BYTES", "DATE", "NULL"))
 TIMESTAMP_3, TIMESTAMP_LTZ_3 = Type("TIMESTAMP", 3), Type("TIMESTAMP_LTZ", 3)
 
-BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 WHOLE = tuple(BITS)
 """From narrow to wide."""
 _DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}

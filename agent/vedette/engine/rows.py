@@ -1,0 +1,98 @@
+"""Events that only give rows of statements' tables, many together: the native kernel makes the rows.
+
+Where all rules of an event surely match and do nothing but select events for statements, nothing is left to evaluate:
+the kernel gives the event's rows (``kernel/src/rows.rs``), to the value what ``stream/reader.py`` makes of what the
+decoders say, and neighbours become one ``Batch``. An event of which it is not sure has None in place of its rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from vedette.decode.codecs import CODECS, Kind
+from vedette.model.event import Chunk, Frame
+from vedette.plan.plan import Plan
+from vedette.plan.query import BITS, Field, Scan, Type, scans_of
+
+Part = tuple[int, int, int]
+"""How the kernel reads a column: kind, place among what is read of an event, and a number."""
+
+
+class Batch(NamedTuple):
+    """Events of a frame, from ``start`` to ``end``, between which no other has a rule that may match."""
+
+    start: int
+    end: int
+    rules: frozenset[int]
+    spans: list[tuple[int, int]]
+    rows: list[Any]
+    """By event its row in the table of its rule; of several tables a tuple of its rows, by rule and table; None:
+    decoders have to say."""
+    hosts: list[str | None]
+    """Whose the events are."""
+
+    @property
+    def at(self) -> int:
+        """The cursor's place until the events are evaluated, as of ``Joined``."""
+        return self.start
+
+    def without_first(self) -> Batch:
+        spans = self.spans[1:]
+        return Batch(spans[0][0] if spans else self.end, self.end, self.rules, spans, self.rows[1:], self.hosts[1:])
+
+
+class Common(NamedTuple):
+    """What the events of a chunk have in common; the kernel reads it by these names."""
+
+    offset: int
+    received_at: int
+    input: str
+    host: Any
+    """Whose events are that do not say it; an Ellipsis: it depends on the event."""
+
+
+def common(frame: Frame, host: str | None) -> Common:
+    """``host``: see ``Context``."""
+    chunk = frame.chunk
+    return Common(frame.offset, chunk.received_at, chunk.input, _host(chunk, host))
+
+
+def _host(chunk: Chunk, host: str | None) -> Any:
+    kinds = CODECS[chunk.codec].kinds
+    if Kind.MQTT not in kinds:
+        return ... if chunk.origin_of is not None else chunk.origins[0] or host
+    return host if len(kinds) == 1 else ...
+
+
+def tables(plan: Plan, places: dict[str, int]) -> list[list[tuple[list[Part], int]]]:
+    """By rule the tables that it selects events for, as the kernel takes them: their columns, and which is the time.
+    Empty where the kernel can make no rows, or the rule does anything else."""
+    calling = {scan.rule for one in plan.statements if one.modules for scan in one.scans}
+    scans = scans_of(plan.statements)
+    found: list[list[tuple[list[Part], int]]] = []
+    for rule in plan.rules:
+        made = [_table(scan, places) for scan in scans.get(rule.id, ())] if rule.id not in calling else []
+        found.append([] if None in made else [one for one in made if one is not None])
+    return found
+
+
+def _table(scan: Scan, places: dict[str, int]) -> tuple[list[Part], int] | None:
+    if scan.inputs_named:
+        return None
+    parts = [_part(source, one.type, places) for source, one in zip(scan.sources, scan.columns, strict=True)]
+    return None if None in parts else ([part for part in parts if part is not None], scan.time)
+
+
+_METADATA = {"event_time": 6, "received_at": 7, "host": 8, "input": 9, "offset": 10}
+_KINDS = {"STRING": 0, "CHAR": 0, "VARCHAR": 0, "DOUBLE": 2, "FLOAT": 3, "BOOLEAN": 4}
+
+
+def _part(source: Field, of: Type, places: dict[str, int]) -> Part | None:
+    if source.metadata:
+        return (_METADATA[source.path], 0, 0) if source.path in _METADATA else None
+    place = places[source.path]
+    if of.name in BITS:
+        return 1, place, BITS[of.name]
+    if of.name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        return 5, place, 10 ** max(0, 6 - of.precision)
+    return (_KINDS[of.name], place, 0) if of.name in _KINDS else None
