@@ -21,6 +21,7 @@ import msgpack
 import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tests.fleet.asking import FLEET, OPERATORS, Authority, asked, signed
 from vedette.bundle.manifest import Manifest
 from vedette.bundle.seal import key_text, seal
 from vedette.bundle.trust import inspect, verify
@@ -33,6 +34,12 @@ from vedette.delivery import envelope, receipts, topics
 from vedette.engine.artifact import Artifact
 from vedette.engine.cache import Cache
 from vedette.engine.match import Engine
+from vedette.fleet.operators import read_operators
+from vedette.fleet.replies import Part, ReplyRefused, packed
+from vedette.fleet.replies import pack as pack_reply
+from vedette.fleet.replies import records as reply_records
+from vedette.fleet.replies import unpack as unpack_reply
+from vedette.fleet.requests import read as read_request
 from vedette.inputs.batches import split
 from vedette.inputs.framing import Lines, StreamFramer
 from vedette.model.event import MAX_EVENT, Alert, Chunk, Contribution, Cursor, Entity, FilePosition, RawRef
@@ -223,6 +230,14 @@ def _refuses(read: Callable[[bytes], object], error: type[Exception] = ValueErro
     return run
 
 
+def reply(data: bytes) -> None:
+    """A part of a host's answer, as it came and as its records, whoever has signed it."""
+    with suppress(ReplyRefused):
+        unpack_reply(data, FLEET, _AUTHORITY.pem)
+    with suppress(ReplyRefused):
+        assert len(reply_records(Part(0, data, len(_RECORDS)))) <= len(_RECORDS)
+
+
 def alerts(data: bytes) -> None:
     """As the landing reads a batch: each alert by itself."""
     for one in envelope.split_batch(data)[1]:
@@ -339,6 +354,9 @@ by = ["src"]
 for = "10m"
 """
 
+_AUTHORITY = Authority()
+_RECORDS = b'{"n":1}\n{"n":[2,{"m":"x"}]}\n'
+
 _ALERT = envelope.encode(
     Alert(
         "c" * 32, 7, "r1", "A rule", "d" * 32, "high", "a1", "s1", "f1", NOW, NOW, "2026-11-21", "in", "raw",
@@ -378,6 +396,11 @@ TARGETS: dict[str, Target] = {
     "status": Target(status, (b'{"agent_id": "a1", "fleet": "f1", "seq_high": 7}', b"vedette/v1/f1/a1/status")),
     "announcement": Target(
         _refuses(announcement), (orjson.dumps({"version": 3, "sha256": "ab" * 32, "size": 100, "created": "x"}),)
+    ),
+    "request": Target(_refuses(read_request), (signed(asked()), signed(asked(agents=None, group="site = vienna")))),
+    "operators": Target(_refuses(lambda data: read_operators(data, FLEET)), (OPERATORS.to_bytes(),)),
+    "reply": Target(
+        reply, (pack_reply("ab" * 16, Part(0, packed(_RECORDS), len(_RECORDS)), _AUTHORITY.agent()), packed(_RECORDS))
     ),
     "native": Target(native, _OBJECTS),
     "batch": Target(batch, (b'[{"a": 1}, {"b": "}, {"}]', b'{"a": 1}\n{"b": 2}\n', b'[{"a": [{"c": 1}, {"d": 2}]}]')),

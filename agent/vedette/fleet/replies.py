@@ -42,6 +42,8 @@ STATES = ("done", "limited", "cancelled", "failed", "refused", "unknown")
 """How a reply ends. ``limited``: what it may take was used up; what came is true, and not all. ``unknown``: the agent
 works on no such request, and answers a ``resume`` or ``cancel``."""
 _WINDOW = 8 << 20
+_FRAME = 512
+"""Bytes by which a frame may be longer than what is in it, beside a 128th."""
 
 
 class ReplyRefused(ValueError):
@@ -131,6 +133,8 @@ def unpack(message: bytes, fleet: str, authorities: bytes, revoked: Collection[i
 def records(part: Part) -> list[dict[str, Any]]:
     """What a part says. Raises ReplyRefused for one that is damaged or unpacks to more than it may."""
     try:
+        if len(part.data) > part.size + (part.size >> 7) + _FRAME:
+            raise ReplyRefused("bomb", f"{len(part.data)} bytes for {part.size} unpacked")
         stated = zstandard.get_frame_parameters(part.data)
         if stated.content_size != part.size or part.size > PART_RAW or stated.window_size > _WINDOW:
             raise ReplyRefused("bomb", f"unpacked it has {stated.content_size} bytes, not {part.size} as was signed")

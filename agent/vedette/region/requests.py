@@ -95,7 +95,6 @@ class Collection:
         self.limits: Limits = KINDS[self.request.kind].limits
         agents = orjson.loads((folder / "agents.json").read_bytes())
         self.answers: dict[str, Answer] = {agent: Answer() for agent in agents}
-        self._refused: dict[str, Answer] = {}
         self.audit = Audit(folder.parent / "audit.jsonl")
         self._folded = Folded(self.audit)
         for agent, answer in self.answers.items():

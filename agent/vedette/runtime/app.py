@@ -80,8 +80,6 @@ UPLINK_SECONDS = 3.0
 """For sending what is in the outbox before another uplink takes its place."""
 SWITCH_SECONDS = 0.0005
 """For which a thread keeps the event loop waiting, each time that the loop has let go of the interpreter."""
-RELOAD_SECONDS = 120.0
-"""For a reload that was asked for."""
 FREE_SECONDS = 60.0
 """Between two times at which free memory is given back."""
 MAP_SLACK = 256 << 20
@@ -134,6 +132,7 @@ class Agent:
         self._fleet: Fleet | None = None
         self._requests: Requests | None = None
         self._changing_config = asyncio.Lock()
+        self._reloading = asyncio.Lock()
 
     async def run(self) -> None:
         config, counters, clock = self._started_with, Counters(), WallClock()
@@ -429,12 +428,8 @@ class Agent:
         return questions.versions(self.context, self.active)
 
     async def _reload_command(self) -> Any:
-        """As SIGHUP does, which comes to the same."""
-        before = self._reloads.reloads
-        self._hangup.set()
-        async with asyncio.timeout(RELOAD_SECONDS):
-            while self._hangup.is_set() or (self._reloads.reloads == before and not self._reloads.error):
-                await asyncio.sleep(0.05)
+        """As SIGHUP does; to its end, even if the caller goes away meanwhile."""
+        await asyncio.shield(self._group.create_task(self._reload_once()))
         return {"reloads": self._reloads.reloads, "error": self._reloads.error, "restart": self._reloads.needs_restart}
 
     async def _release_command(self) -> Any:
@@ -445,7 +440,7 @@ class Agent:
     # --- reloads
 
     async def _reload(self) -> None:
-        """Reload on SIGHUP; check the rules now and then."""
+        """Reload on SIGHUP or command; check the rules now and then."""
         while True:
             try:
                 async with asyncio.timeout(self.context.config.rules.poll):
@@ -454,6 +449,10 @@ class Agent:
                 await self.active.check()
                 continue
             self._hangup.clear()
+            await self._reload_once()
+
+    async def _reload_once(self) -> None:
+        async with self._reloading:
             self._notifier.reloading()
             sets = self.active.sets
             await self._reload_config()
