@@ -54,6 +54,8 @@ class Host:
 
     id: str
     online: bool = True
+    last: dict[str, Any] | None = None
+    """The heartbeat that the broker retains of one that was stopped."""
     runs: str = OLD.sha256
     serials: tuple[int, int] = (0, 0)
     figures: dict[str, Any] = field(default_factory=dict)
@@ -101,7 +103,8 @@ class World:
         self.steering.follow(self.document, self.rollout)
         for host in self.hosts.values():
             lost = {"agent_id": host.id, "state": "lost"}
-            agents.take(host.id, host.beat(self.now) if host.online else lost, self.now, retained=True)
+            retained = host.beat(self.now) if host.online else host.last or lost
+            agents.take(host.id, retained, self.now, retained=True)
 
     def desire(self, document: Desired) -> None:
         self.document = document

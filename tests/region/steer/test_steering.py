@@ -125,6 +125,20 @@ def test_who_is_away_catches_up_and_holds_nothing_up() -> None:
     assert world.having() == {*IDS}
 
 
+def test_agents_that_were_stopped_long_ago_fail_no_ring() -> None:
+    """Their last heartbeats stay at the broker, and a controller that begins again gets them."""
+    world = World(bundle(), IDS)
+    world.minutes(2)
+    for id in sorted(IDS)[::3]:
+        world.hosts[id].last, world.hosts[id].online = world.hosts[id].beat(world.now), False
+    for _ in range(200):
+        world.minute()
+        if world.rng.random() < 0.1:
+            world.start()
+    assert world.state == "done"
+    assert world.having() == {id for id in IDS if world.hosts[id].online}
+
+
 def test_a_small_group_and_a_small_percentage() -> None:
     """A ring of a percentage that holds nobody names one agent; a ring that adds nobody is passed over."""
     world = World(bundle(rings=(Ring("one", 600.0, percent=1.0), *RINGS)), ["a", "b"])

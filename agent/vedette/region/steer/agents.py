@@ -120,9 +120,12 @@ class Agents:
             return
         if agent.lost or at - agent.heard > self._span("away"):
             agent.since = at
-        agent.lost, agent.heard = False, at
-        if not retained:
-            agent.fresh = at
+        agent.lost = False
+        if retained:  # sent when its own clock says, at the latest: an agent that was stopped leaves it for good
+            sent = beat.get("time")
+            agent.heard = max(agent.heard, min(at, sent if type(sent) is int else 0))
+        else:
+            agent.heard = agent.fresh = at
         self._actual(agent, beat.get("actual"))
         self._vitals(agent, beat)
 
@@ -213,7 +216,7 @@ def _texts(row: object) -> dict[str, str]:
 
 
 def _loaded(actual: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str]]:
-    """What an agent proves to run: kind, name and SHA-256. An overlay counts once it is confirmed."""
+    """What an agent proves to run: kind, name and SHA-256. Overlay and release count once they are confirmed."""
     for kind in ("bundles", "lookups"):
         for name, one in islice(_part(actual, kind).items(), MAX_NAMED):
             if isinstance(one, dict) and isinstance(one.get("sha256"), str):
@@ -224,5 +227,5 @@ def _loaded(actual: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str]]:
     else:
         yield ("config", ""), "not confirmed"
     release = _part(actual, "release")
-    if isinstance(release.get("sha256"), str):
+    if isinstance(release.get("sha256"), str) and release.get("state") != "unconfirmed":
         yield ("release", ""), release["sha256"]

@@ -24,8 +24,8 @@ from vedette.region.steer.agents import SECOND, Agent, Agents
 from vedette.region.steer.gates import Finding, verdict
 
 UNDER_WAY = (State.ROLLING, State.PAUSED)
-_PROBLEMS = {"bundles": "bundle", "config": "config", "lookups": "lookup"}
-"""How the problems of an agent begin that are about a kind of change. A release may wait for its window."""
+_PROBLEMS = {"bundles": "bundle", "config": "config", "lookups": "lookup", "release": "release"}
+"""How the problems of an agent begin that are about a kind of change. That it waits for a window is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,12 @@ def standing(
     found: tuple[dict[str, tuple[Finding, ...]], dict[str, tuple[Finding, ...]]] = {}, {}
     for id, agent in members.items():
         inside = id in within
-        if agent.heard == 0 or (agent.heard < note.since - silence * SECOND and agents.gone(agent, now)):
-            counts["gone"] += inside  # it was away when the ring began
+        there = agent.heard >= note.since - silence * SECOND  # when the ring began, or since
+        if agent.heard == 0 or (not there and agents.away(agent, now)):
+            counts["gone"] += inside
             continue
         refusal = _refusal(step, agent, note, now, within_time) if inside else ""
-        silent = agents.silent(agent, now)
+        silent = agents.silent(agent, now) if there else 0.0
         wrong = agent.findings
         if (refusal or silent > silence) and agents.limits is not None:
             wrong = agents.limits.findings(agent.case(refusal, silent))
