@@ -107,9 +107,9 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
                 delta = state.delta()
                 written += len(delta)
                 store.commit(Cursor("b" * 32, at * 10), counters, (), (), delta, state.rewritten)
-                if not state.rewriting and store.state_is_long():
+                if not state.rewriting and store.state.is_long():
                     state.rewrite()
-                    store.state_begins()
+                    store.state.begins()
         seconds = time.process_time() - began
     return {
         "kind": str(kind),

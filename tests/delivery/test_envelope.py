@@ -110,6 +110,16 @@ def test_any_alert_comes_back(alert: Alert) -> None:
     data = envelope.encode(alert)
     assert envelope.decode(data) == alert
     assert data == msgpack.packb(envelope.to_row(alert))
+    numbered = envelope.renumbered(data)
+    for seq in (0, 1, 300, 1 << 40):
+        assert numbered(seq) == envelope.encode(replace(alert, seq=seq))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x81", b"\x01", msgpack.packb({"a": 1}), msgpack.packb([1])])
+def test_only_an_alert_is_renumbered(data: bytes) -> None:
+    """What is no encoded alert is refused."""
+    with pytest.raises(ValueError, match="not an encoded alert"):
+        envelope.renumbered(data)
 
 
 def test_received_date_is_the_edges_utc_date() -> None:

@@ -21,7 +21,7 @@ from tests.broker import Broker, running
 from tests.e2e.agent import ROOT, Agent, assert_as_scanned, not_back, say, until
 from tests.e2e.faults import Ext4, Faults, tmpfs
 from tests.e2e.test_bad_input import publish
-from vedette.runtime.checkpointer import IDLE_SECONDS
+from vedette.runtime.uncommitted import IDLE_SECONDS
 
 pytestmark = pytest.mark.peer
 

@@ -12,7 +12,7 @@ from bench.send import tcp
 from tests.broker import free_port
 from tests.e2e.agent import Agent, assert_as_scanned, say, until
 from tests.e2e.test_account import scrape
-from vedette.runtime.ingest import RECENT_BYTES
+from vedette.runtime.stored import RECENT_BYTES
 
 pytestmark = pytest.mark.peer
 

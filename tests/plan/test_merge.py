@@ -11,7 +11,7 @@ import pytest
 from vedette.engine.match import Engine
 from vedette.model.event import Chunk
 from vedette.plan.ir import Op, Predicate
-from vedette.plan.merge import as_written, merge
+from vedette.plan.merge import apart, as_written, merge
 from vedette.plan.plan import Plan
 from vedette.rules.build import empty, from_rules, from_text
 
@@ -134,3 +134,16 @@ def test_a_configuration_names_a_rule_by_either_id() -> None:
     plan = merge({"default": from_text(rule("alpha")), "site": from_text(rule("beta"))}).plan
     ids = [as_written(one.id, ["default", "site"]) for one in plan.rules]
     assert ids == [{ONE}, {ONE, f"{ONE}@site"}]
+
+
+def test_apart() -> None:
+    """A set that is evaluated by itself keeps its ids but those that are taken; what refers to these goes
+    along."""
+    first = RULE.format(title="One", number=1, word="one")
+    plan = from_text(first + TWICE)
+    rule_id, twice = "6a1f0000-0000-4000-8000-000000000001", "6a1f0000-0000-4000-8000-000000000099"
+    assert {one.id for one in apart("site", plan, ()).written} == {rule_id, twice}
+    renamed = apart("site", plan, [rule_id, "not its own"])
+    assert {one.id for one in renamed.written} == {f"{rule_id}@site", twice}
+    assert [slot.rule_id for slot in renamed.correlations[0].slots] == [f"{rule_id}@site"]
+    assert {*renamed.silent} == {f"{one}@site" for one in plan.silent}

@@ -117,7 +117,7 @@ def test_a_frame_of_many_alerts_is_committed_in_parts(
 ) -> None:
     """One frame whose alerts are far over the outbox's budget: judged in parts as receipts make room, also after a
     crash in the middle of the frame; each alert once, and the account adds up all the way."""
-    monkeypatch.setattr("vedette.runtime.checkpointer.COMMIT_BYTES", 4000)
+    monkeypatch.setattr("vedette.runtime.uncommitted.COMMIT_BYTES", 4000)
     words = [f"evil{i}" for i in range(10)]
     events = [f"<13>Nov 21 02:40:00 web1 app: {i} {' '.join(words)}".encode() for i in range(200)]
     life = begin(engine(*words), outbox_bytes=20_000)

@@ -251,7 +251,7 @@ def test_audit_events_over_crashes(tmp_path: Path) -> None:
 def test_a_crash_within_a_frame_of_audit_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit in the middle of a frame remembers the events that are open there; gone on with from there, each event
     makes its alert once."""
-    monkeypatch.setattr("vedette.runtime.checkpointer.COMMIT_BYTES", 0)  # before each event
+    monkeypatch.setattr("vedette.runtime.uncommitted.COMMIT_BYTES", 0)  # before each event
     events = [audit_event(i) for i in range(1, 6)]
     stream = [event[i] for i in range(4) for event in events]
 

@@ -10,12 +10,12 @@ import pytest
 
 from tests.life import Life, engine, lines
 from vedette.config.settings import RawLogSettings
-from vedette.runtime import ingest
+from vedette.runtime import stored
 
 
 def test_a_burst_is_judged_from_the_disk(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks beyond what is kept in memory are judged too, each once and in order."""
-    monkeypatch.setattr(ingest, "RECENT_BYTES", 500)
+    monkeypatch.setattr(stored, "RECENT_BYTES", 500)
     life = begin(engine("evil"))
     chunks = [lines(b"<13>Nov 21 02:40:00 web1 app: evil %d" % i) for i in range(100)]
 

@@ -365,7 +365,7 @@ for batch in range(30):
     store.receipt([(seq, seq + 1)])
     seq += 4
 store.verify()
-print("anew" if found.uncertain else "as it was", sum(map(len, store.state())))
+print("anew" if found.uncertain else "as it was", sum(map(len, store.state.parts())))
 """
 
 

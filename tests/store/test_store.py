@@ -14,7 +14,8 @@ import pytest
 
 from vedette.model.event import Cursor, FilePosition
 from vedette.store import store as module
-from vedette.store.store import Store
+from vedette.store.check import examine
+from vedette.store.store import OfSet, Store, quarantined_of
 
 LOG = "ab" * 16
 
@@ -121,26 +122,26 @@ def test_file_positions_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_old_parts_of_the_state_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once there is more of the state than when it was last written as a whole, it is long; what is older than the
     commit with which it begins to be written again goes with the one that ends it, in its transaction."""
-    monkeypatch.setattr(module, "STATE_BYTES", 10)
+    monkeypatch.setattr("vedette.store.deltas.STATE_BYTES", 10)
     with Store.open(tmp_path) as store:
 
         def put(state: bytes, *, whole: bool = False) -> bool:
             store.commit(Cursor(LOG, 10), {}, [], [], state, whole)
-            return store.state_is_long()
+            return store.state.is_long()
 
         assert [put(b"a" * 5), put(b"b" * 5), put(b"c")] == [False, False, True]
-        store.state_begins()
+        store.state.begins()
         assert put(b"d" * 20)
         assert not put(b"e" * 20, whole=True)
-        assert list(store.state()) == [b"d" * 20, b"e" * 20]
+        assert list(store.state.parts()) == [b"d" * 20, b"e" * 20]
     with Store.open(tmp_path) as store:
-        assert list(store.state()) == [b"d" * 20, b"e" * 20]
-        store.state_begins()
+        assert list(store.state.parts()) == [b"d" * 20, b"e" * 20]
+        store.state.begins()
         assert not put(b"f" * 20, whole=True)
-        assert list(store.state()) == [b"f" * 20]
+        assert list(store.state.parts()) == [b"f" * 20]
     with Store.open(tmp_path) as store:
         store.commit(Cursor(LOG, 10), {}, [], [], b"g")
-        assert list(store.state()) == [b"f" * 20, b"g"]
+        assert list(store.state.parts()) == [b"f" * 20, b"g"]
 
 
 def test_a_full_map_changes_nothing(tmp_path: Path) -> None:
@@ -262,3 +263,40 @@ def test_kill_in_the_middle_of_commits(tmp_path: Path) -> None:
             assert account.made == account.next_seq - 1
             assert account.depth == sum(not alert.receipted for alert in alerts)
             assert all(alert.receipted for alert in alerts if receipted - 5 <= alert.seq <= receipted)
+
+
+def test_states_of_sets(tmp_path: Path) -> None:
+    """Each set has its state and its list of quarantined rules, in the transaction of its alerts; none touches another
+    one's or the agent's, and one that is forgotten leaves nothing."""
+    with Store.open(tmp_path) as store:
+        for number, name in enumerate(("a", "b", "a")):
+            one = OfSet(name, b"%d" % number, begins=False, whole=False, quarantined={"rule": number})
+            store.commit(Cursor(LOG, number), {}, [], [], b"agent's %d" % number, sets=[one])
+    with Store.open(tmp_path) as store:
+        assert [*store.state.parts()] == [b"agent's 0", b"agent's 1", b"agent's 2"]
+        assert [*store.of_set("a").parts()] == [b"0", b"2"]
+        assert [*store.of_set("b").parts()] == [b"1"]
+        assert store.get(quarantined_of("a")) == {"rule": 2}
+        again = OfSet("a", b"all", begins=True, whole=True)
+        store.commit(Cursor(LOG, 9), {}, [], [], sets=[again])
+        assert [*store.of_set("a").parts()] == [b"all"]
+        store.forget_set("a")
+        assert [*store.of_set("a").parts()] == []
+        assert store.get(quarantined_of("a")) is None
+        assert [*store.of_set("b").parts()] == [b"1"]
+        assert len([*store.state.parts()]) == 3
+
+
+def test_a_store_of_an_earlier_version(tmp_path: Path) -> None:
+    """One without the table of sets is whole: it is read, checked, and gets the table when it is opened for writing."""
+    with Store.open(tmp_path) as store:
+        commit(store, 10, (1, b"one"))
+    with lmdb.open(str(tmp_path), max_dbs=8) as env, env.begin(write=True) as txn:
+        txn.drop(env.open_db(b"sets", txn), delete=True)
+    with Store.open(tmp_path, readonly=True) as store:
+        store.verify()
+        assert store.pending()[0] == [(1, b"one")]
+    assert examine(tmp_path).reason == ""
+    with Store.open(tmp_path) as store:
+        store.commit(Cursor(LOG, 11), {}, [], [], sets=[OfSet("a", b"x", begins=False, whole=False)])
+        assert [*store.of_set("a").parts()] == [b"x"]

@@ -82,6 +82,10 @@ def check(config: Path) -> None:
         else:
             first = f", first {one.file}" if one.file else ""
             click.echo(f"rules{named}: from bundles{first}")
+    if strict := [one for one in settings.rulesets if one.strict]:
+        beside, names = sum(one.max_memory for one in strict) >> 20, ", ".join(one.name for one in strict)
+        most = settings.agent.max_memory >> 20
+        click.echo(f"memory: at most {most} MiB of the agent and {beside} MiB of the strict rule sets {names}")
     sys.exit(1 if bad else 0)
 
 

@@ -284,6 +284,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "segment_bytes": (4 << 10, 1 << 40),
     "max_memory": (64 << 20, 1 << 62),
     "max_lateness": (0, 86400.0),
+    "max_cpu": (0.01, 1),
+    "max_seconds": (0.001, 3600.0),
     "cache_bytes": (0, 16 << 30),
     "for_": (1.0, 366 * 86400.0),
     "stop_within": (1.0, 600.0),
@@ -359,6 +361,10 @@ def _check_rulesets(config: Config, mistakes: list[str]) -> None:
                 mistakes.append(f"{where}.name: expects 1 to 64 letters, digits, '_' or '-', not {one.name!r}")
             if one.name in names:
                 mistakes.append(f"{where}.name: {one.name!r} is used twice")
+            _check_values(one, where, mistakes)
+            if one.strict and one.max_backlog > config.raw_log.max_bytes // 2:
+                most = f"half of raw_log.max_bytes, {config.raw_log.max_bytes // 2:,}"
+                mistakes.append(f"{where}.max_backlog: expects at most {most}, not {one.max_backlog:,}")
             if not one.paths and one.channel in channels:
                 mistakes.append(f"{where}.channel: {one.channel!r} is that of another rule set")
         names.add(one.name)

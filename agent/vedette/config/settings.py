@@ -167,6 +167,20 @@ class RulesetSettings:
     file: Path | None = None
     channel: Name = ""
     """Empty: it is called as the set."""
+    isolation: Literal["merged", "strict"] = "merged"
+    """``strict``: in a process of its own, within the bounds below (``runtime/strict/``)."""
+    max_memory: Size = 192 << 20
+    max_cpu: Share = 0.5
+    max_seconds: Seconds = 10.0
+    max_backlog: Size = 0
+    """0: a quarter of ``raw_log.max_bytes``."""
+
+    @property
+    def strict(self) -> bool:
+        return self.isolation == "strict"
+
+    def backlog_bytes(self, raw_log: RawLogSettings) -> int:
+        return self.max_backlog or raw_log.max_bytes // 4
 
 
 @dataclass(frozen=True, slots=True)

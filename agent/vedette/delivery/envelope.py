@@ -377,6 +377,23 @@ def decode_row(data: bytes) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=64)
+def renumbered(data: bytes) -> Callable[[int], bytes]:
+    """What gives an encoded alert under another ``seq``. Raises ValueError when it is none."""
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(data)
+    try:
+        for _ in range(unpacker.read_map_header()):
+            if unpacker.unpack() == "seq":
+                begin = unpacker.tell()
+                unpacker.skip()
+                head, rest = data[:begin], data[unpacker.tell() :]
+                return lambda seq: head + _pack(seq) + rest
+            unpacker.skip()
+    except (msgpack.UnpackException, ValueError) as error:
+        raise ValueError(f"not an encoded alert: {error}") from error
+    raise ValueError("not an encoded alert: it has no seq")
+
+
 def _is_date(text: str) -> bool:
     try:
         return _DATE.fullmatch(text) is not None and date.fromisoformat(text) is not None

@@ -39,6 +39,7 @@ class Lost(StrEnum):
     """Why an event that was stored cannot be evaluated."""
 
     DAMAGED = "damaged"  # its frame fails its checksum
+    OVERRUN = "overrun"  # of a rule set in strict isolation: further behind than the raw log could wait for
     MISSING = "missing"  # its bytes are not in the raw log any more: cut off, or in a segment that is gone
 
 
@@ -88,6 +89,11 @@ class Log(StrEnum):
     STORE_REBUILT = "store_rebuilt"
     STORE_UNCHECKED = "store_unchecked"
     MEMORY_PRESSURE = "memory_pressure"
+    BACKLOG_OVERRUN = "backlog_overrun"
+    RULESET_DIED = "ruleset_died"
+    RULESET_STARTED = "ruleset_started"
+    RULESET_ISOLATED = "ruleset_isolated"
+    RULESET_MERGED = "ruleset_merged"
     SEGMENT_DELETED = "segment_deleted"
     LITERALS_KEPT = "literals_kept"
     RULES_LOADED = "rules_loaded"

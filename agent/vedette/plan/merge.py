@@ -53,15 +53,24 @@ def as_written(rule_id: str, sets: Iterable[str]) -> set[str]:
     return {rule_id, *(rule_id.removesuffix(f"@{name}") for name in sets)}
 
 
+def apart(name: str, plan: Plan, taken: Iterable[str]) -> Plan:
+    """``plan`` of the set ``name``, to be evaluated by itself: what has one of the ids that are ``taken`` is called
+    ``ID@SET``, or two alerts about one event would have one id."""
+    merging = _Merging(dict.fromkeys(taken, ()))
+    merging.add(name, replace(plan.fitted(), lookups=plan.lookups))
+    return merging.merged().plan
+
+
 class _Merging:
-    def __init__(self) -> None:
+    def __init__(self, sets: Mapping[str, tuple[str, ...]] | None = None) -> None:
+        """``sets``: ids that are taken."""
         self._predicates: dict[Predicate, int] = {}
         self._tally = limits.Tally()
         self._rules: dict[str, tuple[Rule, Any, Any]] = {}
         """By id; with its literals, and further ones."""
         self._correlations: dict[str, Correlation] = {}
         self._statements: dict[str, Statement] = {}
-        self._sets: dict[str, tuple[str, ...]] = {}
+        self._sets: dict[str, tuple[str, ...]] = dict(sets or {})
         self._renamed: dict[str, dict[str, str]] = {}
         self._heard: set[str] = set()
         """Ids of what makes alerts in some set."""
@@ -138,7 +147,7 @@ class _Merging:
             names_of(predicates),
             tuple(self._statements.values()),
             self._lookups,
-            frozenset(self._sets) - self._heard,
+            frozenset(one for one, names in self._sets.items() if names) - self._heard,
             tuple(self._modules.values()),
         )
         return Merged(plan, self._sets, self._renamed)

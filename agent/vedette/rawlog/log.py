@@ -71,9 +71,6 @@ GAP_BYTES = 1 << 20
 class RawLog(Replay):
     """The log of one agent. Make it with ``open``."""
 
-    log_id: str
-    end: int
-    """Raw offset of the next byte to be written."""
     durable: int
     """Raw offset up to which all is on disk."""
     recovery: Recovery
@@ -414,6 +411,10 @@ class RawLog(Replay):
     def retain(self, evaluated: int, now: int, *, make_room: bool = False) -> int:
         """Deletes sealed segments: see ``SegmentSet.retain``. Raises OSError."""
         return self._segments.retain(evaluated, now, make_room=make_room)
+
+    def wanted(self, now: int, *, make_room: bool = False) -> int | None:
+        """See ``SegmentSet.wanted``."""
+        return self._segments.wanted(now, make_room=make_room)
 
     @property
     def start(self) -> int:

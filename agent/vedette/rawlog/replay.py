@@ -45,11 +45,25 @@ class Header(NamedTuple):
 class Replay(ABC):
     """The reading half of ``RawLog``. Methods may be called from any thread."""
 
+    log_id: str
+    end: int
+    """Raw offset of the next byte to be written."""
+
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self._lost_to = 0  # damage below this offset is counted
         self.damaged: list[read.Gap] = []
         """Counted, and not yet copied."""
+
+    @property
+    @abstractmethod
+    def start(self) -> int:
+        """Raw offset of the oldest byte kept."""
+
+    @property
+    @abstractmethod
+    def events(self) -> int:
+        """How many events the log has ever held."""
 
     @abstractmethod
     def _span(self, start: int) -> Span:

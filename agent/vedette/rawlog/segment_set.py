@@ -115,6 +115,19 @@ class SegmentSet:
         i = bisect_right(self.marks, (offset, event + 1)) - 1
         return self.marks[i] if i >= 0 else None
 
+    def wanted(self, now: int, *, make_room: bool = False) -> int | None:
+        """Up to which raw offset of the log ``retain`` would delete next, if that were evaluated; None: nothing."""
+        with self._lock:
+            if len(self.kept) < 2 or self.kept[0].segment.log_id != self.log_id:
+                return None
+            return self.kept[1].segment.base if make_room or self._aged(now) or self._over() else None
+
+    def _aged(self, now: int) -> bool:
+        return now - self.kept[0].sealed_at > self._max_age
+
+    def _over(self) -> bool:
+        return self.bytes > self._max_bytes - self._segment_bytes
+
     def retain(self, evaluated: int, now: int, *, make_room: bool = False) -> int:
         """Deletes sealed segments, oldest first, that end at or before raw offset ``evaluated``: those over ``max_age``
         at ``now``, and others until one more segment fits into ``max_bytes``; with ``make_room`` one more. Returns the
@@ -125,8 +138,7 @@ class SegmentSet:
                 if len(self.kept) < 2:
                     return deleted
                 oldest, follower = self.kept[0], self.kept[1].segment
-                aged = now - oldest.sealed_at > self._max_age
-                over = self.bytes > self._max_bytes - self._segment_bytes
+                aged, over = self._aged(now), self._over()
                 unevaluated = oldest.segment.log_id == self.log_id and follower.base > evaluated
                 if unevaluated or not (aged or over or (make_room and not deleted)):
                     return deleted

@@ -46,7 +46,7 @@ def broken(pipeline: Pipeline) -> list[str]:
     if made != account.receipted + account.entries + way + account.lost:
         waiting, lost = account.entries + way, f" + lost {account.lost}" if account.lost else ""
         found.append(f"alerts: made {made} != receipted {account.receipted} + in outbox {waiting}{lost}")
-    return found
+    return [*found, *pipeline.strict.broken()]
 
 
 class Auditor:

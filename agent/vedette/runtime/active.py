@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from vedette.runtime.deadrules import dead_rules
 from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.rules import AGAIN_SECONDS, Loaded, Rules
 from vedette.runtime.sets import RuleSets
+from vedette.runtime.strict.supervisor import Isolated
 from vedette.system import allocator, descriptors
 
 log = structlog.get_logger()
@@ -111,7 +112,26 @@ class ActiveRules:
             with suppress(ValueError, OSError):  # already logged
                 loaded = await load(rules)
                 if loaded is not None:
-                    self.switch(await self.sets.take(ruleset, loaded))
+                    await self._take(ruleset, loaded)
+
+    async def _take(self, ruleset: str, loaded: Loaded) -> None:
+        """A rule set has ``loaded``. Raises ValueError or OSError."""
+        merged = await self.sets.take(ruleset, loaded)
+        if merged is None:
+            self._context.counters.totals["replans"] += 1
+        else:
+            self.switch(merged)
+        await self.isolate()
+
+    async def isolate(self) -> None:
+        """Have the strict rule sets evaluate with what they are now. Raises ValueError or OSError."""
+        isolated = await self.sets.isolated()
+        await self._pipeline.strict.keep({*self.sets.strict})
+        self._update(isolated)
+
+    def _update(self, isolated: Mapping[str, Isolated]) -> None:
+        for name, one in isolated.items():
+            self._pipeline.strict.update(self.sets.strict[name], one, self._pipeline.evaluator.position)
 
     async def check(self) -> None:
         """Reload what has changed on disk, or retune the prefilter when that is due."""
@@ -138,6 +158,7 @@ class ActiveRules:
             with suppress(ValueError, OSError):  # already logged
                 if (loaded := await loading()) is not None:
                     self.switch(loaded)
+                await self.isolate()
 
     async def relook(self) -> None:
         """The same rules with the lookups that are installed now, and what was refused for want of one."""
@@ -157,8 +178,11 @@ class ActiveRules:
         async with self._changing:
             sets = RuleSets(config, lambda: newest_lines(self._context.raw_log))
             loaded = await sets.start()
+            isolated = await sets.isolated()
+            await self._pipeline.strict.keep({*sets.strict})  # before the others evaluate with their rules
             self.sets = sets
             self.switch(loaded)
+            self._update(isolated)  # in the same step: a set that is strict now begins where the others go on
 
     def install(self, ruleset: str, data: bytes) -> None:
         self.start(self.change(ruleset, partial(self._install, data)))
@@ -178,8 +202,7 @@ class ActiveRules:
         async with self._changing:
             if (rules := self.sets.members.get(ruleset)) is None:
                 raise ValueError(f"no rule set {ruleset!r}; there are: {', '.join(self.sets.members)}")
-            loaded = await rules.install(data, by_fleet=True)
-            self.switch(await self.sets.take(ruleset, loaded))
+            await self._take(ruleset, await rules.install(data, by_fleet=True))
 
     async def rollback(self, version: int | None = None, ruleset: str = DEFAULT_SET) -> Any:
         """Go back to the bundle of a rule set before ``version``, the current one, even if the caller goes away
@@ -191,7 +214,7 @@ class ActiveRules:
             if (rules := self.sets.members.get(ruleset)) is None:
                 raise ValueError(f"no rule set {ruleset!r}; there are: {', '.join(self.sets.members)}")
             if (loaded := await rules.rollback(version)) is not None:
-                self.switch(await self.sets.take(ruleset, loaded))
+                await self._take(ruleset, loaded)
             bundle = self.bundle(ruleset)
             return {"bundle": bundle, "withdrawn": rules.bundles.withdrawn(), "done": loaded is not None}
 

@@ -29,7 +29,7 @@ from vedette.plan.ir import LEVELS, Rule, as_shown, fold
 from vedette.plan.merge import as_written
 from vedette.plan.plan import AnyRule
 from vedette.plan.relation import Suppress
-from vedette.runtime.context import RunContext
+from vedette.runtime.context import EvaluationContext
 from vedette.runtime.enrich import MISSING, Enrichment
 from vedette.runtime.events import Event, Events, Read, Reread, gone
 from vedette.state.firing import Firing, shown_group
@@ -62,7 +62,7 @@ _READS: tuple[Callable[[Event], object], ...] = (lambda one: one.record.fields()
 class AlertBuilder:
     """See the module's text."""
 
-    def __init__(self, context: RunContext, state: State, engine: Engine, bundle: Credit = None) -> None:
+    def __init__(self, context: EvaluationContext, state: State, engine: Engine, bundle: Credit = None) -> None:
         """``bundle``: what ``engine`` is of."""
         self._context, self._state = context, state
         self._agent, self._log = context.config.agent, context.raw_log

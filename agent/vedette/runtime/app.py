@@ -182,6 +182,7 @@ class Agent:
             context.input_contexts.update((one.name, context_of(one)) for one in context.config.input)
             self.pipeline = Pipeline(context, loaded.engine, loaded.credit)
             self.active = ActiveRules(self.pipeline, sets, loaded)
+            await self.active.isolate()
             gc.freeze()  # as ``active.freeze``; a start leaves nothing worth the 40 ms of a collection
 
     async def _serve(self) -> None:
@@ -433,8 +434,9 @@ class Agent:
         return {"reloads": self._reloads.reloads, "error": self._reloads.error, "restart": self._reloads.needs_restart}
 
     async def _release_command(self) -> Any:
-        released = len(self.context.failures.quarantined)
+        released = len(self.context.failures.quarantined) + self.pipeline.strict.quarantined
         self.pipeline.release()
+        await self.pipeline.strict.release()
         return {"released": released}
 
     # --- reloads
@@ -457,6 +459,7 @@ class Agent:
             sets = self.active.sets
             await self._reload_config()
             self.pipeline.release()
+            await self.pipeline.strict.release()
             if self.active.sets is sets:
                 await self.active.again()
             self._notifier.ready("reloaded")
@@ -501,6 +504,10 @@ class Agent:
                 self._keep(f"rules: {error}", rules=old.rules, bundles=old.bundles, ruleset=old.ruleset)
         elif (new.engine, new.suppress, new.enrich) != (old.engine, old.suppress, old.enrich):
             active.switch()
+        if (new.engine, new.suppress, new.enrich, new.input, new.log, new.rules) != (
+            old.engine, old.suppress, old.enrich, old.input, old.log, old.rules,
+        ):  # fmt: skip
+            self.pipeline.strict.restart()
         inputs, refused = await self._inputs.adopt(old.input, new.input)
         if new.input != old.input:
             await active.sets.adopt(inputs, active.loaded.engine)

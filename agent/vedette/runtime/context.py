@@ -15,35 +15,53 @@ from vedette.delivery.queue import Outbox
 from vedette.engine.match import Context
 from vedette.model.counters import Counters
 from vedette.rawlog.log import RawLog
+from vedette.rawlog.replay import Replay
 from vedette.runtime.failures import QUARANTINED, DeadLetters, Failures
 from vedette.runtime.progress import Progress
 from vedette.runtime.restart import RestartPoint
+from vedette.runtime.strict.account import Accounts, counters_of
 from vedette.store.store import Store
 from vedette.system.diskhealth import DiskHealth
 from vedette.system.wallclock import WallClock
 
 
-class RunContext:
+class EvaluationContext:
+    """What evaluation needs, in the agent and in the process of a strict rule set (``strict/``)."""
+
+    def __init__(
+        self, config: Config, raw_log: Replay, counters: Counters, clock: WallClock, restart: RestartPoint,
+        progress: Progress, failures: Failures,
+    ) -> None:  # fmt: skip
+        self.config = config
+        """May be replaced by another; of the evaluation with the next ``Evaluator.switch``."""
+        self.raw_log, self.counters, self.clock = raw_log, counters, clock
+        self.restart, self.progress, self.failures = restart, progress, failures
+        self.health = DiskHealth(clock)
+        self.input_contexts: dict[str, Context] = {}
+        """What each input's settings say of its events; those of a closed input stay: its events may still wait."""
+
+
+class RunContext(EvaluationContext):
+    raw_log: RawLog
+
     def __init__(
         self, config: Config, raw_log: RawLog, store: Store, counters: Counters, clock: WallClock,
         restart: RestartPoint, reported: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         """``restart``: the one that ``raw_log`` asks. ``reported``: the counters that were reported last."""
-        self.config = config
-        """May be replaced by another; of the evaluation with the next ``Evaluator.switch``."""
-        self.raw_log, self.store, self.counters, self.clock = raw_log, store, counters, clock
-        self.restart = restart
+        saved = store.load()
+        self.dead_letters = DeadLetters(config.agent.quarantine_dir, config.rules.quarantine_bytes)
+        progress = Progress(raw_log, counters, saved, restart.positions, reported)
+        failures = Failures(counters, self.dead_letters, raw_log.log_id, store.get(QUARANTINED))
+        super().__init__(config, raw_log, counters, clock, restart, progress, failures)
+        self.store = store
         self.started_at = clock()
         self.rebuilt = store.rebuilt
         """How the store was last rebuilt: see ``rebuild.py``."""
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
-        self.health = DiskHealth(clock)
         self.outbox = Outbox(store, self.writer, counters, self.health)
-        self.progress = Progress(raw_log, counters, store.load(), restart.positions, reported)
-        self.dead_letters = DeadLetters(config.agent.quarantine_dir, config.rules.quarantine_bytes)
-        self.failures = Failures(counters, self.dead_letters, raw_log.log_id, store.get(QUARANTINED))
-        self.input_contexts: dict[str, Context] = {}
-        """What each input's settings say of its events; those of a closed input stay: its events may still wait."""
+        self.accounts = Accounts(raw_log, counters_of(saved))
+        """Of the rule sets in strict isolation."""
 
     def close(self) -> None:
         """Wait for the writer and close the raw log."""

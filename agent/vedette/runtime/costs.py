@@ -2,7 +2,8 @@
 
 Evaluation takes one time for all of them; each set's share of it is its share of the rules that a sample of the
 candidates had to be asked about (``Tally.asked``). What sets have alike counts for each in equal parts. All figures are
-since the plan began to run.
+since the plan began to run. A set in strict isolation has figures of its own (``strict/sets.py``); its share is its
+part of what evaluation took in all of them.
 """
 
 from __future__ import annotations
@@ -49,9 +50,13 @@ def costs(
     alerts = split(pipeline.checkpointer.made.items())
     aside = split((one["rule_id"], 1.0) for one in quarantined)
     events = tally.events or 1
-    return {
+    strict = pipeline.strict.status()
+    apart = {name: row["us_per_event"] for name, row in strict.items()}
+    merged = tally.seconds * 1e6 / events
+    whole = (merged + sum(apart.values())) or 1.0
+    rows = {
         name: {
-            "cpu_share": round(asked[name] / total, 4),
+            "cpu_share": round(asked[name] / total * (merged / whole if any(apart.values()) else 1.0), 4),
             "us_per_event": round(tally.seconds * 1e6 / events * asked[name] / total, 4),
             "state_bytes": round(taken[name]),
             "alerts": round(alerts[name]),
@@ -61,3 +66,4 @@ def costs(
         }
         for name in dict.fromkeys([DEFAULT_SET, *(name for names in sets.values() for name in names)])
     }
+    return rows | {name: {"cpu_share": round(apart[name] / whole, 4), **row} for name, row in strict.items()}

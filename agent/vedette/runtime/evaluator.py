@@ -29,9 +29,9 @@ from vedette.engine.rows import Batch
 from vedette.model.counters import Log
 from vedette.model.event import Alert, Chunk, Frame
 from vedette.runtime.alerts import AlertBuilder, Credit
-from vedette.runtime.checkpointer import Checkpointer
-from vedette.runtime.context import RunContext
-from vedette.runtime.ingest import Ingest
+from vedette.runtime.context import EvaluationContext
+from vedette.runtime.stored import Stored
+from vedette.runtime.uncommitted import Uncommitted
 from vedette.state.state import State
 from vedette.system.diskhealth import RETRY_SECONDS
 from vedette.system.turns import Turns
@@ -58,7 +58,7 @@ class Evaluator:
     """See the module's text. The context's ``input_contexts`` may change while it runs."""
 
     def __init__(
-        self, context: RunContext, ingest: Ingest, checkpointer: Checkpointer, state: State, engine: Engine,
+        self, context: EvaluationContext, stored: Stored, uncommitted: Uncommitted, state: State, engine: Engine,
         bundle: Credit = None,
     ) -> None:  # fmt: skip
         """``bundle``: what ``engine`` is of."""
@@ -66,7 +66,7 @@ class Evaluator:
         """Evaluates the frame under way."""
         self._context, self._contexts, self._counters = context, context.input_contexts, context.counters
         self._progress, self._failures, self._clock = context.progress, context.failures, context.clock
-        self._ingest, self._checkpointer, self._state = ingest, checkpointer, state
+        self._stored, self._uncommitted, self._state = stored, uncommitted, state
         engine.quarantine_after = context.config.rules.quarantine_after
         self._quarantine_again(engine)
         self._alerts = AlertBuilder(context, state, engine, bundle)
@@ -77,6 +77,7 @@ class Evaluator:
         self._released = False
         """Whether quarantine is over after the frame under way."""
         self._turns = Turns("functions")
+        self._frame_end = 0
         self._low_memory = False
         self._cache_failure = ""
         self._panics = 0
@@ -91,6 +92,11 @@ class Evaluator:
         self._since = 0.0
         """When the frame under way was last gone on with."""
         self._give_cache(engine)
+
+    @property
+    def position(self) -> int:
+        """Raw offset from which on a plan that is switched to now evaluates."""
+        return max(self._frame_end, self._progress.evaluated)
 
     # --- what it evaluates with
 
@@ -152,31 +158,32 @@ class Evaluator:
         """Evaluate what is stored until cancelled."""
         while True:
             if self._progress.caught_up:
-                self._ingest.arrived.clear()
-                await self._ingest.arrived.wait()
-            for frame in self._ingest.frames():
+                self._stored.arrived.clear()
+                await self._stored.arrived.wait()
+            for frame in self._stored.frames():
                 async with self._under_way:
+                    self._frame_end = frame.end
                     await self.frame(frame)
                 self._between()
                 await asyncio.sleep(0)
-            if self._ingest.unreadable:
+            if self._stored.unreadable:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def frame(self, frame: Frame) -> None:
         """Evaluate the events of ``frame`` from where evaluation is, all under the engine that is in place now."""
-        engine, chunk, joiner, checkpointer = self.engine, frame.chunk, self._state.joiner, self._checkpointer
-        checkpointer.hold()
+        engine, chunk, joiner, uncommitted = self.engine, frame.chunk, self._state.joiner, self._uncommitted
+        uncommitted.hold()
         first = max(0, self._progress.evaluated - frame.offset)
         self._counted = chunk.index(first) if first else 0
         self._since = time.perf_counter()
-        until, room = self._since + STEP_SECONDS, checkpointer.room()
+        until, room = self._since + STEP_SECONDS, uncommitted.room()
         self._progress.waiting_since = chunk.received_at
         if not first:
             joiner.advance(chunk.received_at)
             while (waited := self._due(engine)) is not None:
                 if self._enough(room, until):
                     await self._give_way(frame, 0)
-                    until, room = time.perf_counter() + STEP_SECONDS, checkpointer.room()
+                    until, room = time.perf_counter() + STEP_SECONDS, uncommitted.room()
                 self.event(engine, waited)
                 joiner.evaluated()
             await self._make_alerts()
@@ -184,7 +191,7 @@ class Evaluator:
         for event in self._candidates(engine, frame, first):
             if self._enough(room, until):
                 await self._give_way(frame, event.at)
-                until, room = time.perf_counter() + STEP_SECONDS, checkpointer.room()
+                until, room = time.perf_counter() + STEP_SECONDS, uncommitted.room()
             if isinstance(event, Batch):
                 await self._make_alerts()
                 await self._do(partial(self._batch, engine, frame, event))
@@ -195,10 +202,10 @@ class Evaluator:
         await self._make_alerts()
         self._step("suppression", self._alerts.folds())
         if chunk.file is not None:
-            checkpointer.position(chunk.file)
+            uncommitted.position(chunk.file)
         self._advance(frame, len(chunk.data))
         self._spent()
-        checkpointer.let_go()
+        uncommitted.let_go()
 
     def _spent(self) -> None:
         """The time since evaluation was last let in is the engine's."""
@@ -213,7 +220,7 @@ class Evaluator:
             self._until_sample = SAMPLED
             engine.tally.asked.update(event.rules)
         try:
-            matches = engine.matches(frame.chunk, event, self._contexts.get(frame.chunk.input, _NO_CONTEXT))
+            matches = self._matches(engine, event)
             totals["matches"] += len(matches)
             if matches:
                 self._found.append((event, matches))
@@ -238,6 +245,9 @@ class Evaluator:
             self._failures.step("statements", error)
         self._step("statements", self._alerts.statements())
 
+    def _matches(self, engine: Engine, event: Joined) -> list[Match]:
+        return engine.matches(event.frame.chunk, event, self._contexts.get(event.frame.chunk.input, _NO_CONTEXT))
+
     async def _do(self, step: Callable[[], None]) -> None:
         """A step that calls functions in Python waits for them, the loop does not."""
         if not self._state.statements.calling:
@@ -256,7 +266,7 @@ class Evaluator:
         alerts = self._alerts.of([(event.frame, matches) for event, matches in found])
         for (event, _), of_event in zip(found, alerts, strict=True):
             try:
-                self._checkpointer.take(of_event)
+                self._uncommitted.take(of_event)
             except Exception as error:  # the events that follow get their alerts
                 self._failures.event(event.frame, event.start, event.end, error)
         if found:
@@ -267,7 +277,7 @@ class Evaluator:
     def _step(self, what: str, alerts: Iterable[Alert]) -> None:
         """Take ``alerts`` that no single event is about."""
         try:
-            self._checkpointer.take(alerts)
+            self._uncommitted.take(alerts)
         except Exception as error:  # the events that follow are evaluated
             self._failures.step(what, error)
         if raised := self._state.statements.failures():
@@ -311,7 +321,7 @@ class Evaluator:
     def _enough(self, room: int, until: float) -> bool:
         """Whether the alerts of what is evaluated fill ``room``, or making them takes beyond ``until``."""
         waiting = self._waiting
-        full = self._checkpointer.bytes + ALERT_BYTES * waiting >= room
+        full = self._uncommitted.bytes + ALERT_BYTES * waiting >= room
         return full or time.perf_counter() + MAKING_SECONDS * waiting >= until
 
     async def _give_way(self, frame: Frame, position: int) -> None:
@@ -319,12 +329,12 @@ class Evaluator:
         await self._make_alerts()
         self._advance(frame, position)
         self._spent()
-        self._checkpointer.let_go()
-        if self._checkpointer.bytes >= self._checkpointer.room():
-            await self._checkpointer.make_room()
+        self._uncommitted.let_go()
+        if self._uncommitted.bytes >= self._uncommitted.room():
+            await self._uncommitted.make_room()
         else:
             await asyncio.sleep(0)
-        self._checkpointer.hold()
+        self._uncommitted.hold()
         self._since = time.perf_counter()
 
     def _advance(self, frame: Frame, position: int) -> None:
@@ -342,8 +352,8 @@ class Evaluator:
                     reason=self._cache_failure,
                     action="the cache is off until the next rule set; please report this",
                 )
-        if self._checkpointer.alerts:
-            self._checkpointer.due.set()
+        if self._uncommitted.alerts:
+            self._uncommitted.due.set()
 
     def _look_at_kernel(self) -> None:
         if self.engine.kernel_wrong != self._kernel_wrong:
@@ -376,10 +386,10 @@ class Evaluator:
         """Let time pass although nothing came. Only when all that is stored is evaluated."""
         self._look_at_kernel()
         now, until = self._clock(), time.perf_counter() + STEP_SECONDS
-        if not self._progress.caught_up or self._checkpointer.full:
+        if not self._progress.caught_up or self._uncommitted.full:
             return
         engine, joiner = self.engine, self._state.joiner
-        self._checkpointer.hold()
+        self._uncommitted.hold()
         joiner.advance(now)
         while (event := self._due(engine)) is not None:
             self.event(engine, event)
@@ -389,9 +399,9 @@ class Evaluator:
                 break  # the rest at the next frame or tick; time does not go on before them
         else:
             await self._do(lambda: self._step("time", self._alerts.advance(now)))
-        self._checkpointer.let_go()
-        if self._checkpointer.alerts or joiner.changed:  # no frame tells a replay what the clock has completed
-            self._checkpointer.due.set()
+        self._uncommitted.let_go()
+        if self._uncommitted.alerts or joiner.changed:  # no frame tells a replay what the clock has completed
+            self._uncommitted.due.set()
 
     def _due(self, engine: Engine) -> Joined | None:
         """An audit event whose time is over; one that cannot be made is left out."""

@@ -15,7 +15,7 @@ from vedette.engine.match import Context, Engine, Match
 from vedette.model.counters import Log
 from vedette.model.event import Chunk, Entity, Flag, Frame
 from vedette.model.times import clamp, time_of
-from vedette.runtime.context import RunContext
+from vedette.runtime.context import EvaluationContext
 from vedette.stream.reader import Event as Row
 
 logger = structlog.get_logger()
@@ -86,7 +86,7 @@ class Read(Row):
 class Events:
     """Events of frames, and of the raw log."""
 
-    def __init__(self, context: RunContext) -> None:
+    def __init__(self, context: EvaluationContext) -> None:
         self._contexts, self._log = context.input_contexts, context.raw_log
 
     def of(self, frame: Frame, start: int, end: int, event: Record) -> Event:

@@ -164,6 +164,10 @@ class Failures:
             tally = engine.tally
             self._put(rules[number], "rule", tally.undecided[number], tally.reasons[number], now)
 
+    def quarantine(self, rule: Rule, events: int, reason: str, now: int) -> None:
+        """``rule`` must not be evaluated any more, having failed on so many events."""
+        self._put(rule, "rule", events, reason, now)
+
     def correlations(self, failed: Iterable[Failure], now: int) -> None:
         """Correlations raised; those that did so too often are muted already."""
         for one in failed:

@@ -1,8 +1,7 @@
 """Log first: the agent's ``Intake``. A chunk is in the raw log before anything else is done with it.
 
-``store`` appends it; that is all that stands between an input and the disk. ``frames`` gives what is stored in order,
-from memory while it is little (``RECENT_BYTES``), else from the log: a burst is stored at once and evaluated when there
-is time. ``durable`` waits for the disk; those that wait together share one fsync.
+``store`` appends it; that is all that stands between an input and the disk. ``durable`` waits for the disk; those that
+wait together share one fsync. What is stored comes out again in order (``stored.py``).
 
 A disk that is full, read-only or failing does not stop the agent (``diskhealth.py``): inputs wait, what they had read
 already is held in memory (``HELD_BYTES``) and appended first when the raw log takes it, and nothing is acknowledged.
@@ -16,40 +15,33 @@ import asyncio
 import errno
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
-from vedette.model.event import Chunk, Frame
+from vedette.model.event import Chunk
+from vedette.rawlog.log import RawLog
 from vedette.runtime.context import RunContext
-from vedette.system.diskhealth import RAW_LOG, REPLAY, RETENTION, RETRY_SECONDS, SYNC
+from vedette.runtime.stored import Stored
+from vedette.system.diskhealth import RAW_LOG, RETENTION, RETRY_SECONDS, SYNC
 
-RECENT_BYTES = 8 << 20
-"""Of stored frames kept in memory for the evaluator; what is beyond is read back from the log."""
 HELD_BYTES = 96 << 20
 """Of chunks that the raw log does not take at the moment: what inputs had read when it stopped."""
 STALLED_SECONDS = 0.05
 """Before asking again for a sync that brought nothing, because what it is to cover is still held."""
 
 
-class Ingest:
+class Ingest(Stored):
     def __init__(self, context: RunContext) -> None:
-        self._log, self._progress, self._health = context.raw_log, context.progress, context.health
-        self._writer, self._age_clock = context.writer, context.clock.trusted
+        super().__init__(context)
+        self._log: RawLog = context.raw_log
+        self._writer, self._age_clock, self._accounts = context.writer, context.clock.trusted, context.accounts
         self.fsync_interval = context.config.raw_log.fsync_interval
         """See ``syncs``."""
-        self.recent_bytes = RECENT_BYTES
-        """Bound of the frames kept for the evaluator."""
-        self.arrived = asyncio.Event()
-        """Set when something is stored."""
-        self.unreadable = False
         self.held_bytes = 0
         self.held: defaultdict[str, int] = defaultdict(int)
         """Events in memory because the raw log does not take them, per input."""
         self._held: deque[Chunk] = deque()
         self._stuck = asyncio.Event()
-        self._recent: deque[Frame] = deque()
-        self._recent_bytes = 0
         self._unsynced = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -80,9 +72,8 @@ class Ingest:
         if chunk.file is not None:
             progress.positions[chunk.file.file] = chunk.file
         progress.backlog[chunk.input] += len(chunk)
-        if self._recent_bytes < self.recent_bytes and (not self._recent or self._recent[-1].end == frame.offset):
-            self._recent.append(frame)
-            self._recent_bytes += len(chunk.data)
+        self._accounts.stored(chunk.input, len(chunk))
+        self.keep(frame)
         self.arrived.set()
         self._unsynced.set()
         if self._log.full():
@@ -130,13 +121,15 @@ class Ingest:
         """On a full disk the oldest evaluated segment goes, although the budget would hold it."""
         if self._health.full():
             with suppress(OSError):
-                room = partial(self._log.maintain, self._progress.committed, self._age_clock(), make_room=True)
+                needed = await self._accounts.release(self._progress.committed, self._age_clock(), force=True)
+                room = partial(self._log.maintain, needed, self._age_clock(), make_room=True)
                 await asyncio.get_running_loop().run_in_executor(self._writer, room)
 
     async def maintain(self) -> None:
         """Delete what the budget no longer holds, compact what is sealed, verify, and look for room."""
         try:
-            maintain = partial(self._log.maintain, self._progress.committed, self._age_clock())
+            needed = await self._accounts.release(self._progress.committed, self._age_clock())
+            maintain = partial(self._log.maintain, needed, self._age_clock())
             await asyncio.get_running_loop().run_in_executor(self._writer, maintain)
             self._health.recovered(RETENTION)
             if not self._health.degraded:
@@ -186,35 +179,3 @@ class Ingest:
                 self.look_for_room()
         finally:
             self._syncing = None
-
-    # --- out
-
-    def frames(self) -> Iterator[Frame]:
-        """The frames from where evaluation is to the log's end now; damaged stretches are passed over. Ends before,
-        with ``unreadable`` set, when the log cannot be read just now."""
-        try:
-            yield from self._frames()
-            self.unreadable = False
-            self._health.recovered(REPLAY)
-        except OSError as error:
-            self.unreadable = True
-            self._health.failed(REPLAY, error)
-
-    def _frames(self) -> Iterator[Frame]:
-        progress = self._progress
-        while progress.evaluated < self._log.end:
-            while self._recent and self._recent[0].offset < progress.evaluated:
-                self._recent_bytes -= len(self._recent.popleft().chunk.data)
-            if self._recent and self._recent[0].offset == progress.evaluated:
-                frame = self._recent.popleft()
-                self._recent_bytes -= len(frame.chunk.data)
-                yield frame
-            else:
-                before = progress.evaluated
-                for frame in self._log.frames(progress.evaluated):
-                    if self._recent and self._recent[0].offset <= frame.offset:
-                        break
-                    progress.skip(frame.offset)
-                    yield frame
-                if progress.evaluated == before:
-                    progress.skip(self._recent[0].offset if self._recent else self._log.end)

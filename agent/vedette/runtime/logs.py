@@ -100,10 +100,16 @@ class _Writer:
 _WRITER = _Writer()
 
 
-def configure_logging(settings: LogSettings) -> None:
+def configure_logging(settings: LogSettings, **always: str) -> None:
+    """``always``: in every line."""
+
+    def add(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {**always, **event}
+
     _WRITER.use(settings)
     structlog.configure(
         processors=[
+            *([add] if always else ()),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _WRITER,

@@ -25,7 +25,9 @@ from vedette.runtime.alerts import Credit
 from vedette.runtime.checkpointer import Checkpointer
 from vedette.runtime.context import RunContext
 from vedette.runtime.evaluator import Evaluator
-from vedette.runtime.ingest import RECENT_BYTES, Ingest
+from vedette.runtime.ingest import Ingest
+from vedette.runtime.stored import RECENT_BYTES
+from vedette.runtime.strict.sets import StrictSets
 from vedette.state.state import State
 from vedette.system.diskhealth import STORE
 from vedette.system.resident import resident
@@ -49,6 +51,7 @@ class Pipeline:
         self.ingest = Ingest(context)
         self.checkpointer = Checkpointer(context, self.ingest, self.state)
         self.evaluator = Evaluator(context, self.ingest, self.checkpointer, self.state, engine, bundle)
+        self.strict = StrictSets(context, self.checkpointer)
         self.memory_pressure = False
         """Whether the process has more memory than its budget."""
 
@@ -66,9 +69,11 @@ class Pipeline:
             group.create_task(self._maintain())
             group.create_task(self.ingest.append_again())
             group.create_task(self.evaluator.ticks())
+            group.create_task(self.strict.run())
 
     def close(self) -> None:
         """End what runs beside it."""
+        self.strict.close()
         if self.functions is not None:
             self.functions.close()
 
@@ -76,7 +81,7 @@ class Pipeline:
         """Evaluate what is stored and commit it, for at most ``seconds``; the rest follows after the next start."""
         deadline, ingest = asyncio.get_running_loop().time() + seconds, self.ingest
         while asyncio.get_running_loop().time() < deadline:
-            if ingest.append_held() and self.context.progress.caught_up:
+            if ingest.append_held() and self.context.progress.caught_up and self.strict.caught_up:
                 break
             await asyncio.sleep(0.005)
         self.checkpointer.patient = False
@@ -96,7 +101,7 @@ class Pipeline:
             )
 
     def release(self) -> None:
-        """Evaluate rules and correlations in quarantine again."""
+        """Evaluate rules and correlations in quarantine again, but for those of strict rule sets."""
         if released := self.context.failures.release():
             self.evaluator.release()
             self.checkpointer.due.set()
@@ -142,7 +147,7 @@ def _restored(context: RunContext, engine: Engine, functions: Host | None) -> St
     )
     state = empty()
     try:
-        state.restore(context.store.state())
+        state.restore(context.store.state.parts())
     except ValueError as error:
         log.error(Log.STATE_LOST, reason=str(error), action="correlations and suppression start empty")
         return empty()

@@ -16,7 +16,7 @@ from typing import Any
 
 from vedette.model.counters import Counters
 from vedette.model.event import FilePosition
-from vedette.rawlog.log import RawLog
+from vedette.rawlog.replay import Replay
 from vedette.store.store import Saved
 
 
@@ -24,7 +24,7 @@ class Progress:
     """See the module's text. Belongs to the event loop."""
 
     def __init__(
-        self, log: RawLog, counters: Counters, saved: Saved, positions: dict[tuple[str, int], FilePosition],
+        self, log: Replay, counters: Counters, saved: Saved, positions: dict[tuple[str, int], FilePosition],
         reported: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         """Restores ``counters`` and fills ``positions``; ``reported``: the snapshot that was reported last."""

@@ -5,6 +5,8 @@ and the databases of the result are compiled in a subprocess and kept in the cac
 Of each set its plan is kept as bytes, a tenth of what it takes as objects, and its last good version stays where its
 own next one does not fit: a set that cannot be merged with the others is refused as a whole, with the reason.
 
+Those in strict isolation are merged with none (``isolated``): each has a process of its own (``strict/``).
+
 Nothing here touches the pipeline; ``active.py`` switches it.
 """
 
@@ -29,7 +31,9 @@ from vedette.model.counters import Log
 from vedette.plan.merge import Merged, merge
 from vedette.plan.plan import Plan
 from vedette.runtime.deadrules import dead_of
+from vedette.runtime.isolated import IsolatedPlans
 from vedette.runtime.rules import KEEP, Loaded, Part, Rules, Together, compiler, nothing
+from vedette.runtime.strict.supervisor import Isolated
 
 log = structlog.get_logger()
 
@@ -41,8 +45,17 @@ class RuleSets:
         """``sample``: recent traffic. Raises ValueError for a bad trusted key."""
         self._config = config
         self._cache = config.agent.cache_dir(DEFAULT_SET)
-        self.members = {one.name: Rules(config, sample, one, partial(self._fits, one.name)) for one in config.rulesets}
+        self.strict = {one.name: one for one in config.rulesets if one.strict}
+        """Settings of those in strict isolation."""
+        self.members = {
+            one.name: Rules(config, sample, one)
+            if one.strict
+            else Rules(config, sample, one, partial(self._fits, one.name))
+            for one in config.rulesets
+        }
         """By name, in the order of the configuration."""
+        self.merging = [name for name in self.members if name not in self.strict]
+        self.plans = IsolatedPlans(config, self.members)
         self.parts: dict[str, Part] = {}
         """Of the members that have loaded; what runs may still be what was before."""
         self.unmerged = False
@@ -76,15 +89,32 @@ class RuleSets:
                 loaded[name] = nothing("no rules that work")
             if len(self.members) > 1:
                 await asyncio.to_thread(self._keep, name, loaded[name])
+            if name in self.strict:
+                del loaded[name]
         return loaded[DEFAULT_SET] if len(loaded) == 1 else await self._merged(patient=False)
 
-    async def take(self, name: str, loaded: Loaded) -> Loaded:
-        """What is to be evaluated now that the set ``name`` has ``loaded``. Raises ValueError or OSError when it could
-        not be compiled."""
-        if len(self.members) == 1:
-            return loaded
-        await asyncio.to_thread(self._keep, name, loaded)
-        return await self.again()
+    async def take(self, name: str, loaded: Loaded) -> Loaded | None:
+        """What is to be evaluated now that the set ``name`` has ``loaded``; None: what was before, the set is strict.
+        Raises ValueError or OSError when it could not be compiled."""
+        if len(self.members) > 1:
+            await asyncio.to_thread(self._keep, name, loaded)
+        if name in self.strict:
+            return None
+        return loaded if len(self.merging) == 1 else await self.again()
+
+    async def isolated(self) -> dict[str, Isolated]:
+        """What each strict set evaluates with, by name. Raises ValueError or OSError."""
+        return await asyncio.to_thread(
+            lambda: {
+                name: self.plans.of(
+                    name, self._relooked({name: self._plan(self.parts[name])})[name], self._credit(name)
+                )
+                for name in self.strict
+            }
+        )
+
+    def _credit(self, name: str) -> str | None:
+        return credit(name, self.parts[name].bundle)
 
     async def again(self) -> Loaded:
         """The sets merged, once more. Raises as ``take`` does."""
@@ -99,10 +129,12 @@ class RuleSets:
 
     async def relooked(self, loaded: Loaded) -> Loaded | None:
         """``loaded`` with the lookups that are installed now. Raises as ``take`` does."""
-        if len(self.members) == 1:
+        for name in self.strict:
+            self.members[name].look_again()
+        if len(self.merging) == 1:
             return await self.first.relooked(loaded)
-        for one in self.members.values():
-            one.look_again()
+        for name in self.merging:
+            self.members[name].look_again()
         return await self.again()
 
     async def adopt(self, inputs: Iterable[InputSettings], running: Engine) -> None:
@@ -128,6 +160,8 @@ class RuleSets:
         self.parts[name] = Part(
             plan.to_bytes(), plan.lookups, counts, dead, loaded.origin, loaded.bundle, loaded.version, loaded.sha256
         )
+        if self.strict:
+            self.plans.keep(name, loaded.engine)
 
     @staticmethod
     def _plan(part: Part) -> Plan:
@@ -147,7 +181,8 @@ class RuleSets:
 
     def _fits(self, name: str, plan: Plan) -> None:
         """Raises ValueError when ``plan`` cannot be merged as the set ``name`` with those of the others."""
-        others = {other: self._plan(part) for other, part in self.parts.items() if other != name}
+        parts = self.parts.items()
+        others = {one: self._plan(part) for one, part in parts if one != name and one not in self.strict}
         if others:
             known = {**others, name: plan}
             merge(self._relooked({one: known[one] for one in self.members if one in known}))
@@ -155,7 +190,7 @@ class RuleSets:
     async def _merged(self, *, patient: bool = True) -> Loaded:
         """``patient``: False to compile here when no subprocess can."""
         merged = await asyncio.to_thread(self._merge)
-        parts = {name: self.parts[name] for name in self.members if name in self.parts}
+        parts = {name: self.parts[name] for name in self.merging if name in self.parts}
         data = merged.plan.to_bytes()
         out = self._cache / f"merged-{hashlib.sha256(data).hexdigest()[:32]}.vplan"
         try:
@@ -177,7 +212,7 @@ class RuleSets:
 
     def _merge(self) -> Merged:
         """Raises ValueError. The sets go on with the lookups that they are merged with."""
-        plans = self._relooked({one: self._plan(self.parts[one]) for one in self.members if one in self.parts})
+        plans = self._relooked({one: self._plan(self.parts[one]) for one in self.merging if one in self.parts})
         merged = merge(plans)
         for name, plan in plans.items():
             self.parts[name] = self.parts[name]._replace(lookups=plan.lookups)
@@ -219,12 +254,15 @@ class RuleSets:
         """JSON-able, a row a set; ``loaded``: what runs; ``costs``: of ``costs.py``; ``dead``: of a set by itself."""
         together, plan, rows = loaded.together, loaded.engine.plan, list[dict[str, Any]]()
         for name, one in self.members.items():
-            part = together.parts.get(name) if together else None
+            part = self.parts[name] if name in self.strict else together.parts.get(name) if together else None
             idle = self.parts[name].dead.reasons if name in self.parts else dead
             renamed = together.renamed.get(name, {}) if together else {}
+            if name in self.strict:
+                renamed = self.plans.renamed(name)
             rows.append(
                 {
                     "name": name,
+                    "isolation": "strict" if name in self.strict else "merged",
                     "origin": part.origin if part else loaded.origin,
                     "bundle": part.bundle if part else loaded.bundle,
                     "version": part.version if part else loaded.version,

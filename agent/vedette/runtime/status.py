@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -19,13 +19,12 @@ from vedette.model.counters import visible
 from vedette.rawlog.log import RawLog
 from vedette.runtime.account import broken
 from vedette.runtime.active import ActiveRules
+from vedette.runtime.budgets import budget_lines, budgets
 from vedette.runtime.costs import costs
 from vedette.runtime.deadrules import dead_rules
 from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.reload import Reloads
-from vedette.store.store import Account
-from vedette.system import descriptors
-from vedette.system.resident import resident
+from vedette.runtime.ruleset_lines import ruleset_lines
 
 HEARTBEAT_BYTES = 1 << 20
 """Of a heartbeat, at most (``delivery.envelope.MAX_MESSAGE``): a longer one lists no rules and correlations."""
@@ -161,7 +160,8 @@ def heartbeat(status: dict[str, Any]) -> bytes:
     data = orjson.dumps(status)
     if len(data) > HEARTBEAT_BYTES:
         rules = {**status["rules"], "dead": [], "undecided": {}, "quarantined": []}
-        sets = [{**one, "dead": [], "renamed": {}} for one in status["rulesets"]]
+        rows = ({key: value for key, value in one.items() if key != "process"} for one in status["rulesets"])
+        sets = [{**one, "dead": [], "renamed": {}} for one in rows]
         data = orjson.dumps(
             {**status, "rules": rules, "rulesets": sets,
              "correlation_state": {**status["correlation_state"], "correlations": []},
@@ -182,66 +182,6 @@ def _quarantined(pipeline: Pipeline, engine: Engine) -> list[dict[str, Any]]:
     return found
 
 
-class Budget(NamedTuple):
-    """``used`` of ``max`` in ``unit``; ``reached``: its ``action`` is under way."""
-
-    name: str
-    unit: str
-    used: float
-    max: float
-    reached: bool
-    action: str
-
-
-def budgets(
-    pipeline: Pipeline, account: Account, state: Mapping[str, Any], statements: Mapping[str, Any],
-    cache: Mapping[str, Any],
-) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """JSON-able, by name; ``state``, ``statements``, ``cache``: as in the status."""
-    config, log, now = pipeline.context.config, pipeline.context.raw_log, pipeline.context.clock()
-    raw, outbox_max, most = config.raw_log, config.uplink.max_bytes, state["max_bytes"]
-    most_files = descriptors.limit()
-    files = descriptors.used() or most_files
-    days = round(max(0, now - log.oldest()) / 86400e6, 2)
-    rows = [
-        Budget("raw_log", "bytes", log.size(), raw.max_bytes, log.full(),
-               "the oldest evaluated segments are deleted; while none may be, inputs wait"),
-        Budget("raw_log_age", "days", days, round(raw.max_age / 86400, 2), days * 86400 >= raw.max_age,
-               "older evaluated segments are deleted"),
-        Budget("outbox", "bytes", account.bytes, outbox_max, account.bytes >= outbox_max,
-               "evaluation waits, events are still stored"),
-        Budget("state", "bytes", state["bytes"], most, state["bytes"] >= 0.99 * most,
-               "the least recently used group is evicted"),
-        Budget("statements", "bytes", statements["bytes"], statements["max_bytes"],
-               statements["bytes"] >= 0.99 * statements["max_bytes"], "the key unchanged longest is evicted"),
-        Budget("cache", "bytes", cache["bytes"], config.engine.cache_bytes, cache["bytes"] >= config.engine.cache_bytes,
-               "the oldest results are evicted"),
-        Budget("memory", "bytes", resident(), config.agent.max_memory, pipeline.memory_pressure,
-               "the result cache is off, frames are read back from disk"),
-        Budget("descriptors", "files", files, most_files, files >= most_files,
-               "what needs one waits; connections that have sent nothing are closed"),
-    ]  # fmt: skip
-    return {row.name: {key: value for key, value in row._asdict().items() if key != "name"} for row in rows}
-
-
-def _amount(value: float, unit: str) -> str:
-    if unit != "bytes":
-        return f"{value:g}"
-    for name, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if value >= size:
-            return f"{value / size:.1f} {name}"
-    return f"{value:g} B"
-
-
-def _budget_lines(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    return [
-        f"budget   {name.replace('_', ' ')}: {_amount(row['used'], row['unit'])} of {_amount(row['max'], row['unit'])}"
-        + (" days" if row["unit"] == "days" else "")
-        + (f"  REACHED: {row['action']}" if row["reached"] else "")
-        for name, row in rows.items()
-    ]
-
-
 def cache_line(cache: dict[str, Any]) -> str:
     if cache["failure"]:
         return f"cache    OFF: {cache['failure']}"
@@ -251,29 +191,6 @@ def cache_line(cache: dict[str, Any]) -> str:
         if isinstance(row, dict) and row["uses"]
     )
     return f"cache    {cache['bytes']:,} bytes; {uses}; {cache['verified']} verified" if cache["on"] else "cache    off"
-
-
-RULESETS_HEAD = (
-    f"{'rule set':<20}{'version':>8}{'rules':>7}{'share':>8}{'µs/event':>10}{'state':>11}{'alerts':>9}{'lag':>9}"
-    "  dead, quarantined"
-)
-
-
-def _ruleset_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """Nothing for one set: the lines about rules say it all."""
-    lines = [RULESETS_HEAD] if len(rows) > 1 else []
-    for row in rows if lines else ():
-        count = row["rules"] + row["correlations"] + row["statements"]
-        version = "-" if row["version"] is None else row["version"]
-        lines.append(
-            f"{row['name']:<20}{version:>8}{count:>7}{row.get('cpu_share', 0):>8.1%}{row.get('us_per_event', 0):>10.3f}"
-            f"{_amount(row.get('state_bytes', 0), 'bytes'):>11}{row.get('alerts', 0):>9}"
-            f"{row.get('lag_events', 0):>9}  {row['dead_count']}, {row.get('quarantined', 0)}"
-        )
-        if row["error"]:
-            lines.append(f"         {row['name']}: last change refused: {row['error']}")
-        lines += [f"         {row['name']}: {old} runs as {new}" for old, new in [*row["renamed"].items()][:DEAD_SHOWN]]
-    return lines
 
 
 def lookups_of(folder: Path, now: int) -> list[dict[str, Any]]:
@@ -342,7 +259,7 @@ def render(status: dict[str, Any]) -> list[str]:
         lines.append(
             f"         {sum(rules['undecided'].values())} undecided, kept in {rules['dead_letters']['folder']}"
         )
-    lines += _ruleset_lines(status["rulesets"])
+    lines += ruleset_lines(status["rulesets"])
     lines += lookup_lines(status["lookups"])
     lines.append(INPUTS_HEAD)
     for name, counts in status["inputs"].items():
@@ -386,7 +303,7 @@ def render(status: dict[str, Any]) -> list[str]:
             f"         {audit['open']} audit events open, {audit['bytes']:,} bytes; {audit['evicted']} evaluated early"
         )
     lines += [cache_line(status["cache"]), f"kernel   {status['kernel']['why_not'] or 'in use'}"]
-    lines += _budget_lines(status["budgets"])
+    lines += budget_lines(status["budgets"])
     lines += [f"DISK     {part}: {one['reason']}" for part, one in status["disk"]["failing"].items()]
     if rebuilt := status["disk"]["store_rebuilt"]:
         kept = f"; kept in {rebuilt['set_aside']}" if rebuilt["set_aside"] else ""

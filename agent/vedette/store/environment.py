@@ -68,9 +68,15 @@ class Transaction:
     def count(self, table: bytes) -> int:
         return int(self._txn.stat(self._tables[table])["entries"])
 
-    def last(self, table: bytes) -> bytes | None:
+    def has(self, table: bytes) -> bool:
+        """Whether the table is there: one of those that came ``later`` may not be."""
+        return table in self._tables
+
+    def last(self, table: bytes, before: bytes = b"") -> bytes | None:
+        """The greatest key; with ``before`` the greatest below that."""
         cursor = self._txn.cursor(self._tables[table])
-        return bytes(cursor.key()) if cursor.last() else None
+        found = cursor.prev() if before and cursor.set_range(before) else cursor.last()
+        return bytes(cursor.key()) if found else None
 
     def values(self, table: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Key and value (``content`` makes its content) from the key ``start`` on, ascending."""
@@ -115,15 +121,20 @@ class Transaction:
 class Environment:
     """See the module's text. Raises OSError when disk or map are full or cannot be read, and Damaged."""
 
-    def __init__(self, folder: Path, tables: Sequence[bytes], map_bytes: int, *, readonly: bool = False) -> None:
-        """Makes the tables when they are not there."""
+    def __init__(
+        self, folder: Path, tables: Sequence[bytes], map_bytes: int, *, readonly: bool = False,
+        later: Sequence[bytes] = (),
+    ) -> None:  # fmt: skip
+        """Makes the tables when they are not there. ``later``: those that a store of an earlier version lacks, which is
+        no damage."""
+        self._later = tuple(later)
         self._folder, self._names, self._map_bytes, self._readonly = folder, tuple(tables), map_bytes, readonly
         self._gate = threading.Lock()
         """Held while reading, and while the environment is opened again."""
         self._unusable = False
         """LMDB could not write its first page, and takes no more until it is opened again."""
         with _translated(folder):
-            self._env, self._tables = _opened(folder, self._names, map_bytes, readonly)
+            self._env, self._tables = _opened(folder, self._names, map_bytes, readonly, self._later)
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
@@ -157,7 +168,7 @@ class Environment:
     def _open_again(self) -> None:
         with _translated(self._folder), self._gate:
             self._env.close()
-            self._env, self._tables = _opened(self._folder, self._names, self._map_bytes, False)
+            self._env, self._tables = _opened(self._folder, self._names, self._map_bytes, False, self._later)
         self._unusable = False
 
     def copy_to_nowhere(self) -> None:
@@ -173,7 +184,7 @@ class Environment:
         self._env.close()
 
 
-def rehearse(folder: Path, tables: Sequence[bytes]) -> None:
+def rehearse(folder: Path, tables: Sequence[bytes], later: Sequence[bytes] = ()) -> None:
     """A write transaction that takes pages and is then given up, so that nothing of the store changes: whether the list
     of free pages can be used. Raises OSError or ValueError; a damaged store may as well kill the process."""
     size = (folder / "data.mdb").stat().st_size
@@ -182,7 +193,12 @@ def rehearse(folder: Path, tables: Sequence[bytes]) -> None:
         try:
             with env.begin(write=True) as txn:
                 for name in tables:
-                    table, size = env.open_db(name, txn, create=False), 0
+                    try:
+                        table, size = env.open_db(name, txn, create=False), 0
+                    except lmdb.NotFoundError:
+                        if name in later:
+                            continue
+                        raise
                     cursor = txn.cursor(table)
                     for step in (cursor.last, cursor.first):
                         found = step()
@@ -200,7 +216,7 @@ def rehearse(folder: Path, tables: Sequence[bytes]) -> None:
 
 
 def _opened(
-    folder: Path, names: Sequence[bytes], map_bytes: int, readonly: bool
+    folder: Path, names: Sequence[bytes], map_bytes: int, readonly: bool, later: Sequence[bytes]
 ) -> tuple[lmdb.Environment, dict[bytes, Any]]:
     """LMDB's environment and its tables, made when they are not there."""
     env = lmdb.open(
@@ -209,7 +225,14 @@ def _opened(
     )  # fmt: skip
     try:
         env.reader_check()
-        return env, {name: env.open_db(name, create=not readonly) for name in names}
+        tables = {}
+        for name in names:
+            try:
+                tables[name] = env.open_db(name, create=not readonly)
+            except lmdb.NotFoundError:
+                if name not in later:
+                    raise
+        return env, tables
     except BaseException:
         env.close()
         raise

@@ -1,6 +1,6 @@
 """The agent's store: what must change together changes in one transaction.
 
-Five tables of one LMDB environment (``environment.py``: checksums, errors, one writer):
+Six tables of one LMDB environment (``environment.py``: checksums, errors, one writer):
 
 =========  ============================  ==================================================================
 table      key                           content
@@ -11,6 +11,7 @@ table      key                           content
 ``outbox`` seq, 8 bytes big-endian       an alert, encoded by ``outbox.envelope``
 ``ring``   seq, 8 bytes big-endian       an alert that the region has receipted
 ``state``  number, 8 bytes big-endian    the state, in the order to be read (``state/state.py``)
+``sets``   BLAKE2b-128 of name, number   the state of each rule set in strict isolation
 =========  ============================  ==================================================================
 
 * ``commit`` and ``receipt`` are one write transaction each, on disk when they return; a process killed at any moment
@@ -40,6 +41,7 @@ import msgpack
 
 from vedette.model.event import Cursor, FilePosition
 from vedette.rawlog.checkpoint import Checkpoint
+from vedette.store.deltas import Deltas
 from vedette.store.environment import Environment, Transaction
 from vedette.system.durable import sync_path
 from vedette.system.folders import locked
@@ -50,10 +52,10 @@ MAX_FILES = 100_000
 MAX_SEQ = (1 << 64) - 1
 _BEFORE, _REBUILT, _UNCERTAIN = "before", "rebuilt", "uncertain"
 """Values of a rebuilt store."""
-STATE_BYTES = 8 << 20
-"""Of deltas of the state, from which on all of it is to be written again; or as many as it took the last time."""
-_META, _FILES, _OUTBOX, _RING, _STATE = b"meta", b"files", b"outbox", b"ring", b"state"
-TABLES = (_META, _FILES, _OUTBOX, _RING, _STATE)
+_META, _FILES, _OUTBOX, _RING, _STATE, _SETS = b"meta", b"files", b"outbox", b"ring", b"state", b"sets"
+TABLES = (_META, _FILES, _OUTBOX, _RING, _STATE, _SETS)
+LATER = (_SETS,)
+"""Tables that a store of an earlier version lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,17 @@ class Saved(NamedTuple):
     positions: list[FilePosition]
 
 
+class OfSet(NamedTuple):
+    """What a commit holds of a rule set in strict isolation beside its alerts."""
+
+    name: str
+    state: bytes
+    begins: bool
+    whole: bool
+    quarantined: Any = None
+    """The rules in quarantine; None: as before."""
+
+
 class StoredAlert(NamedTuple):
     """An encoded alert and whether the region has receipted it."""
 
@@ -108,10 +121,8 @@ class Store:
 
     def __init__(self, env: Environment, folder: Path, owner: int | None) -> None:
         self._env, self._folder, self._owner = env, folder, owner
-        self._state_bytes = self._whole_bytes = 0
-        """Of the state since it was last written as a whole; what that took."""
-        self._old_state = (b"", 0)
-        """The last part before the state began to be written again, and ``_state_bytes`` then."""
+        self._state = Deltas(env, _STATE)
+        self._of_sets: dict[str, Deltas] = {}
         self.outbox_bytes = 0
         """Of the alerts without a receipt, as of the last commit; 0 while readonly."""
 
@@ -128,7 +139,7 @@ class Store:
             if not readonly:
                 owner = own(folder) if owner is None else owner
                 undo.callback(os.close, owner)
-            env = Environment(folder, TABLES, map_bytes, readonly=readonly)
+            env = Environment(folder, TABLES, map_bytes, readonly=readonly, later=LATER)
             undo.callback(env.close)
             store = cls(env, folder, owner)
             if not readonly:
@@ -147,7 +158,7 @@ class Store:
         """Looks at every value, and at every page by a copy into nothing. Raises ValueError, or what LMDB raises; a
         damaged store may as well kill the process, or keep it for ever."""
         with self._env.read() as txn:
-            for name in TABLES:
+            for name in filter(txn.has, TABLES):
                 entries, found = txn.count(name), 0
                 for key, value in txn.values(name):
                     txn.content(name, key, value)
@@ -218,14 +229,19 @@ class Store:
         state: bytes = b"",
         whole: bool = False,
         again: tuple[int, int] = (0, 0),
+        sets: Sequence[OfSet] = (),
     ) -> None:
         """One batch: evaluated up to ``cursor``, with the ``positions`` that changed and the ``(seq, alert)`` it made;
-        ``state``: what changed of the state; ``whole``: since ``state_begins`` all of it is written, so
-        what is older goes; ``again``: how many of the alerts are ``repeats``, and how many were ``lost``.
+        ``state``: what changed of the state; ``whole``: since ``Deltas.begins`` all of it is written, so what is older
+        goes; ``again``: how many of the alerts are ``repeats``, and how many were ``lost``; ``sets``: of rule sets in
+        strict isolation.
 
         All of it is on disk when this returns, and none of it when it raises. Seqs must ascend from ``next_seq`` on
         (ValueError).
         """
+        for one in sets:
+            if one.begins:
+                self.of_set(one.name).begins()
         with self._env.write() as txn:
             account = self._account(txn)
             next_seq, size, waiting = account.next_seq, 0, account.bytes
@@ -239,10 +255,11 @@ class Store:
             for position in positions:
                 self._put_position(txn, position, account.commits)
             self._trim_files(txn)
-            if state:
-                self._append_state(txn, state)
-            if whole:
-                txn.take(_STATE, b"", self._old_state[0])
+            self._state.write(txn, state, whole=whole)
+            for one in sets:
+                self.of_set(one.name).write(txn, one.state, whole=one.whole)
+                if one.quarantined is not None:
+                    txn.put(_META, b"value:" + quarantined_of(one.name).encode(), msgpack.packb(one.quarantined))
             self._put_account(
                 txn,
                 replace(
@@ -256,37 +273,26 @@ class Store:
                 ),
             )
         self.outbox_bytes = waiting + size
-        self._state_bytes += len(state)
-        if whole:
-            self._whole_bytes, self._state_bytes = self._state_bytes - self._old_state[1], 0
+        self._state.written(state, whole=whole)
+        for one in sets:
+            self.of_set(one.name).written(one.state, whole=one.whole)
 
-    def state(self) -> Iterator[bytes]:
-        """The state as of the last commit: parts, in their order, one at a time. While readers read no
-        commit may come."""
-        after = self._state_bytes = 0
-        while True:
-            with self._env.read() as txn:
-                found = next(txn.values(_STATE, _seq_key(after)), None)
-                if found is None:
-                    return
-                part = txn.content(_STATE, *found)
-            after = _seq(found[0]) + 1
-            self._state_bytes += len(part)
-            yield part
+    @property
+    def state(self) -> Deltas:
+        """That of what is evaluated as one plan."""
+        return self._state
 
-    def state_is_long(self) -> bool:
-        """Whether the state is to be written again, so that older parts can go."""
-        return self._state_bytes > max(STATE_BYTES, self._whole_bytes)
+    def of_set(self, name: str) -> Deltas:
+        """The state of a rule set in strict isolation."""
+        if name not in self._of_sets:
+            self._of_sets[name] = Deltas(self._env, _SETS, blake2b(name.encode(), digest_size=16).digest())
+        return self._of_sets[name]
 
-    def state_begins(self) -> None:
-        """With the next commit the state begins to be written again."""
-        with self._env.read() as txn:
-            self._old_state = txn.last(_STATE) or b"", self._state_bytes
-
-    def _append_state(self, txn: Transaction, part: bytes) -> None:
-        last = txn.last(_STATE)
-        number = 1 if last is None else _seq(last) + 1
-        txn.put(_STATE, _seq_key(number), part)
+    def forget_set(self, name: str) -> None:
+        """Nothing of a rule set in strict isolation is kept."""
+        with self._env.write() as txn:
+            self.of_set(name).drop(txn)
+            txn.delete(_META, b"value:" + quarantined_of(name).encode())
 
     def pending(self, after_seq: int = 0, limit: int = 1000) -> tuple[list[tuple[int, bytes]], list[int]]:
         """The first ``limit`` alerts above ``after_seq`` without a receipt; then the seqs of damaged ones there."""
@@ -398,6 +404,11 @@ class Store:
         while entries and (entries > RING_ALERTS or size > RING_BYTES):
             entries, size = entries - 1, size - txn.drop_first(_RING)
         return replace(account, ring_bytes=size)
+
+
+def quarantined_of(name: str) -> str:
+    """The name of the value that lists the rules of such a set that are in quarantine."""
+    return f"quarantined:{name}"
 
 
 def _stored(txn: Transaction, table: bytes, entries: Iterator[tuple[bytes, bytes]]) -> Iterator[StoredAlert]:

@@ -1,0 +1,82 @@
+"""The plans of rule sets in strict isolation, as files that their processes load.
+
+A file holds the plan and its databases (``engine/artifact.py``), named by its digest. A rule keeps its id, unless a set
+before (those that are merged, then the strict ones by the order of the configuration) has another rule under it: then
+it is called ``ID@SET``, as where sets are merged, and the process compiles the databases itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from vedette.config.settings import Config
+from vedette.engine.artifact import Artifact
+from vedette.engine.match import Engine
+from vedette.plan.database import LIBRARY
+from vedette.plan.merge import apart
+from vedette.plan.plan import Plan
+from vedette.runtime.strict.supervisor import Isolated
+from vedette.system.durable import write_whole
+
+
+class IsolatedPlans:
+    """One caller at a time, in any thread."""
+
+    def __init__(self, config: Config, names: Iterable[str]) -> None:
+        strict = {one.name for one in config.rulesets if one.strict}
+        ordered = [*names]
+        self._config = config
+        self._before = {
+            name: [one for one in ordered if one != name and (one not in strict or ordered.index(one) < at)]
+            for at, name in enumerate(ordered)
+            if name in strict
+        }
+        """By strict set those whose ids come first."""
+        self._meant: dict[str, Mapping[str, str]] = {}
+        """By set the digest of each id."""
+        self._databases: dict[str, Mapping[str, bytes]] = {}
+        self._renamed: dict[str, dict[str, str]] = {}
+
+    def keep(self, name: str, engine: Engine) -> None:
+        """The set ``name`` has these rules now."""
+        self._meant[name] = {one.id: one.digest for one in engine.plan.written}
+        if name in self._before:
+            self._write(name, engine.plan, engine.databases())
+
+    def renamed(self, name: str) -> dict[str, str]:
+        """Ids of a strict set that are not as written: the written one and that in its plan."""
+        return self._renamed.get(name, {})
+
+    def of(self, name: str, plan: Plan, credit: str | None) -> Isolated:
+        """What a strict set evaluates with; ``plan`` is its own, with the lookups that it may ask. Raises OSError or
+        ValueError."""
+        others = [self._meant.get(one, {}) for one in self._before[name]]
+        own = self._meant[name]
+        taken = [one for one, digest in own.items() if any(one in other and other[one] != digest for other in others)]
+        self._renamed[name] = {one: f"{one}@{name}" for one in taken}
+        path = self._write(name, apart(name, plan, taken), {}) if taken else self._path(name, plan)
+        if not path.exists():
+            self._write(name, plan, {})
+        lookups = {one: lookup.path for one, lookup in plan.lookups.items() if lookup.path is not None}
+        versions = sorted(f"{one} {lookup.version}" for one, lookup in plan.lookups.items())
+        digest = hashlib.sha256("\n".join([path.name, *versions]).encode()).hexdigest()
+        rules = tuple(self._renamed[name].get(one.id, one.id) for one in plan.rules)
+        return Isolated(path, digest, lookups, credit, rules)
+
+    def _path(self, name: str, plan: Plan) -> Path:
+        digest = hashlib.sha256(plan.to_bytes()).hexdigest()[:32]
+        return self._config.agent.cache_dir(name) / f"strict-{digest}.vplan"
+
+    def _write(self, name: str, plan: Plan, databases: Mapping[str, bytes]) -> Path:
+        path = self._path(name, plan)
+        artifact = Artifact.without_databases(plan)._replace(databases=databases, library=LIBRARY)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, artifact.to_bytes())
+        for old in path.parent.glob("strict-*.vplan"):
+            if old != path:
+                with suppress(OSError):
+                    old.unlink()
+        return path

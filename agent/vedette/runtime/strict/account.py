@@ -1,0 +1,189 @@
+"""What each rule set in strict isolation has of the raw log: its cursor, its counters, what is kept for it.
+
+Per set and input ``stored = judged + backlog + lost``: stored and backlog are counted when the raw log takes an event,
+judged and lost when a commit has moved the set's cursor past it. The rows (``Accounts.rows``) are saved with the
+counters of the commit, so that they are in the raw log's checkpoints as well.
+
+Raw log is kept for a set within its ``max_backlog`` only. Where the log's own budget needs the room and a set is
+further behind than that, or the log is full, the set's cursor moves past the oldest segment (``release``), what lay
+there is lost to this set as OVERRUN, and its process begins again there: ``generation`` says that it must.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import structlog
+
+from vedette.model.counters import Counters, Log, Lost
+from vedette.model.event import Cursor
+from vedette.rawlog.log import RawLog
+from vedette.runtime.progress import Progress
+from vedette.store.store import Saved
+
+log = structlog.get_logger()
+
+SETS = "sets"
+"""In the counters of a commit: the rows."""
+
+
+class Sent(NamedTuple):
+    """What the process of the set ``account`` evaluated up to ``offset``, to be committed."""
+
+    account: Account
+    offset: int
+    counters: Mapping[str, Any]
+    alerts: list[bytes]
+    state: bytes
+    begins: bool
+    """The state begins to be written again with this part."""
+    whole: bool
+    """What was written before it began is said again by now."""
+    quarantined: Any
+    """The rules in quarantine; None: as before."""
+    done: asyncio.Future[None]
+    """Done when it is committed."""
+
+
+def counters_of(saved: Saved) -> Mapping[str, Any]:
+    return saved.counters or {}
+
+
+class Account:
+    """See the module's text. Belongs to the event loop."""
+
+    def __init__(self, name: str, raw_log: RawLog, saved: Saved, max_backlog: int) -> None:
+        self.name, self.max_backlog, self._log = name, max_backlog, raw_log
+        self.counters = Counters()
+        self.progress = Progress(raw_log, self.counters, saved, {})
+        self.generation = 0
+        """Rises when the cursor moves otherwise than by a commit."""
+        self.committing = False
+        """What its process sent is to be committed, or being so."""
+        self.arrived = asyncio.Event()
+        """Set when the raw log has taken something."""
+
+    @property
+    def committed(self) -> int:
+        return self.progress.committed
+
+    def stored(self, input: str, events: int) -> None:
+        self.counters.received[input] += events
+        self.counters.stored[input] += events
+        self.progress.backlog[input] += events
+        self.arrived.set()
+
+    def row(self, sent: Sent | None = None) -> list[Any]:
+        """What is saved; with ``sent``: as it is when that is committed."""
+        counters = self.counters.snapshot()
+        if sent is None:
+            return [self._log.log_id, self.committed, counters]
+        for name, counts in sent.counters["inputs"].items():
+            if (own := counters["inputs"].get(name)) is not None:
+                own["judged"], own["lost"] = counts["judged"], {**own["lost"], **counts["lost"]}
+            else:
+                counters["inputs"][name] = counts
+        counters["totals"] = dict(sent.counters["totals"])
+        return [self._log.log_id, sent.offset, counters]
+
+    def take(self, sent: Sent) -> None:
+        """``sent`` is committed."""
+        counters, backlog, damaged = self.counters, self.progress.backlog, False
+        for name, counts in sent.counters["inputs"].items():
+            backlog[name] -= counts["judged"] - counters.judged[name]
+            counters.judged[name] = counts["judged"]
+            for reason, events in counts["lost"].items():
+                damaged = damaged or counters.lost[name, reason] != events
+                counters.lost[name, reason] = events
+        counters.totals.update(sent.counters["totals"])
+        self.progress.evaluated = self.progress.committed = sent.offset
+        if damaged:
+            backlog.clear()
+            backlog.update(self._log.backlog(sent.offset))
+
+    async def lose(self, offset: int) -> None:
+        """Go over what lies before ``offset``, the beginning of a frame. Raises OSError."""
+        self.generation += 1
+        begin = self.committed
+
+        def count() -> Counter[str]:
+            found = Counter[str]()
+            for header in self._log.headers(begin):
+                if header.offset >= offset:
+                    break
+                found[header.input] += header.events
+            return found
+
+        lost = await asyncio.to_thread(count)
+        for name, events in lost.items():
+            self.counters.lost[name, Lost.OVERRUN] += events
+            self.progress.backlog[name] -= events
+        self.progress.evaluated = self.progress.committed = offset
+        log.error(
+            Log.BACKLOG_OVERRUN, ruleset=self.name, events=lost.total(), offset=offset,
+            action="the raw log needed the room; the other rule sets have these events",
+        )  # fmt: skip
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able, by input."""
+        return {
+            name: {"stored": row["stored"], "judged": row["judged"], "lost": row["lost"],
+                   "backlog": self.progress.backlog.get(name, 0)}
+            for name, row in self.counters.snapshot()["inputs"].items()
+        }  # fmt: skip
+
+    def broken(self) -> list[str]:
+        """The equations that do not hold now."""
+        return [f"rule set {self.name}: {one}" for one in self.counters.identity(self.progress.backlog)]
+
+
+class Accounts:
+    """Of all sets in strict isolation, by name."""
+
+    def __init__(self, raw_log: RawLog, counters: Mapping[str, Any]) -> None:
+        """``counters``: of the last commit."""
+        self._log = raw_log
+        self._saved: dict[str, Any] = dict(counters.get(SETS, {}))
+        self.open: dict[str, Account] = {}
+
+    @property
+    def left(self) -> list[str]:
+        """Sets with a row of an earlier life that nobody has begun with."""
+        return [*self._saved]
+
+    def forget(self, name: str) -> None:
+        self._saved.pop(name, None)
+        self.open.pop(name, None)
+
+    def begin(self, name: str, offset: int, max_backlog: int) -> Account:
+        """The account of a set: as it was saved, or a new one from raw ``offset`` on."""
+        row = self._saved.pop(name, None)
+        cursor, counters = (Cursor(*row[:2]), row[2]) if row else (Cursor(self._log.log_id, offset), None)
+        account = self.open[name] = Account(name, self._log, Saved(cursor, counters, []), max_backlog)
+        return account
+
+    def stored(self, input: str, events: int) -> None:
+        """The raw log has taken so many events of an input."""
+        for one in self.open.values():
+            one.stored(input, events)
+
+    def rows(self, sent: list[Sent]) -> dict[str, Any]:
+        """What is saved with a commit of ``sent``; of sets that have not begun yet as it was."""
+        by_name = {one.account.name: one for one in sent}
+        return {**self._saved, **{name: one.row(by_name.get(name)) for name, one in self.open.items()}}
+
+    async def release(self, evaluated: int, now: int, *, force: bool = False) -> int:
+        """Raw log below this offset is needed by none, given that the others have ``evaluated``. ``force``: room is
+        needed now. Raises OSError."""
+        least = evaluated
+        for one in [*self.open.values()]:
+            if one.committed < evaluated and not one.committing:
+                wanted = self._log.wanted(now, make_room=force)
+                behind = force or self._log.full() or self._log.end - one.committed > one.max_backlog
+                if wanted is not None and one.committed < wanted <= evaluated and behind:
+                    await one.lose(wanted)
+            least = min(least, one.committed)
+        return least

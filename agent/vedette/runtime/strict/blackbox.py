@@ -1,0 +1,62 @@
+"""What the process of a strict rule set is at, where the agent can read it after the process has died.
+
+A page of memory that both map. The process writes before each step which event it evaluates; nothing is flushed and
+nothing can tear that matters: the writer is dead when it is read.
+
+Bytes: raw offset of the first event (8), of the last (8), number of the rule that is asked alone, from 1 (4; 0: all of
+them), the stage (1); little-endian.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+_FORM = struct.Struct("<QQIB")
+
+
+class Stage(IntEnum):
+    OTHER = 0
+    MATCHING = 1
+    """Rules are asked about an event."""
+    ALERTS = 2
+    """Correlations, statements and alerts of events that matched."""
+    ALERTS_ALONE = 3
+    """The same of a single event that was suspected."""
+
+
+class Note(NamedTuple):
+    first: int
+    last: int
+    rule: int
+    stage: Stage
+
+
+class BlackBox:
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._page = mmap.mmap(descriptor, mmap.PAGESIZE)
+
+    @classmethod
+    def make(cls) -> BlackBox:
+        """Raises OSError."""
+        descriptor = os.memfd_create("vedette-blackbox")
+        os.ftruncate(descriptor, mmap.PAGESIZE)
+        return cls(descriptor)
+
+    def note(self, stage: Stage, first: int = 0, last: int = 0, rule: int = 0) -> None:
+        _FORM.pack_into(self._page, 0, first, last, rule, stage)
+
+    def read(self) -> Note:
+        first, last, rule, stage = _FORM.unpack_from(self._page)
+        return Note(first, last, rule, Stage(stage) if stage in (*Stage,) else Stage.OTHER)
+
+    def close(self) -> None:
+        """Closing twice is allowed."""
+        if self._page.closed:
+            return
+        self._page.close()
+        os.close(self.descriptor)

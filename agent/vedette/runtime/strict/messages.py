@@ -1,0 +1,72 @@
+"""What agent and the process of a strict rule set say to each other: frames over its standard input and output.
+
+A frame is 4 bytes of length, little-endian, and a msgpack list; the very first, to the process, is a pickled ``Begin``.
+It goes one way only: the agent unpickles nothing.
+
+To the process:
+
+    ["state", part]                  of the set's state, in order; an empty one ends them
+    ["log", start, end, events, waiting]   what the raw log holds; bytes in the outbox
+    ["done", long, waiting]          the batch is committed; whether its state is to be written again
+
+From it:
+
+    ["alive", {…}]                   figures for the status, every ALIVE_SECONDS
+    ["batch", offset, counters, alerts, state, begins, whole, quarantined]
+                                     to be committed; the next one follows after ``done``
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgpack
+
+from vedette.config.settings import Config, RulesetSettings
+
+LENGTH = struct.Struct("<I")
+MAX_FRAME = 512 << 20
+ALIVE_SECONDS = 0.5
+ALL = "*"
+"""In place of a rule's id."""
+OUT_OF_MEMORY = 71
+"""Exit code of a process that ran out of memory."""
+
+
+class Suspect(NamedTuple):
+    """Events from raw offset ``first`` to ``last`` are evaluated one by one and rule by rule."""
+
+    first: int
+    last: int
+
+
+class Begin(NamedTuple):
+    """What a process of a strict rule set begins with."""
+
+    config: Config
+    ruleset: RulesetSettings
+    plan: Path
+    lookups: dict[str, Path]
+    credit: str | None
+    log_id: str
+    log: tuple[int, int, int, int]
+    """As in the message."""
+    newest: int
+    """No frame was received after this."""
+    offset: int
+    counters: dict[str, Any]
+    quarantined: Any
+    suspects: tuple[Suspect, ...]
+    excluded: dict[int, tuple[str, ...]]
+    """By offset of an event the ids of rules that no process survived there; ``ALL``: its alerts are not made."""
+    deadly: dict[str, int]
+    """By id of a rule on how many events."""
+    blackbox: int
+    """A descriptor."""
+
+
+def frame(message: list[Any]) -> bytes:
+    data: bytes = msgpack.packb(message)
+    return LENGTH.pack(len(data)) + data

@@ -1,0 +1,63 @@
+"""The process's half of a commit: what was evaluated goes to the agent, one batch at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from vedette.model.event import Alert
+from vedette.runtime.context import EvaluationContext
+from vedette.runtime.uncommitted import Uncommitted
+from vedette.state.state import State
+
+
+class Sender(Uncommitted):
+    """``send`` takes a message (``messages.py``) to the agent."""
+
+    def __init__(
+        self, context: EvaluationContext, state: State, send: Callable[[list[Any]], None], waiting: int
+    ) -> None:
+        super().__init__(context)
+        self._counters, self._progress, self._state, self._send = context.counters, context.progress, state, send
+        self._outbox_bytes, self._long = waiting, False
+        self._now = asyncio.Lock()
+        self._answered = asyncio.Event()
+
+    @property
+    def waiting(self) -> int:
+        return self._outbox_bytes
+
+    def outbox(self, waiting: int) -> None:
+        """So many bytes wait there for a receipt."""
+        self._outbox_bytes = waiting
+
+    def done(self, long: bool, waiting: int) -> None:
+        """What was sent is committed."""
+        self._long, self._outbox_bytes = long, waiting
+        self._answered.set()
+
+    def _count(self, alert: Alert) -> None:
+        self._counters.totals["alerts_made"] += 1
+
+    async def commit(self) -> None:
+        async with self._now:
+            await self.steady()
+            self.due.clear()
+            progress, failures, state = self._progress, self._failures, self._state
+            offset, alerts = progress.evaluated, self.alerts
+            changed = alerts or state.joiner.changed or failures.changed
+            if offset == progress.committed and not changed:
+                return
+            begins = self._long and not state.rewriting
+            if begins:
+                state.rewrite()
+            delta, whole = state.delta(), state.rewritten
+            self.alerts, self.bytes, self._positions = [], 0, {}
+            quarantined = dict(failures.quarantined) if failures.changed else None
+            failures.changed = False
+            self._answered.clear()
+            data = [data for _, data in alerts]
+            self._send(["batch", offset, self._counters.snapshot(), data, delta, begins, whole, quarantined])
+            await self._answered.wait()
+            progress.committed = offset

@@ -1,0 +1,288 @@
+"""One strict rule set in the agent: its process is started at the set's cursor, and again when it has ended.
+
+A change of rules or settings ends the process and starts the next one at the cursor: what it had not committed is
+evaluated again, under the same alert ids. A process that dies is followed by another after a back-off, which is over
+when the cursor has moved. What it was at is in the black box (``blackbox.py``); of what one died of twice, the next
+leaves out the rule, or the event (``watched.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import structlog
+
+from vedette.config.settings import RulesetSettings
+from vedette.model.counters import Log
+from vedette.runtime.checkpointer import Checkpointer
+from vedette.runtime.context import RunContext
+from vedette.runtime.strict.account import Account, Sent
+from vedette.runtime.strict.blackbox import BlackBox, Stage
+from vedette.runtime.strict.messages import ALL, Begin, Suspect
+from vedette.runtime.strict.process import Ended, Process
+from vedette.store.store import quarantined_of
+from vedette.system.backoff import Backoff
+
+log = structlog.get_logger()
+
+BACKOFF = (0.2, 30.0)
+FEED_SECONDS = 0.002
+"""Between two words about what the raw log holds."""
+IDLE_SECONDS = 1.0
+"""Longest time between them."""
+SUSPECTS = 100
+EXCLUDED = 10_000
+
+
+class Isolated(NamedTuple):
+    """What a strict rule set evaluates with. ``plan``: a file (``engine/artifact.py``); ``rules``: by number the id."""
+
+    plan: Path
+    digest: str
+    lookups: Mapping[str, Path]
+    credit: str | None
+    rules: tuple[str, ...]
+
+
+def _checked(counters: Any) -> dict[str, Any]:
+    """Of what a process counted what is taken. Raises TypeError, ValueError, KeyError or AttributeError."""
+    none = {"received": 0, "stored": 0, "bytes_in": 0, "cut": 0, "dropped": {}}
+    return {
+        "inputs": {
+            str(name): {
+                **none,
+                "judged": int(row["judged"]),
+                "lost": {str(reason): int(events) for reason, events in row["lost"].items()},
+            }
+            for name, row in counters["inputs"].items()
+        },
+        "totals": {str(name): int(count) for name, count in counters["totals"].items()},
+    }
+
+
+class StrictSet:
+    def __init__(
+        self, context: RunContext, checkpointer: Checkpointer, settings: RulesetSettings, account: Account,
+        isolated: Isolated,
+    ) -> None:  # fmt: skip
+        self._context, self._checkpointer = context, checkpointer
+        self.settings, self.account, self.isolated = settings, account, isolated
+        self._box = BlackBox.make()
+        self._backoff = Backoff(BACKOFF)
+        self._process: Process | None = None
+        self._again = asyncio.Event()
+        """Set to have another process in place of this one."""
+        self._pending: asyncio.Future[None] | None = None
+        """Of the last batch."""
+        self._suspects: list[Suspect] = []
+        self._excluded: dict[int, tuple[str, ...]] = {}
+        self._deadly = Counter[str]()
+        self.starts = self.deaths = 0
+        self.last_death = ""
+        self.waiting_until = 0.0
+        """Monotonic: when the next process is started; 0: one is running."""
+        self.figures: dict[str, Any] = {}
+        self._spent = 0.0
+        """CPU seconds of the processes before."""
+
+    # --- what the agent asks for
+
+    def replace(self, settings: RulesetSettings, isolated: Isolated) -> None:
+        """Go on with these."""
+        self.settings, self.isolated = settings, isolated
+        self.account.max_backlog = settings.backlog_bytes(self._context.config.raw_log)
+        self._suspects, self._excluded, self._deadly = [], {}, Counter()
+        self._again.set()
+
+    async def release(self) -> None:
+        """Nothing is in quarantine any more."""
+        loop, name = asyncio.get_running_loop(), quarantined_of(self.account.name)
+        await loop.run_in_executor(self._context.writer, self._context.store.put, name, None)
+        self.replace(self.settings, self.isolated)
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether all that is stored is committed; so it counts while no process runs: nobody waits for that."""
+        return self._process is None or self.account.committed >= self._context.raw_log.end
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill("the agent ended")
+        self._box.close()
+
+    # --- the process
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                self._again.clear()
+                before, reason = self.account.committed, ""
+                try:
+                    await self._one()
+                except (Ended, OSError) as error:
+                    reason = str(error)
+                if self.account.committed > before:
+                    self._backoff.reset()
+                if not reason:
+                    continue
+                self._died(reason)
+                wait = self._backoff.failed()
+                self.waiting_until = time.monotonic() + wait
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._again.wait()
+                self.waiting_until = 0.0
+        finally:
+            self.close()
+
+    async def _one(self) -> None:
+        """One process, to its end. Raises Ended or OSError when that was not asked for."""
+        self._box.note(Stage.OTHER)
+        process = self._process = await Process.start(self.settings, self._box.descriptor)
+        self.starts += 1
+        parts = (
+            self._converse(process),
+            process.watch(),
+            self._again.wait(),
+            self._moved(self.account.generation),
+        )
+        tasks = [asyncio.create_task(one) for one in parts]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[1].done():  # it has ended: why, its conversation knows
+                await asyncio.wait({tasks[0]}, timeout=5.0)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await process.end()
+            self._spent += process.cpu_seconds
+            self._process = None
+        asked = any(task.done() and not task.cancelled() for task in tasks[2:])
+        if not asked and (error := None if tasks[0].cancelled() else tasks[0].exception()) is not None:
+            raise error
+
+    async def _moved(self, generation: int) -> None:
+        """Until the cursor has moved otherwise than by what the process sent."""
+        while self.account.generation == generation:
+            await asyncio.sleep(0.2)
+
+    async def _converse(self, process: Process) -> None:
+        if self._pending is not None:  # what the process before sent last
+            await asyncio.shield(self._pending)
+        await process.begin(self._begin(), self._context.store.of_set(self.account.name).parts())
+        feeding = asyncio.create_task(self._feed(process))
+        try:
+            async for message in process.messages():
+                await self._take(process, message)
+        finally:
+            feeding.cancel()
+            await asyncio.wait({feeding})
+
+    def _begin(self) -> Begin:
+        context, account, one = self._context, self.account, self.isolated
+        return Begin(
+            context.config, self.settings, one.plan, dict(one.lookups), one.credit, context.raw_log.log_id,
+            self._log_now(), context.raw_log.newest, account.committed, account.row()[2],
+            context.store.get(quarantined_of(account.name)), tuple(self._suspects), dict(self._excluded),
+            dict(self._deadly), self._box.descriptor,
+        )  # fmt: skip
+
+    def _log_now(self) -> tuple[int, int, int, int]:
+        raw_log = self._context.raw_log
+        return raw_log.start, raw_log.end, raw_log.events, self._context.outbox.bytes
+
+    async def _feed(self, process: Process) -> None:
+        arrived = self.account.arrived
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await arrived.wait()
+            arrived.clear()
+            await process.say("log", *self._log_now())
+            await asyncio.sleep(FEED_SECONDS)
+
+    async def _take(self, process: Process, message: list[Any]) -> None:
+        try:
+            match message:
+                case ["alive", dict(figures)]:
+                    if not self.figures:
+                        log.info(Log.RULESET_STARTED, ruleset=self.account.name, pid=process.pid)
+                    self.figures = figures
+                case ["batch", *parts]:
+                    await self._commit(*parts)
+                    store = self._context.store.of_set(self.account.name)
+                    await process.say("done", store.is_long(), self._context.outbox.bytes)
+                case _:
+                    raise ValueError(f"{message[0]!r:.40}")
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            process.kill(f"what it sent is no message: {error}")
+
+    async def _commit(
+        self, offset: int, counters: Any, alerts: list[bytes], state: bytes, begins: bool, whole: bool, quarantined: Any
+    ) -> None:
+        account = self.account
+        if not account.committed <= offset <= self._context.raw_log.end:
+            raise ValueError(f"a cursor of {offset}")
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        sent = Sent(account, offset, _checked(counters), alerts, state, begins, whole, quarantined, done)
+        self._checkpointer.take_sent(sent)
+        self._pending = done
+        await asyncio.shield(done)
+        self._suspects = [one for one in self._suspects if one.last >= offset]
+        self._excluded = {at: rules for at, rules in self._excluded.items() if at >= offset}
+
+    # --- what it died of
+
+    def _died(self, reason: str) -> None:
+        self.deaths += 1
+        note, self.figures = self._box.read(), {}
+        what = self._blame(note.stage, note.first, note.last, note.rule)
+        self.last_death = f"{reason}{what}"
+        log.error(
+            Log.RULESET_DIED, ruleset=self.account.name, reason=self.last_death, offset=self.account.committed,
+            action="it goes on at its cursor; other rule sets are not touched",
+        )  # fmt: skip
+
+    def _blame(self, stage: Stage, first: int, last: int, rule: int) -> str:
+        """What the next process does otherwise; in words."""
+        if stage is Stage.OTHER or last < self.account.committed or last >= self._context.raw_log.end:
+            return ""
+        if stage is Stage.ALERTS_ALONE or (stage is Stage.MATCHING and 0 < rule <= len(self.isolated.rules)):
+            named = ALL if stage is Stage.ALERTS_ALONE else self.isolated.rules[rule - 1]
+            if len(self._excluded) < EXCLUDED:
+                self._excluded[first] = (*self._excluded.get(first, ()), named)
+            if named == ALL:
+                return f"; at the alerts of the event at offset {first}"
+            self._deadly[named] += 1
+            return f"; at the rule {named} on the event at offset {first}"
+        self._suspects = [*self._suspects[-SUSPECTS:], Suspect(first, last)]
+        return f"; at the event at offset {first}"
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able."""
+        process, figures = self._process, self.figures
+        return {
+            "pid": process.pid if process else None,
+            "running": bool(process and figures),
+            "starts": self.starts,
+            "deaths": self.deaths,
+            "last_death": self.last_death or None,
+            "starts_again_in": round(max(0.0, self.waiting_until - time.monotonic()), 1) if self.waiting_until else 0,
+            "private_bytes": process.private if process else 0,
+            "resident_bytes": process.resident if process else 0,
+            "peak_bytes": process.peak if process else 0,
+            "max_memory": self.settings.max_memory,
+            "max_cpu": self.settings.max_cpu,
+            "max_seconds": self.settings.max_seconds,
+            "max_backlog": self.account.max_backlog,
+            "cpu_seconds": round(self._spent + (process.cpu_seconds if process else 0.0), 3),
+            "inputs": self.account.status(),
+        }

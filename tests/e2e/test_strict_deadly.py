@@ -1,0 +1,127 @@
+"""Rules that kill, hang or bloat the process of a strict set: their own event pays, then the rule, and no other set."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.send import tcp
+from tests.e2e.agent import Agent, until
+from tests.e2e.test_rules import mark, rule
+from tests.e2e.test_strict import configured, evaluated, process, running
+from vedette.runtime.strict.watched import DEADLY_EVENTS
+
+pytestmark = pytest.mark.peer
+
+PROGRAM = """
+import sys
+from vedette.system import child
+from vedette.cli.main import main
+
+sys.path.insert(0, sys.argv.pop(1))
+honest = child.command
+def command(module, *arguments, **named):
+    return honest("deadly_worker" if module.endswith("strict.worker") else module, *arguments, **named)
+child.command = command
+main()
+"""
+"""The agent, with a process of strict sets in which a part is deadly."""
+WORKER = """
+import os, signal, sys, time
+from vedette.engine.match import Engine
+from vedette.runtime.alerts import AlertBuilder
+from vedette.runtime.strict import worker
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+def spin():
+    while True:
+        pass
+def bloat():
+    kept = []
+    while True:
+        kept.append(bytearray(1 << 20))
+        time.sleep(0.0005)
+deadly, true, passes = {how}, Engine.true, AlertBuilder._passes
+
+def is_true(self, event, rules, logsource):
+    for number in rules:
+        if self.plan.rules[number].title == "Deadly" and b"bad" in event.raw:
+            deadly()
+    return true(self, event, rules, logsource)
+
+def does_pass(self, rule, event, group, *more):
+    if "worse" in event.record.text:
+        deadly()
+    return passes(self, rule, event, group, *more)
+
+Engine.true, AlertBuilder._passes = is_true, does_pass
+sys.exit(worker.main())
+"""
+BOUNDS = 'max_memory = "128MiB"\nmax_seconds = "1s"\n'
+
+
+@pytest.fixture
+def agent(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Agent]:
+    path = rule(tmp_path / "site", "site", 3)
+    deadly = path.read_text().replace("000000000003", "000000000005").replace("'marker-site'", "'marker-site '")
+    (tmp_path / "site" / "deadly.yml").write_text(deadly.replace("title: Marker site", "title: Deadly"))
+    (tmp_path / "deadly_worker.py").write_text(WORKER.format(how=request.param))
+    made = Agent(tmp_path / "a", rules=rule(tmp_path / "own", "own", 1).parent)
+    made.program = (sys.executable, "-c", PROGRAM, str(tmp_path))
+    configured(made, tmp_path / "site", last=BOUNDS)
+    yield made
+    made.kill()
+
+
+def titles(agent: Agent) -> list[str]:
+    return [row["rule_title"] for row in agent.alerts()]
+
+
+def line(text: str) -> bytes:
+    return f"<13>Nov 20 10:00:00 web1 app: marker-site {text}\n".encode()
+
+
+@pytest.mark.parametrize("agent", ["kill", "spin", "bloat"], indirect=True)
+def test_a_deadly_rule(agent: Agent) -> None:
+    """It is left out of the events of which a process died at it, then it is in quarantine; every other rule of the set
+    is evaluated on all events, its account adds up, and meanwhile the other set's alerts come at once."""
+    agent.up()
+    running(agent)
+    events = DEADLY_EVENTS + 4
+    tcp(("127.0.0.1", agent.port), b"".join(line(f"bad {n}") for n in range(events)) + line("good"))
+    slowest = 0.0
+    for count in range(1, 9):
+        begun = time.monotonic()
+        mark(agent, "own")
+        until("an alert of the other set", lambda count=count: titles(agent).count("Marker own") == count, 20)
+        slowest = max(slowest, time.monotonic() - begun)
+        time.sleep(0.2)
+    until("the set's alerts", lambda: titles(agent).count("Marker site") == events + 1, 90)
+    assert process(agent)["deaths"] == DEADLY_EVENTS + 1, agent.text()[-3000:]
+    quarantined = process(agent)["quarantined"]
+    assert [(row["title"], row["events"]) for row in quarantined] == [("Deadly", DEADLY_EVENTS)]
+    letters = (agent.data / "quarantine" / "site" / "events.ndjson").read_text().splitlines()
+    assert {json.loads(row)["rule_title"] for row in letters} == {"Deadly"}
+    assert evaluated(agent)["judged"] == events + 1 + 8
+    assert slowest < 10.0, slowest
+    assert agent.stop() == 0
+
+
+@pytest.mark.parametrize("agent", ["kill"], indirect=True)
+def test_deadly_alerts(agent: Agent) -> None:
+    """An event at whose alerts processes die is poisoned and kept; those before and after it make theirs."""
+    agent.up()
+    running(agent)
+    tcp(("127.0.0.1", agent.port), line("one") + line("worse") + line("two"))
+    mark(agent, "own")
+    until("the alerts", lambda: len(titles(agent)) == 5, 60)
+    assert process(agent)["deaths"] == 2
+    letters = (agent.data / "quarantine" / "site" / "events.ndjson").read_text().splitlines()
+    assert ["worse" in json.loads(row)["raw"] for row in letters] == [True]
+    evaluated(agent)

@@ -1,0 +1,76 @@
+"""Bundles of a strict set: pushed, rolled back, withdrawn, with lookups, while lines flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker import running
+from tests.e2e.agent import Agent, until, vedette
+from tests.e2e.test_rules import Stream, mark, rule
+from tests.e2e.test_rulesets import THRICE, Region, alerts, sets, version
+from tests.e2e.test_strict import evaluated, process
+
+pytestmark = pytest.mark.peer
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Iterator[Region]:
+    with running(tmp_path / "broker") as broker:
+        yield Region(tmp_path, broker)
+
+
+def built(region: Region, number: int, *words: str) -> Path:
+    """Rules for ``words``, and a correlation over ``one`` that all versions have."""
+    rules = region.folder / f"rules{number}"
+    path = rule(rules, "one", 100)
+    path.write_text(path.read_text() + THRICE.format(word="one", number=200, of=100) + "generate: true\n")
+    for at, word in enumerate(words):
+        rule(rules, word, 101 + at)
+    return region.built(number, rules)
+
+
+def test_push(tmp_path: Path, region: Region) -> None:
+    """A push, a bad bundle, a rollback and a withdrawal change the strict set alone; a correlation that all versions
+    have counts over the changes; a rule of the same id and another meaning has an id of its own."""
+    own = rule(tmp_path / "own", "own", 1)
+    same = own.read_text().replace("000000000001", "000000000101").replace("Marker own", "Taken")
+    (tmp_path / "own" / "same.yml").write_text(same.replace("marker-own", "marker-taken"))
+    agent = Agent(tmp_path / "a", rules=tmp_path / "own")
+    agent.configure(
+        f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
+        f'[bundles]\ntrusted_keys = ["{region.public}"]\n[[ruleset]]\nname = "region"\nisolation = "strict"\n'
+        f'[broker]\nurl = "{region.broker.url}"\n[uplink]\ntype = "mqtt"\n'
+    )
+    agent.up()
+    try:
+        with Stream(agent.port):
+            region.publish(built(region, 1))
+            version(agent, 1)
+            mark(agent, "one")
+            until("an alert", lambda: ("Marker one", "region/region-1") in alerts(agent))
+            region.publish(built(region, 2, "two"))
+            version(agent, 2)
+            mark(agent, "one")
+            mark(agent, "two")
+            until("its alert", lambda: ("Marker two", "region/region-2") in alerts(agent))
+            assert sets(agent)["region"]["renamed"] == {
+                "6a1f0000-0000-4000-8000-000000000101": "6a1f0000-0000-4000-8000-000000000101@region"
+            }
+            mark(agent, "one")
+            until("the third", lambda: ("Three of one", "region/region-2") in alerts(agent))
+            vedette("bundle", "rollback", "-c", agent.config, "--set", "region")
+            version(agent, 1)
+            mark(agent, "two")  # no rule of any set
+            mark(agent, "one")
+            until("of the first", lambda: alerts(agent).count(("Marker one", "region/region-1")) == 2)
+            mark(agent, "own")
+            until("the other set's", lambda: ("Marker own", None) in alerts(agent))
+        evaluated(agent, "region")
+        assert process(agent, "region")["deaths"] == 0
+        assert alerts(agent).count(("Marker two", "region/region-2")) == 1
+        assert alerts(agent).count(("Three of one", "region/region-2")) == 1
+    finally:
+        agent.kill()
