@@ -1,9 +1,9 @@
 //! Bytes that this process does not own: the mapped file of a lookup, and the arrays that Python builds one from.
 //!
 //! Invariants:
-//! - A lookup's file is immutable: it is written beside and renamed (`lookup/build.py`), never written in place.
-//! - While a build function runs, Python holds on to the arrays it passed and changes none (`lookup/build.py` is their
-//!   only owner); the buffer keeps them from being resized.
+//! - A lookup's file is immutable: it is written beside and renamed (`lookup/build.py`, `lookup/assemble.py`), never written in place.
+//! - While a build function runs, Python holds on to the arrays it passed and changes none (`lookup/columns.py` and
+//!   `lookup/gather.py` are their only owners); the buffer keeps them from being resized.
 #![allow(unsafe_code)]
 
 use std::ops::Deref;

@@ -21,7 +21,7 @@ from vedette.stream.functions.table import WrongTypes
 
 if TYPE_CHECKING:
     from vedette.rules.sql.own import Own
-from vedette.rules.sql.checked import BOOLEAN, NULL, of_outer_query
+from vedette.rules.sql.checked import BOOLEAN, NULL, columns, of_outer_query
 from vedette.rules.sql.constants import fraction_of, interval, number
 from vedette.rules.sql.scope import Scope
 from vedette.rules.sql.trees import Wrong, function_name, named, only, operands
@@ -205,7 +205,23 @@ class Checker:
             mixed = {kind, type(part)} - {exp.DPipe}
             if len(mixed) == 1 and exp.DPipe in (kind, type(part)) and mixed <= {*_ARITHMETIC}:
                 raise Wrong(part, "|| beside arithmetic: which comes first?", "brackets around it")
-        return self.call(node, name, (self.of(node.this), self.of(node.expression)))
+        found = self.call(node, name, (self.of(node.this), self.of(node.expression)))
+        if (
+            name in ("+", "-")
+            and isinstance(found, Call)
+            and found.type.name.startswith("TIMESTAMP")
+            and not columns(found)
+        ):
+            self.refuse_cut(node, found)
+        return found
+
+    def refuse_cut(self, node: Any, found: Call) -> None:
+        """Of a constant time Flink cuts off, in the end, the digits that its type has not; of others it does not."""
+        digit = 10 ** (6 - found.type.precision) if found.type.name.startswith("TIMESTAMP") else 1
+        spans = [one.value for one in found.args if isinstance(one, Literal) and one.type.name == "INTERVAL_SECOND"]
+        if any(value % digit for value in spans):
+            more = "TIMESTAMP '… 00:00:00.000'"
+            raise Wrong(node, f"a fraction of a second beside a constant {found.type}, which cannot hold it", more)
 
     def logic(self, node: Any) -> Expression:
         name = "AND" if isinstance(node, exp.And) else "OR"
@@ -221,6 +237,9 @@ class Checker:
     def sign(self, node: Any) -> Expression:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return number(node.this, f"-{node.this.this}")
+        below = node.this.unnest()
+        if isinstance(below, exp.Neg) and isinstance(below.this, exp.Literal) and not below.this.is_string:
+            return number(below.this, below.this.this)  # -(-2147483648) is a BIGINT
         if isinstance(node.this, nodes.IntervalLiteral):
             found = interval(node.this)
             return Literal(-found.value, found.type)

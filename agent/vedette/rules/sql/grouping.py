@@ -11,7 +11,20 @@ from typing import Any
 from sqlglot import exp
 
 from vedette.plan.grid import Grid
-from vedette.plan.query import PYTHON, Aggregate, Call, Column, Expression, Grouped, Literal, Type, Windowed
+from vedette.plan.query import (
+    PYTHON,
+    Aggregate,
+    Assign,
+    Call,
+    Column,
+    Expression,
+    Grouped,
+    Literal,
+    Node,
+    Type,
+    Windowed,
+)
+from vedette.plan.query import nodes as every_node
 from vedette.rules.sql import checked, nodes, trees
 from vedette.rules.sql.check import Checker
 from vedette.rules.sql.checked import BIGINT, BOOLEAN
@@ -220,6 +233,13 @@ class Grouping:
         self.aggregates: list[Aggregate] = []
         self._quiet = False
 
+    def refuse_sessions(self, node: Node) -> None:
+        """Flink's rows of these are of other sessions than those of PARTITION BY: nothing to be compared with."""
+        if any(isinstance(one, Assign) and one.grid.kind == "SESSION" for one in every_node(node)):
+            raise Wrong(
+                self.tree.args["group"], "GROUPING SETS, ROLLUP, CUBE over SESSION", "one statement for each set"
+            )
+
     def key(self, node: Any) -> int:
         value = self.checker.of(node)
         if not checked.columns(value):
@@ -229,6 +249,8 @@ class Grouping:
         return self.keys.index(value)
 
     def legacy(self, node: Any) -> None:
+        if node.this == "SESSION" and self.sets:  # as in Flink
+            raise Wrong(node, "GROUP BY SESSION(…) with GROUPING SETS", "one statement for each set")
         time, *rest = node.expressions
         found = self.checker.of(time)
         if not isinstance(found, Column) or not self.relation.cols[found.index - 1].rowtime:
@@ -352,6 +374,8 @@ class Grouping:
                     "each of the GROUPING SETS holds window_start and window_end",
                     "GROUP BY window_start, window_end, GROUPING SETS (…)",
                 )
+            if self.sets:
+                self.refuse_sessions(base.node)
             out = [replace(col, rowtime=col.window == "time") for col in out]
             time = next((at for at, col in enumerate(out, 1) if col.rowtime), 0)
             if self.sets:

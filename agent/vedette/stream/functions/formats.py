@@ -181,11 +181,12 @@ def _reader(pattern: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
     return re.compile(text, re.ASCII), tuple(names)
 
 
-def read(text: str, pattern: str) -> int:
-    """The timestamp that a text says, by the pattern; parts that are missing are those of 1970-01-01. Raises Failed."""
+def read(text: str, pattern: str, *, more: bool = False) -> int:
+    """The timestamp that a text says, by the pattern; parts that are missing are those of 1970-01-01. ``more``: other
+    text may follow, but no digit. Raises Failed."""
     compiled, names = _reader(pattern)
-    found = compiled.fullmatch(text)
-    if not found:
+    found = compiled.match(text) if more else compiled.fullmatch(text)
+    if not found or text[found.end() : found.end() + 1].isdecimal():
         raise Failed(f"{text!r:.60} is not {pattern!r:.60}")
     parts: dict[str, Any] = dict(zip(names, found.groups(), strict=True))
     year = int(parts["year"]) if "year" in parts else 2000 + int(parts["short"]) if "short" in parts else 1970

@@ -468,7 +468,7 @@ def _unix_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
 
 def _unix(text: str, pattern: str = "yyyy-MM-dd HH:mm:ss") -> int:
     try:
-        return read(text, pattern) // SECOND
+        return read(text, pattern, more=True) // SECOND
     except ValueError:
         return -(1 << 63)
 
