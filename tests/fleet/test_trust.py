@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tests.fleet.asking import OPERATORS
 from tests.fleet.kit import DONE, FLEET, Centre, desired, group, named, overlay, rolled, target
 from vedette.fleet.documents import Change
+from vedette.fleet.operators import Operators
 from vedette.fleet.trust import FolderSource, Missing, Trust, Trusted, TrustRefused
 from vedette.region.repository import copied
 from vedette.region.sign import load_key
@@ -450,3 +453,40 @@ def test_bundles_by_two_groups(centre: Centre, agent: Trust) -> None:
     agent.refresh(centre.source)
     for path, data, version in (("bundles/1", old, 1), ("bundles/2", new, 2)):
         assert agent.fetch(target(path, data, version), centre.source) == data
+
+
+def test_operators_come_and_go(centre: Centre, agent: Trust, tmp_path: Path) -> None:
+    """Who may ask is signed by the operators' threshold: one signature makes nobody one, who is taken out stays out
+    though older files are replayed, also to an agent that lost what TUF keeps."""
+    assert agent.current().operators is None
+    document = overlay(1, ONE)
+    blobs = {"config/1.toml": ONE}
+    centre.repository.stage_desired(document, blobs, replace(OPERATORS, serial=1))
+    centre.repository.sign(centre.operators[0])
+    with pytest.raises(ValueError, match="1 more signature"):
+        centre.repository.commit()
+    centre.repository.sign(centre.operators[1])
+    centre.repository.commit()
+    found = agent.refresh(centre.source).operators
+    assert found is not None
+    assert sorted(found.by_name) == ["ann", "otto", "past", "vera"]
+    shutil.copytree(centre.folder, tmp_path / "old")
+    left = {name: one for name, one in OPERATORS.by_name.items() if name != "otto"}
+    centre.repository.stage_desired(document, {}, Operators(FLEET, 2, left))
+    for key in centre.operators[:2]:
+        centre.repository.sign(key)
+    centre.repository.commit()
+    found = agent.refresh(centre.source).operators
+    assert found is not None
+    assert sorted(found.by_name) == ["ann", "past", "vera"]
+    refused(agent, FolderSource(tmp_path / "old"), "rollback")
+    shutil.rmtree(tmp_path / "agent" / "tuf")
+    again = Trust(tmp_path / "agent", FLEET, centre.root)
+    refused(again, FolderSource(tmp_path / "old"), "rollback")
+    kept = again.current().operators
+    assert kept is not None
+    assert "otto" not in kept.by_name
+    centre.publish(overlay(2, TWO), {"config/2.toml": TWO})  # which says nothing of operators
+    kept = again.refresh(centre.source).operators
+    assert kept is not None
+    assert kept.serial == 2

@@ -103,7 +103,12 @@ def _name(repository: Repository, public: str) -> str:
 
 
 def ask(
-    options: Asking, kind: str, body: Mapping[str, Any], news: Callable[[str, Part], None] | None = None
+    options: Asking,
+    kind: str,
+    body: Mapping[str, Any],
+    news: Callable[[str, Part], None] | None = None,
+    *,
+    alert: str = "",
 ) -> Collection:
     """Send a request and take what comes until all have answered or ``--wait`` is over. Raises ValueError when nobody
     is asked, OSError."""
@@ -128,7 +133,13 @@ def ask(
             if not agents:
                 raise ValueError(f"no agent that is here has labels for {options.group!r}")
         collection = Collection.begin(
-            options.folder, request, load_key(options.key), agents, options.authorities, options.revoked
+            options.folder,
+            request,
+            load_key(options.key),
+            agents,
+            options.authorities,
+            options.revoked,
+            alert=alert,
         )
         click.echo(f"request {request.id}: {len(agents)} agents", err=True)
         return await _converse(options, collection, news, fresh=True)

@@ -96,16 +96,15 @@ def evidence(
             raise ValueError("give an ALERT, or --agent with --from and --to")
         body = {"since": _time(since, "--from"), "until": _time(until, "--to"), "limit": limit}
         body |= {key: text for key, text in (("pattern", pattern), ("input", source)) if text}
-    collection = asking.ask(read_options(**options), "evidence", body)
-    raise SystemExit(_stored(collection, place, alert or "", quiet, as_lines=not options["as_json"]))
+    collection = asking.ask(read_options(**options), "evidence", body, alert=alert or "")
+    raise SystemExit(_stored(collection, place, quiet, as_lines=not options["as_json"]))
 
 
 @click.command()
 @click.argument("id")
 @evidence_option
-@click.option("--alert", default="", metavar="ID", help="Of evidence: the alert beside which it is stored.")
 @lambda command: asking_options(command, whom=False)
-def fetch(id: str, place: Path, alert: str, **options: Any) -> None:
+def fetch(id: str, place: Path, **options: Any) -> None:
     """Go on with the request ID: take what has not come yet.
 
     Its first digits are enough.
@@ -115,7 +114,7 @@ def fetch(id: str, place: Path, alert: str, **options: Any) -> None:
     given = read_options(**options)
     collection = asking.fetch(given, id)
     if collection.request.kind == "evidence":
-        raise SystemExit(_stored(collection, place, alert, True, as_lines=not given.as_json))
+        raise SystemExit(_stored(collection, place, True, as_lines=not given.as_json))
     if given.as_json:
         as_json(collection)
     else:
@@ -144,14 +143,14 @@ def _shown(options: Asking, kind: str, body: Mapping[str, Any], show: Callable[[
     return end(collection)
 
 
-def _stored(collection: Collection, place: Path, alert: str, quiet: bool, *, as_lines: bool) -> int:
+def _stored(collection: Collection, place: Path, quiet: bool, *, as_lines: bool) -> int:
     for agent, answer in collection.answers.items():
         if not answer.have:
             continue
         if not quiet and as_lines:
             for row in collection.records(agent):
                 _line(row)
-        path = kept.store(place, alert or f"{agent}-{collection.request.id[:8]}", collection, agent)
+        path = kept.store(place, collection.alert or f"{agent}-{collection.request.id[:8]}", collection, agent)
         click.echo(safe(f"{agent}: {state(collection, agent)}: {path}"), err=True)
     if not as_lines:
         as_json(collection)

@@ -3,6 +3,7 @@
     FOLDER/audit.jsonl             what was asked, by whom, why; what came; what was refused
     FOLDER/ID/request.json         the envelope
     FOLDER/ID/agents.json          whom it was sent to
+    FOLDER/ID/alert                of evidence: the alert that it is for
     FOLDER/ID/AGENT/NNNNNN.part    parts of that agent's reply, as they came
 
 A part is believed only when the agent that the topic names has signed it, by a certificate of the region's authority
@@ -105,9 +106,9 @@ class Collection:
     @classmethod
     def begin(
         cls, folder: Path, request: Request, key: Ed25519PrivateKey, agents: Sequence[str], authorities: bytes,
-        revoked: Iterable[int] = (),
+        revoked: Iterable[int] = (), *, alert: str = "",
     ) -> Collection:  # fmt: skip
-        """A new one in FOLDER. Raises OSError."""
+        """A new one in FOLDER. Raises ValueError for names that are none, OSError."""
         if unfit := [agent for agent in agents if not _AGENT.fullmatch(agent)]:
             raise ValueError(f"{unfit[0]!r} is no agent id")
         place = folder / request.id
@@ -115,12 +116,20 @@ class Collection:
         folder.chmod(0o700)
         write_whole(place / "request.json", request.signed(key), 0o600)
         write_whole(place / "agents.json", orjson.dumps([*agents]), 0o600)
+        if alert:
+            write_whole(place / "alert", alert.encode(), 0o600)
         made = cls(place, authorities, revoked)
         made.audit.append(
             "request_made", request=request.id, operator=request.operator, kind=request.kind, body=dict(request.body),
             agents=[*agents][:SHOWN], asked=len(agents), group=request.group or "", reason=request.reason,
         )  # fmt: skip
         return made
+
+    @property
+    def alert(self) -> str:
+        """The alert that evidence was asked for; empty: none. Raises OSError."""
+        path = self.folder / "alert"
+        return path.read_text() if path.exists() else ""
 
     def take(self, agent: str, message: bytes) -> Reply | None:
         """Keep a part that ``agent`` sent; None: it was refused, which is recorded, or is here already. Raises
