@@ -20,7 +20,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from tests.broker import running
 from vedette.fleet.documents import Change, Desired, Group, Progress, Ring, Rollout, Target, wanted
 from vedette.fleet.labels import parse
-from vedette.region.repository import Repository, Signatory
+from vedette.region.repository import Repository
+from vedette.region.roles import Signatory
 from vedette.region.steer.agents import SECOND, Agents
 from vedette.region.steer.kept import Kept
 from vedette.region.steer.steering import Steering

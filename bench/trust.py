@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from vedette.fleet.documents import Change, Desired, Group, Target
 from vedette.fleet.labels import parse
 from vedette.fleet.trust import FolderSource, Trust
-from vedette.region.repository import Repository, Signatory
+from vedette.region.repository import Repository
+from vedette.region.roles import Signatory
 
 GROUPS, ROUNDS = 40, 50
 LOAD = """

@@ -43,7 +43,8 @@ from vedette.fleet.overlay import AppliedState, load
 from vedette.fleet.trust import Trust
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.announce import announce
-from vedette.region.repository import Repository, Signatory
+from vedette.region.repository import Repository
+from vedette.region.roles import Signatory
 
 FLEET = "bench"
 RULES = Path(__file__).parents[2] / "rules" / "sigma"

@@ -15,7 +15,8 @@ from tuf.api.metadata import Metadata
 from vedette.fleet.documents import Change, Desired, Group, Progress, Ring, Rollout, State, Target
 from vedette.fleet.labels import parse
 from vedette.fleet.trust import FolderSource
-from vedette.region.repository import Repository, Signatory
+from vedette.region.repository import Repository
+from vedette.region.roles import Signatory
 from vedette.system.wallclock import utc_now
 
 FLEET = "plants"

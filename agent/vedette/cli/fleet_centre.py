@@ -16,7 +16,8 @@ from vedette.cli.console import broker_options, json_line, safe
 from vedette.fleet.operators import Operators
 from vedette.mqtt.settings import MqttSettings
 from vedette.region import announce, compare, fleetfile, fleetlookups
-from vedette.region.repository import ONLINE, Repository, Signatory, copied
+from vedette.region.repository import Repository, copied
+from vedette.region.roles import ONLINE, Signatory
 from vedette.region.sign import keygen, load_key
 from vedette.runtime.logs import log_to_stderr
 from vedette.system.wallclock import utc_now

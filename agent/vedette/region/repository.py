@@ -7,6 +7,8 @@
       staged/root.json  targets.json   the next version, which waits for signatures
       online/snapshot.pem  timestamp.pem  rollout.pem     the keys of the controller (0600)
       audit.jsonl                      who signed and published what (``fleet/audit.py``)
+      lock                             held while something is put in force
+      steer/                           the controller's own (``steer/kept.py``)
 
 Roles and who signs them:
 
@@ -32,15 +34,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from securesystemslib.signer import CryptoSigner, SSlibKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from securesystemslib.signer import CryptoSigner
 from tuf.api.metadata import (
-    DelegatedRole,
-    Delegations,
-    Key,
     Metadata,
     MetaFile,
-    Role,
     Root,
     Snapshot,
     TargetFile,
@@ -53,24 +51,10 @@ from vedette.fleet.certificates import key_pem
 from vedette.fleet.documents import DESIRED, ROLLOUT, Desired, Rollout, read_desired, read_rollout
 from vedette.fleet.operators import OPERATORS, Operators, read_operators
 from vedette.region import fleetlookups
+from vedette.region.roles import DAYS, NAME, ONLINE, WARN_DAYS, Signatory, assign, delegations, public_of, signed
 from vedette.region.sign import load_key
 from vedette.system.durable import sync_path, write_whole
 from vedette.system.wallclock import utc_now
-
-DAYS = {"root": 365, "targets": 90, "snapshot": 7, "timestamp": 1, "rollout": 7}
-"""For which metadata are signed."""
-WARN_DAYS = {"root": 60, "targets": 14, "snapshot": 1, "timestamp": 0.25, "rollout": 1}
-"""Before the end of which they should be signed again."""
-ONLINE = ("snapshot", "timestamp", "rollout")
-_NAME = "x-vedette-name"
-"""In the metadata: whose key it is."""
-
-
-class Signatory(NamedTuple):
-    """One key of a role: whose it is, and its public part."""
-
-    name: str
-    public: Ed25519PublicKey
 
 
 class Signatures(NamedTuple):
@@ -163,7 +147,7 @@ class Repository:
             else:
                 result = root.signed.get_verification_result("targets", one.signed_bytes, one.signatures)
                 missing = result.missing
-            names = sorted({str(key.unrecognized_fields.get(_NAME, key.keyid[:8])) for key in result.signed.values()})
+            names = sorted({str(key.unrecognized_fields.get(NAME, key.keyid[:8])) for key in result.signed.values()})
             found.append(Signatures(role, one.signed.version, tuple(names), missing))
         return found
 
@@ -171,7 +155,7 @@ class Repository:
         """Whose keys may sign ``role`` from the staged root on, or the one in force."""
         root: Any = self.staged("root") or self.newest("root")
         keys = (root.signed.keys[keyid] for keyid in root.signed.roles[role].keyids)
-        return [Signatory(str(key.unrecognized_fields.get(_NAME, "")), _public(key)) for key in keys]
+        return [Signatory(str(key.unrecognized_fields.get(NAME, "")), public_of(key)) for key in keys]
 
     def warnings(self) -> list[Warned]:
         """Which metadata in force have to be signed again soon, the most urgent first."""
@@ -201,11 +185,11 @@ class Repository:
         (self.folder / "online").mkdir(mode=0o700)
         online = {role: self._new_online(role) for role in ONLINE}
         root = Root(version=1, expires=self._until("root"), unrecognized_fields={"x-vedette-fleet": fleet})
-        _assign(root, "root", roots, root_threshold)
-        _assign(root, "targets", operators, targets_threshold)
+        assign(root, "root", roots, root_threshold)
+        assign(root, "targets", operators, targets_threshold)
         for role in ("snapshot", "timestamp"):
-            _assign(root, role, [Signatory(role, online[role].public_key())], 1)
-        targets = Targets(version=1, expires=self._until("targets"), delegations=_delegations(online["rollout"]))
+            assign(root, role, [Signatory(role, online[role].public_key())], 1)
+        targets = Targets(version=1, expires=self._until("targets"), delegations=delegations(online["rollout"]))
         self._stage("root", Metadata(root))
         self._stage("targets", Metadata(targets))
         self.audit.append(
@@ -262,17 +246,17 @@ class Repository:
         for role, (keys, threshold) in (roles or {}).items():
             if not 0 < threshold <= len(keys):
                 raise ValueError(f"threshold {threshold} of {len(keys)} {role} keys: expects 1 to {len(keys)}")
-            _assign(root, role, keys, threshold)
+            assign(root, role, keys, threshold)
         for role in online:
             fresh = self._new_online(role, suffix=".next")
             if role != "rollout":
-                _assign(root, role, [Signatory(role, fresh.public_key())], 1)
+                assign(root, role, [Signatory(role, fresh.public_key())], 1)
         if "targets" in (roles or {}) or "rollout" in online:
             old: Any = self.newest("targets")
             targets = Targets.from_dict(old.signed.to_dict())
             targets.version, targets.expires = old.signed.version + 1, self._until("targets")
             if "rollout" in online:
-                targets.delegations = _delegations(load_key(self._online("rollout", ".next")))
+                targets.delegations = delegations(load_key(self._online("rollout", ".next")))
             self._stage("targets", Metadata(targets))
         if roles or set(online) - {"rollout"} or not online:
             self._stage("root", Metadata(root))
@@ -294,7 +278,7 @@ class Repository:
                 done.append(role)
         if not done:
             raise ValueError("nothing is staged that this key may sign: `vedette fleet plan` stages changes")
-        name = next((str(one.unrecognized_fields.get(_NAME, "")) for one in root.signed.keys.values()
+        name = next((str(one.unrecognized_fields.get(NAME, "")) for one in root.signed.keys.values()
                      if one.keyid == signer.public_key.keyid), "")  # fmt: skip
         self.audit.append("fleet_signed", roles=done, key=signer.public_key.keyid[:16], name=name)
         return done
@@ -362,9 +346,9 @@ class Repository:
         before, targets = self.newest("rollout"), self.newest("targets")
         if targets is None:
             raise FileNotFoundError(f"{self.folder}: the fleet's root and targets are not signed yet")
-        signer = CryptoSigner(load_key(self._online("rollout")))
+        key = load_key(self._online("rollout"))
         entitled = targets.signed.delegations.roles["rollout"].keyids
-        if signer.public_key.keyid not in entitled:
+        if CryptoSigner(key).public_key.keyid not in entitled:
             raise ValueError(f"{self._online('rollout')}: not the key that the targets name for the roll-out")
         kept = before is not None and {*before.signatures} <= {*entitled}
         if rollout is None and kept and not self._due("rollout"):
@@ -374,25 +358,21 @@ class Repository:
             made.targets[ROLLOUT] = self._file(ROLLOUT, rollout.to_bytes(), version=rollout.serial)
         elif before is not None:
             made.targets.update(before.signed.targets)
-        signed: Metadata[Any] = Metadata(made)
-        signed.sign(signer)
-        write_whole(self.folder / "tuf" / f"{made.version}.rollout.json", signed.to_bytes())
+        data = signed(made, key).to_bytes()
+        write_whole(self.folder / "tuf" / f"{made.version}.rollout.json", data)
         return True
 
     def _commit_online(self) -> None:
         versions = {f"{role}.json": MetaFile(self.version(role)) for role in ("targets", "rollout")}
         snapshot = Snapshot(version=self.version("snapshot") + 1, expires=self._until("snapshot"), meta=versions)
-        signed: Metadata[Any] = Metadata(snapshot)
-        signed.sign(CryptoSigner(load_key(self._online("snapshot"))))
-        data = signed.to_bytes()
+        data = signed(snapshot, load_key(self._online("snapshot"))).to_bytes()
         write_whole(self.folder / "tuf" / f"{snapshot.version}.snapshot.json", data)
         meta = MetaFile(snapshot.version, len(data), {"sha256": hashlib.sha256(data).hexdigest()})
         timestamp = Timestamp(
             version=self.version("timestamp") + 1, expires=self._until("timestamp"), snapshot_meta=meta
         )
-        last: Metadata[Any] = Metadata(timestamp)
-        last.sign(CryptoSigner(load_key(self._online("timestamp"))))
-        write_whole(self.folder / "tuf" / "timestamp.json", last.to_bytes())
+        last = signed(timestamp, load_key(self._online("timestamp"))).to_bytes()
+        write_whole(self.folder / "tuf" / "timestamp.json", last)
 
     def _torn(self) -> bool:
         """A commit was killed before its timestamp: versions are there that it does not reach."""
@@ -488,28 +468,3 @@ def _read(path: Path) -> Metadata[Any] | None:
         return None
     except Exception as error:  # python-tuf raises several kinds for what is no metadata
         raise ValueError(f"{path}: not a file of metadata: {error}") from error
-
-
-def _assign(root: Root, role: str, keys: Sequence[Signatory], threshold: int) -> None:
-    """``keys`` are those of ``role``, and no others."""
-    for keyid in list(root.roles[role].keyids):
-        root.revoke_key(keyid, role)
-    root.roles[role] = Role([], threshold)
-    for name, public in keys:
-        root.add_key(_key(name, public), role)
-
-
-def _key(name: str, public: Ed25519PublicKey) -> SSlibKey:
-    key = SSlibKey.from_crypto(public)
-    key.unrecognized_fields[_NAME] = name
-    return key
-
-
-def _public(key: Key) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"]))
-
-
-def _delegations(key: Ed25519PrivateKey) -> Delegations:
-    public = _key("rollout", key.public_key())
-    role = DelegatedRole("rollout", [public.keyid], 1, True, paths=[ROLLOUT])
-    return Delegations({public.keyid: public}, {"rollout": role})
