@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from array import array
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
@@ -293,6 +294,47 @@ def test_rows_of_a_window_that_ended_have_their_events(
     assert len(found) == 3 * 7
     assert all(json.loads(alert.raw)["b"] == alert.fields["newest"] for alert in found)
     assert {alert.fields["newest"] for alert in found} == {f"{n:02}" for n in range(13, 20)}
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_alerts_of_events_taken_together(begin: Callable[..., Life], tmp_path: Path, kernel: bool) -> None:
+    """The native kernel makes rows of many events at once; each alert is about the event that completed its row."""
+    sql = """
+    CREATE TABLE readings (device STRING, value DOUBLE, n BIGINT, ts TIMESTAMP_LTZ(3),
+        WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) WITH ('connector' = 'vedette');
+    INSERT INTO alerts SELECT device, n FROM readings WHERE `value` > 7;
+    INSERT INTO alerts SELECT device, MAX(n) AS newest, SUM(`value`) AS total FROM TABLE(
+        TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY window_start, window_end, device;
+    """
+    (tmp_path / "rule.sql").write_text(sql)
+    begun_at = (NOW // 10_000_000 - 60) * 10_000  # milliseconds, where a window begins
+    events: list[dict[str, Any]] = [
+        {"ts": begun_at + 100 * n, "device": f"d{n % 3}", "value": n % 10 + 0.5 if n % 50 else "none", "n": n}
+        for n in range(600)
+    ]
+    engine = Engine(compile_rules(tmp_path / "rule.sql"), route=False, kernel=kernel)
+    life = begin(engine)
+    for start in range(0, len(events), 200):
+        lines = [json.dumps(one).encode() + b"\n" for one in events[start : start + 200]]
+        life.give(Chunk("in", "json", NOW, b"".join(lines)))
+    alerts = life.live().alerts()
+    assert engine.tally.events == engine.tally.candidates == len(events)
+    single = [one for one in alerts if "n" in one.fields]
+    high = [one for one in events if one["value"] != "none" and one["value"] > 7]
+    assert sorted(int(one.fields["n"]) for one in single) == [one["n"] for one in high]
+    ended: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    for one in events[:500]:  # the last ten seconds have not ended
+        ended.setdefault((one["ts"] // 10_000, one["device"]), []).append(one)
+    totals = Counter(
+        (str(group[-1]["n"]), str(sum(one["value"] for one in group if one["value"] != "none")))
+        for group in ended.values()
+    )
+    assert Counter((one.fields["newest"], one.fields["total"]) for one in alerts if one not in single) == totals
+    for one in alerts:
+        event = json.loads(one.raw)
+        assert event["device"] == one.fields["device"]
+        assert str(event["n"]) == one.fields.get("n", one.fields.get("newest"))
+        assert one.event_time == event["ts"] * 1000
 
 
 def test_an_event_is_read_back_once_for_alerts_made_together() -> None:

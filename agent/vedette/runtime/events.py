@@ -63,10 +63,12 @@ class Read(Row):
     def __init__(
         self, engine: Engine, frame: Frame, match: Match, context: Context, event: Callable[[], Event]
     ) -> None:
+        chunk = self._chunk = frame.chunk
         self.record, self.offset, self.known = match.record, frame.offset + match.start, {}
-        self._chunk, self._context, self._event = frame.chunk, context, event
-        self.input = self._chunk.input
-        self.values, self.places = engine.columns(match, self._chunk, context), engine.places
+        self._context, self._event, self.input = context, event, chunk.input
+        self.values = values = engine.columns(match, chunk, context)
+        if values is not None:
+            self.places = engine.places
 
     def host(self) -> str | None:
         values = self.values

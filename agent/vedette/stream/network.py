@@ -88,7 +88,7 @@ class _Entry:
     """Where rows of one ``Scan`` come in, and how far its watermark is."""
 
     def __init__(self, scan: Scan, mark_of: Callable[[Row], int | None]) -> None:
-        self.scan, self.mark_of = scan, mark_of
+        self.scan, self.time_at, self.mark_of = scan, scan.time, mark_of
         self.timed = False
         """Whether a watermark makes a difference to anything below."""
         self.merged = False
@@ -312,20 +312,21 @@ class Network:
         """A row of ``scans[rule][at]``: the origin, then its columns; ``source``: whose it is, ``received_at``: when it
         came (0: not known). Without a time it is dropped and counted."""
         entry = self._by_rule[rule][at]
-        time = row[entry.scan.time] if entry.scan.time else 0
+        time_at, rows = entry.time_at, entry.rows
+        time = row[time_at] if time_at else 0
         if time is None:
             table = entry.scan.table
             self.timeless[table] = self.timeless.get(table, 0) + 1
             return
         if not entry.timed:
-            entry.rows.append(row)
+            rows.append(row)
             if entry.merged:
                 entry.order.append(self._number)
                 self._number += 1
         else:
-            if entry.scan.time and time <= entry.mark:
+            if time_at and time <= entry.mark:
                 self._catch_up(entry)
-            entry.rows.append(row)
+            rows.append(row)
             entry.order.append(self._number)
             self._number += 1
             mark = entry.mark_of(row)
@@ -334,7 +335,7 @@ class Network:
             else:
                 ahead = time - received_at if 0 < received_at < time else 0
                 self._raise(entry, entry.lanes.take(source, mark - ahead, self._running))
-        if len(entry.rows) >= MAX_WAITING:
+        if len(rows) >= MAX_WAITING:
             self._drain()
 
     def feed_all(

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import date
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
-from typing import Any
+from typing import Any, NamedTuple
 
 from vedette.decode.decoder import Record
 from vedette.decode.values import ABSENT
@@ -207,26 +207,28 @@ class Event:
         self.known: dict[int, Any] = {}
 
 
-class _Column:
+class _Column(NamedTuple):
     """One column of a scan."""
 
-    __slots__ = ("at", "convert", "number", "path", "read")
+    path: str
+    at: int
+    """Its place among the values that are known before the event is decoded; 0: none."""
+    number: int | None
+    """Under which its values are kept for other scans; None: there is no other."""
+    as_is: bool
+    """Whether a text is its value as it is."""
+    convert: Convert
+    read: Callable[[Event], Any] | None
+    """None: it is a decoded field."""
 
-    def __init__(self, source: Field, of: Type, number: int | None) -> None:
-        """``number``: under which its values are kept for other scans; None: there is no other."""
-        self.path, self.number, self.at = "" if source.metadata else source.path, number, 0
-        self.convert: Convert = _given
-        self.read: Callable[[Event], Any] = self._decoded
-        if not source.metadata:
-            self.convert = converter(of)
-        elif source.path in _METADATA:
-            self.read = _METADATA[source.path]
-        else:
+
+def _column(source: Field, of: Type, number: int | None) -> _Column:
+    if source.metadata:
+        if source.path not in _METADATA:
             raise ValueError(f"events have no metadata called {source.path!r}")
-
-    def _decoded(self, event: Event) -> Any:
-        found = event.record.get(self.path)
-        return None if found is ABSENT else found
+        return _Column("", 0, number, False, _given, _METADATA[source.path])
+    convert = converter(of)
+    return _Column(source.path, 0, number, convert is _text, convert, None)
 
 
 class Reader:
@@ -241,34 +243,35 @@ class Reader:
         numbers = {column: number for number, (column, times) in enumerate(asked.items()) if times > 1}
         self._by_scan = {
             fingerprint: tuple(
-                _Column(source, one.type, numbers.get((source, one.type))) for source, one in _columns(scan)
+                _column(source, one.type, numbers.get((source, one.type))) for source, one in _columns(scan)
             )
             for fingerprint, scan in every.items()
         }
 
     def row(self, scan: Scan, event: Event) -> Row:
         """The row of ``event`` in the table of ``scan``."""
-        known, values = event.known, event.values
+        values, get = event.values, event.record.get
         if values is not None and event.places is not self._places:
             self._arrange(event.places)
         row: list[Any] = [event.offset]
-        for column in self._by_scan[scan.fingerprint]:
-            number = column.number
-            if number is not None and number in known:
-                row.append(known[number])
+        for path, at, number, as_is, convert, read in self._by_scan[scan.fingerprint]:
+            if number is not None and number in event.known:
+                row.append(event.known[number])
                 continue
-            found = values[column.at] if column.at and values is not None else ...
+            found = ... if values is None or not at else values[at]
             if found is ...:
-                found = column.read(event)
-            if found is not None:
+                found = get(path) if read is None else read(event)
+            if found is None or found is ABSENT:
+                found = None
+            elif not as_is or type(found) is not str:
                 try:
-                    found = column.convert(found)
+                    found = convert(found)
                 except Unfit:
                     self.unfit += 1
                     found = None
             row.append(found)
             if number is not None:
-                known[number] = found
+                event.known[number] = found
         if (at := scan.time) and (time := row[at]) is not None:
             received_at = event.record.received_at
             if time > received_at > 0:
@@ -278,9 +281,8 @@ class Reader:
 
     def _arrange(self, places: Mapping[str, int]) -> None:
         self._places = places
-        for columns in self._by_scan.values():
-            for column in columns:
-                column.at = places.get(column.path, 0)
+        for scan, columns in self._by_scan.items():
+            self._by_scan[scan] = tuple(one._replace(at=places.get(one.path, 0)) for one in columns)
 
 
 def _columns(scan: Scan) -> Iterable[tuple[Field, Named]]:

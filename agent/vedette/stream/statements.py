@@ -183,6 +183,11 @@ class Statements:
         has taken it."""
         scans, timed = self._scans[rule_id]
         read, feed = self.reader.row, self.network.feed
+        if len(scans) == 1 and not timed:
+            ((at, scan),) = scans
+            if not scan.inputs_named or event.input in scan.inputs_named:
+                feed(rule_id, read(scan, event), at)
+            return
         source, received_at = (event.input, event.host() or "") if timed else _NOBODY, event.record.received_at
         rows = [
             (at, read(scan, event)) for at, scan in scans if not scan.inputs_named or event.input in scan.inputs_named
