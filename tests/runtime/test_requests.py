@@ -280,3 +280,28 @@ def test_as_files(tmp_path: Path) -> None:
 
     collection = asyncio.run(main())
     assert [*collection.records(AGENT)] == [{"n": n} for n in range(ROWS)]
+
+
+def test_a_reply_that_was_damaged(tmp_path: Path) -> None:
+    """On the agent's disk: that request is lost, and recorded; others are answered."""
+    lives = Lives(tmp_path)
+
+    async def main() -> Collection:
+        wire = Wire(random.Random(1))
+        wire.listening = False
+        agent = lives.start(wire)
+        lost = begun(tmp_path, request())
+        await agent.take(lost.envelope)
+        while [one["state"] for one in agent.status()] != ["whole"]:
+            await asyncio.sleep(0.01)
+        (tmp_path / "fleet" / "requests" / lost.request.id / "000003.part").write_bytes(b"\x01")
+        wire.listening = True
+        await converse(wire, lost, KEYS["vera"], 1.0, fresh=False)
+        assert not lost.answers[AGENT].whole
+        collection = begun(tmp_path, request())
+        await converse(wire, collection, KEYS["vera"], 10.0)
+        return collection
+
+    collection = asyncio.run(main())
+    assert collection.answers[AGENT].whole
+    assert "reply_lost" in [row["event"] for row in lives.record]

@@ -57,8 +57,12 @@ class Held:
 
     def kept(self, number: int) -> Kept:
         """Raises OSError; ValueError when the file was damaged."""
-        row = msgpack.unpackb(self._path(number).read_bytes())
-        return Kept(Part(number, *row[0]), *row[1:])
+        data = self._path(number).read_bytes()
+        try:
+            row = msgpack.unpackb(data)
+            return Kept(Part(number, *row[0]), *row[1:])
+        except (TypeError, LookupError, msgpack.UnpackException) as error:
+            raise ValueError(f"{self._path(number)}: not a part of a reply: {error}") from error
 
     def add(self, kept: Kept) -> None:
         """Raises OSError."""

@@ -243,9 +243,9 @@ class Requests:
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(self._parts.set)
 
-        job = Job(held, kind.limits if kind else KINDS["ask"].limits, self._services, wake)
-        self._jobs[request.id] = job
         try:
+            job = Job(held, kind.limits if kind else KINDS["ask"].limits, self._services, wake)
+            self._jobs[request.id] = job
             if kind is None or kind.name not in self._context.config.fleet.allow:
                 state, reason = job.end("refused", f"not allowed: the owner of this host does not allow {request.kind}")
             else:
@@ -297,7 +297,15 @@ class Requests:
                 if held is None or held.whole:
                     self._outgoing.pop(id, None)
                 continue
-            if await outlet.reply(await asyncio.to_thread(self._message, held, number)):
+            try:
+                kept = await asyncio.to_thread(held.kept, number)
+            except (OSError, ValueError) as error:  # of this request alone; others go on
+                self._failed(error)
+                self._record("reply_lost", **_about(held.request), why=str(error))
+                self._outgoing.pop(id, None)
+                self._spool.drop(id)
+                continue
+            if await outlet.reply(replies.pack(id, kept.part, self._sign())):
                 sent.add(number)
             else:
                 self._outgoing.pop(id, None)
