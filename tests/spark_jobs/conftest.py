@@ -30,7 +30,7 @@ SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Nor is there anything to adapt to in a few rows: a seventh. Results do not depend on it; `make bench-spark`,
-    # `make demo` and `make demo-fleet` run with it.
+    # `make demo` and `make demo-sites` run with it.
     "spark.sql.adaptive.enabled": "false",
     # What is kept for a web page that is not shown fills the heap, and collecting it takes longer from test to test.
     "spark.driver.memory": "2g",

@@ -1,6 +1,6 @@
 """Five sites, one intruder, and what the region makes of it: real agents, then the Spark jobs an analyst needs.
 
-Five agents, one after the other, each with its own site, store and raw log in ``build/fleet``, evaluate an hour of
+Five agents, one after the other, each with its own site, store and raw log in ``build/sites``, evaluate an hour of
 ordinary syslog and web traffic, in which one address tries a web server, guesses passwords and gets in; one site sees
 nothing of it. Their alerts land in one folder. Then: ingest with a lookup of the sites, campaigns, report, export; and
 the last step of an analyst's walk, from the most severe alert to its line in the raw log of its host, by ``raw_ref``.
@@ -21,7 +21,7 @@ from typing import Any
 
 from demo.__main__ import ROOT, VEDETTE, command, say
 
-WORK = ROOT / "build" / "fleet"
+WORK = ROOT / "build" / "sites"
 INTRUDER = "198.51.100.23"
 LINES, REQUESTS = 3000, 1000
 
