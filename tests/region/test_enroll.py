@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -201,16 +202,29 @@ def test_renewal_is_by_time(tmp_path: Path) -> None:
             region.enroll("c", now=end + timedelta(days=1))
 
 
+def test_two_commands_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second waits for the first, and says whom it waited for when that takes too long."""
+    folder = tmp_path / "region"
+    run("web-1", "--folder", folder, "--broker", URL)
+    monkeypatch.setattr("vedette.region.enroll.LOCK_SECONDS", 0.2)
+    with Region.open(folder):
+        assert "another `vedette member` command is at work" in run("web-2", "--folder", folder, code=2)
+    monkeypatch.setattr("vedette.region.enroll.LOCK_SECONDS", 30.0)
+    with ThreadPoolExecutor() as pool:
+        with Region.open(folder):
+            second = pool.submit(lambda: Region.open(folder).__enter__().members)
+            with pytest.raises(TimeoutError):
+                second.result(0.3)
+        assert "web-1" in second.result(30)
+
+
 def test_keys_and_files_that_are_not_right(tmp_path: Path) -> None:
-    """An authority's key that others can reach, a foreign one, and a damaged list of members are refused by name; two
-    at a time, too."""
+    """An authority's key that others can reach, a foreign one, and a damaged list of members are refused by name."""
     folder = tmp_path / "region"
     run("web-1", "--folder", folder, "--broker", URL)
     (folder / "ca.key").chmod(0o640)
     assert f"chmod 600 {folder}/ca.key" in run("web-2", "--folder", folder, code=2)
     (folder / "ca.key").chmod(0o600)
-    with Region.open(folder):
-        assert "another `vedette member` command is at work" in run("web-2", "--folder", folder, code=2)
     good = (folder / "members.json").read_bytes()
     (folder / "members.json").write_bytes(good[:-20])
     assert "members.json cannot be read" in run("web-2", "--folder", folder, code=2)

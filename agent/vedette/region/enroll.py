@@ -42,6 +42,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,6 +67,8 @@ DAYS = 365
 RENEW_DAYS = 30
 CONSENT_SECONDS = 24 * 3600
 """For which an operator's consent to enrol a name again holds."""
+LOCK_SECONDS = 30.0
+"""For another command, or the enroller, that works in the folder."""
 RECEIPT_KEY = "receipt.key"
 _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME}}}")
 _RESERVED = ("bundles", "enrolment", "steer", "tuf")
@@ -79,6 +82,18 @@ class Enrolled:
     folder: Path
     member: Member
     renewed: bool
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                raise BlockingIOError(f"{folder}: another `vedette member` command is at work here") from error
+        time.sleep(0.05)
 
 
 @dataclass(slots=True)
@@ -96,16 +111,13 @@ class Region:
     def open(cls, folder: Path, *, now: datetime | None = None) -> Iterator[Region]:
         """Take the authority that is there, or make one where there is none.
 
-        Raises PermissionError for a key that others may reach, BlockingIOError while another process is at work,
-        ValueError when a file is not what it should be, OSError.
+        Raises PermissionError for a key that others may reach, BlockingIOError when another process is at work
+        for LOCK_SECONDS, ValueError when a file is not what it should be, OSError.
         """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise BlockingIOError(f"{folder}: another `vedette member` command is at work here") from error
+            _lock(descriptor, folder)
             authorities = Authorities.open(folder, now or datetime.now(UTC))
             yield cls(folder, authorities, *load(folder / "members.json"))
         finally:

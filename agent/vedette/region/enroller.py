@@ -21,7 +21,7 @@ import contextlib
 import shlex
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,8 +56,6 @@ BATCH = 500
 """Requests that are decided together."""
 GATHER_SECONDS = 0.2
 """For which further requests are waited for."""
-LOCK_SECONDS = 30.0
-"""For another command that works in the region's folder."""
 RELOAD_SECONDS = 30.0
 AUTHORITIES_SECONDS = 60.0
 """Between two looks whether the authorities have changed."""
@@ -137,7 +135,7 @@ class Enroller:
 
     def _decide(self, batch: list[Message]) -> list[_Out]:
         answers: list[_Out] = []
-        with _opened(self._settings.folder) as region:
+        with Region.open(self._settings.folder) as region:
             tokens, before = Tokens(region.folder), _access(region)
             for message in batch:
                 if message.topic == enrolment_requests():
@@ -206,7 +204,7 @@ class Enroller:
         return [self._renewal(region, fleet, name, certificate)]
 
     def _changed(self) -> list[_Out]:
-        with _opened(self._settings.folder) as region:
+        with Region.open(self._settings.folder) as region:
             if (now := region.authorities.pem()) == self._sent:
                 return []
             self._sent = now
@@ -242,19 +240,3 @@ class Enroller:
 
 def _access(region: Region) -> list[tuple[str, bool, int]]:
     return sorted((one.name, one.active, len(one.revoked)) for one in region.members.values())
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[Region]:
-    """The region's folder, once no other command works there. Raises BlockingIOError after LOCK_SECONDS."""
-    until = time.monotonic() + LOCK_SECONDS
-    with contextlib.ExitStack() as stack:
-        while True:
-            try:
-                region = stack.enter_context(Region.open(folder))
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.05)
-        yield region

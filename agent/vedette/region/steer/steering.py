@@ -37,6 +37,7 @@ class Steering:
                 known.get(change.id) or Step(group.name, kind, name, change)
                 for group in desired.groups
                 for kind, name, change in group.changes()
+                if not change.stays
             )
         ids = {step.change.id for step in self.steps}
         self.progress = {id: one for id, one in (rollout.changes if rollout else {}).items() if id in ids}
