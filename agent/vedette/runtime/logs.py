@@ -121,8 +121,11 @@ def configure_logging(settings: LogSettings, **always: str) -> None:
 
 
 def log_to_stderr() -> None:
-    """Of a command that is no agent: standard output is for its results."""
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    """Of a command that is no agent: warnings only, since standard output is for its results."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS["warning"]),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
 
 
 def report_suppressed() -> None:
