@@ -148,7 +148,7 @@ def plan(path: Path, folder: Path, retry: bool, discard: bool, **broker: Any) ->
             click.echo(safe(f"  {', '.join(who[group.name][:SHOWN])}{more}"))
         for one in changed:
             if one.group == group.name:
-                click.echo(safe(f"  {one.what}: {_target(one.before)} -> {_target(one.after)}"))
+                click.echo(safe(f"  {_moved(one)}"))
     gone = {group.name for group in before.groups} - {*who} if before else set()
     for name in sorted(gone):
         click.echo(safe(f"group {name}: gone; its agents stay as they are"))
@@ -176,7 +176,7 @@ def sign(folder: Path, key: Path) -> None:
     staged = repository.desired(staged=True) if repository.staged("targets") else None
     if staged is not None:
         for one in compare.differences(repository.desired(), staged):
-            click.echo(safe(f"group {one.group}: {one.what}: {_target(one.before)} -> {_target(one.after)}"))
+            click.echo(safe(f"group {one.group}: {_moved(one)}"))
         if (asking := repository.operators(staged=True)) is not None and not asking.same(repository.operators()):
             _show_operators(repository.operators(), asking)
     roles = repository.sign(load_key(key))
@@ -217,7 +217,8 @@ def apply(folder: Path, target: Path | None, whole: bool, **broker: Any) -> None
     desired = repository.desired()
     if desired is not None and desired.rings:
         known = ((rollout := repository.rollout()) and rollout.changes) or {}
-        waiting = [change.id for group in desired.groups for _, _, change in group.changes() if change.id not in known]
+        changes = (change for group in desired.groups for _, _, change in group.changes())
+        waiting = [change.id for change in changes if change.id not in known and not change.stays]
         if waiting:
             click.echo(f"{len(waiting)} changes wait for the controller to begin their first ring")
     _warn(repository)
@@ -314,6 +315,12 @@ def _warn(repository: Repository) -> bool:
         how = "fleet rotate" if one.role == "root" else "fleet plan" if one.role == "targets" else "fleet apply"
         click.echo(f"warning: {one.role} {what} ({one.expires:%Y-%m-%d %H:%M} UTC): vedette {how}", err=True)
     return any(one.expired for one in warnings)
+
+
+def _moved(one: compare.Difference) -> str:
+    if one.before == one.after:
+        return f"{one.what}: stays {_target(one.after)}"
+    return f"{one.what}: {_target(one.before)} -> {_target(one.after)}"
 
 
 def _target(one: Any) -> str:

@@ -86,6 +86,11 @@ class Change:
     to: Target | None
     from_: Target | None = None
 
+    @property
+    def stays(self) -> bool:
+        """Nothing moves: what was desired meanwhile was aborted, and what ran before is desired again."""
+        return self.to == self.from_
+
 
 @dataclass(frozen=True, slots=True)
 class Window:

@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
+from tests.fleet.kit import desired, group
 from tests.region.steer.kit import NEW, OLD, RINGS, SECOND, Host, World, bundle
-from vedette.fleet.documents import Ring, place
+from vedette.fleet.documents import Change, Ring, place
 
 IDS = [f"agent-{i:03}" for i in range(100)]
 
@@ -30,6 +31,15 @@ def test_ring_by_ring() -> None:
     world.minutes(20)
     assert world.state == "done"
     assert [event for _, event in world.events] == [*["rollout_ring", "rollout_soaks"] * 3, "rollout_done"]
+
+
+def test_what_stays_goes_through_no_rings() -> None:
+    """After an aborted change, what ran before is desired again: no ring is begun for it."""
+    world = World(bundle(), IDS)
+    change = Change("c2", OLD, OLD)
+    world.desire(desired(2, group("everyone", bundles={"default": change}), rings=RINGS))
+    world.minutes(120)
+    assert (world.steering.steps, world.events) == ((), [])
 
 
 def floods(host: Host, world: World) -> None:
