@@ -4,11 +4,12 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help environment lock docs setup demo demo-sites check unit test lint bench bench-spark dist jars test-install test-crash test-flink evaluate soak fuzz \
+.PHONY: help environment lock docs setup demo demo-fleet demo-sites check unit test lint bench bench-spark dist jars test-install test-crash test-flink evaluate soak fuzz \
         clean
 
 help:
 	@echo "make demo        see it work: broker, agent, landing, attacks, a rule push, Spark (3 minutes)"
+	@echo "make demo-fleet  an operator's week: enrol, roll out, see a bad change come back, ask (3 minutes)"
 	@echo "make demo-sites  five sites, one intruder: from the report to one raw line (5 minutes)"
 	@echo "make check       lint, types and the tests that need no other program (3 minutes)"
 	@echo "make test        lint, types and all tests, against real peers"
@@ -40,6 +41,9 @@ setup: environment
 
 demo: setup
 	@$(BIN)/python -m demo
+
+demo-fleet: setup
+	@$(BIN)/python -m demo.fleet
 
 demo-sites: setup
 	@$(BIN)/python -m demo.sites

@@ -113,10 +113,10 @@ def say(text: str) -> None:
     print(f"\033[1m==> {text}\033[0m" if sys.stdout.isatty() else f"==> {text}", flush=True)
 
 
-def command(*arguments: object, **options: Any) -> str:
-    """Run to its end; its standard output. A failure shows what it said and ends the demo."""
+def command(*arguments: object, folder: Path = ROOT, **options: Any) -> str:
+    """Run in ``folder`` to its end; its standard output. A failure shows what it said and ends the demo."""
     done: subprocess.CompletedProcess[str] = subprocess.run(
-        [str(a) for a in arguments], cwd=ROOT, capture_output=True, text=True, **options
+        [str(a) for a in arguments], cwd=folder, capture_output=True, text=True, **options
     )
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, arguments))}\nended with code {done.returncode}:\n{done.stdout}{done.stderr}")
