@@ -460,3 +460,28 @@ def test_apart_from_the_bundle(broker: Broker, agent: Callable[..., Agent], regi
         assert one.status()["rules"]["running"] == 1
     finally:
         one.kill()
+
+
+def test_withdrawn_and_removed(broker: Broker, agent: Callable[..., Agent], region: Region) -> None:
+    """Off the channel nobody fetches it, and who has it keeps it; on a host it goes once no rule asks it, and stays
+    away over a restart."""
+    path = region.table("users", [("alice", "it")])
+    region.publish(path, broker.url)
+    one = agent(UPLINK.format(url=broker.url)).up()
+    until("the lookup", lambda: in_use(one) == version(path))
+    options = "--fleet", "f1", "--channel", "stable", "--broker", broker.url
+    assert vedette("region", "withdraw", "--lookup", "users", *options).stdout.startswith("withdrawn: users, 1 blocks")
+    assert "rules ask the lookup users" in vedette("lookup", "remove", "users", "-c", one.config, code=2).stderr
+    assert "no lookup other" in vedette("lookup", "remove", "other", "-c", one.config, code=2).stderr
+    one.kill()
+    one.up()
+    assert in_use(one) == version(path)
+    assert one.rules is not None
+    (one.rules / "rule.yml").unlink()
+    until("rules without it", lambda: one.status()["rules"]["running"] == 1)
+    assert vedette("lookup", "remove", "users", "-c", one.config).stdout == "users: removed\n"
+    assert not in_use(one)
+    one.kill()
+    one.up()
+    until("the uplink", lambda: one.status()["uplink"]["connected"])
+    assert not in_use(one)

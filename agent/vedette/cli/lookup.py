@@ -1,4 +1,4 @@
-"""Dimension tables: lookup build, show, get, verify; where the region's package is, also sign."""
+"""Dimension tables: lookup build, show, get, verify, list, rollback, remove; with the region's package also sign."""
 
 from __future__ import annotations
 
@@ -282,3 +282,20 @@ def rollback(config: Path, name: str) -> None:
 
     done = ask(load(config).agent.control_socket, "lookup_rollback", seconds=ROLLBACK_SECONDS, name=name)
     click.echo(safe(f"{done['lookup']}: {done['current']} is current"))
+
+
+@lookup.command("remove")
+@config_option
+@click.argument("name")
+def remove(config: Path, name: str) -> None:
+    """Remove a lookup that came by itself from this host.
+
+    Refused while rules ask it and no bundle carries it. The agent fetches it again when it is published again, or at
+    its next start where the channel still holds it: withdraw it there first.
+
+    Example: vedette lookup remove assets -c vedette.toml
+    """
+    from vedette.runtime.control import ask
+
+    done = ask(load(config).agent.control_socket, "lookup_remove", seconds=ROLLBACK_SECONDS, name=name)
+    click.echo(safe(f"{done['lookup']}: removed"))

@@ -101,24 +101,35 @@ def publish(
 
 @region.command()
 @broker_options
-@click.option("--key", type=click.Path(path_type=Path), required=True, help="Private key from `bundle keygen`.")
+@click.option("--key", type=click.Path(path_type=Path), help="Private key from `bundle keygen`; of rules required.")
 @click.option("--fleet", metavar="NAME", required=True, help="The agents' agent.fleet.")
 @click.option("--channel", metavar="NAME", required=True, help="The rule set's channel.")
-def withdraw(key: Path, fleet: str, channel: str, **broker: object) -> None:
-    """Withdraw the rules of a channel.
+@click.option("--lookup", metavar="NAME", help="Take this lookup off the channel; its rules stay.")
+def withdraw(key: Path | None, fleet: str, channel: str, lookup: str | None, **broker: object) -> None:
+    """Withdraw the rules of a channel, or a lookup.
 
     Publishes a bundle without rules under the next version: all agents of the fleet that follow the channel run none of
     its rules any more. Their other rule sets go on.
 
+    With --lookup the broker no longer holds the lookup, and no agent fetches it. Agents that have it keep it, as their
+    rules may ask it: `vedette lookup remove` removes it on a host.
+
     Example: vedette region withdraw --broker mqtt://region:1883 --key region.pem --fleet plants --channel site
     """
     from vedette.config.settings import LogSettings
+    from vedette.region.lookups import withdraw_lookup
     from vedette.region.withdraw import withdraw as withdraw_rules
     from vedette.runtime.logs import configure_logging
 
     configure_logging(LogSettings(level="warning"))
     try:
         settings = broker_settings(broker)
+        if lookup is not None:
+            blobs = asyncio.run(withdraw_lookup(settings, fleet, channel, lookup))
+            click.echo(f"withdrawn: {lookup}, {blobs} blocks, of fleet {fleet}, channel {channel}")
+            return
+        if key is None:
+            fail("--key: rules are withdrawn by a signed bundle")
         announced = asyncio.run(withdraw_rules(settings, load_key(key), fleet=fleet, channel=channel))
     except (OSError, ValueError, TimeoutError) as error:
         fail(f"not withdrawn: {error}")

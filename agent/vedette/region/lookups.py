@@ -22,7 +22,7 @@ from typing import NamedTuple
 from vedette.bundle.manifest import rfc3339
 from vedette.delivery.topics import blob_topic, lookup_topic
 from vedette.lookup import delta
-from vedette.lookup.layout import LookupRefused
+from vedette.lookup.layout import NAME, LookupRefused
 from vedette.lookup.offer import Announcement, Delta, Offer
 from vedette.lookup.sign import BLOCK, Signed, body_at, signed_in, verify
 from vedette.lookup.table import Lookup
@@ -198,7 +198,10 @@ def _read(path: Path, start: int, size: int) -> bytes:
 
 
 async def withdraw_lookup(broker: MqttSettings, fleet: str, channel: str, name: str) -> int:
-    """Clear what a channel holds of a lookup; returns how many blobs. Raises OSError."""
+    """Clear what a channel holds of a lookup; returns how many blobs. Raises ValueError for what is no lookup's name,
+    OSError."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name}: no name of a lookup")
     topic = lookup_topic(fleet, channel, name)
     async with connected(broker, topic) as (client, retained):
         channel_of = _Channel(client, retained, fleet, channel)

@@ -336,6 +336,9 @@ class Agent:
     async def _lookup_rollback(self, name: str) -> Any:
         return await self.lookups.rollback(name)
 
+    async def _lookup_remove(self, name: str) -> Any:
+        return await self.lookups.removed(name)
+
     def _join(self, uplink: MqttUplink) -> None:
         if self._membership is None:
             from vedette.runtime.membership import Membership  # cryptography's certificates: 1.5 MiB
@@ -404,6 +407,7 @@ class Agent:
             "status": self._status_command,
             "rollback": self.active.rollback,
             "lookup_rollback": self._lookup_rollback,
+            "lookup_remove": self._lookup_remove,
             "rules": self._rules_command,
             "explain": self._explain_command,
             "disk": self._disk_command,

@@ -181,7 +181,7 @@ class Lookups:
         return sha256
 
     async def remove(self, name: str) -> None:
-        """Take away a lookup that came by the fleet's documents. Raises LookupRefused while rules ask it, OSError."""
+        """Take away a lookup. Raises LookupRefused while rules ask it, OSError."""
         async with self._changing:
             plan = self._active.loaded.engine.plan
             others = {other: one for other, one in plan.lookups.items() if other != name}
@@ -355,6 +355,15 @@ class Lookups:
                         action="versions up to the one rolled back from are refused; build a new one")  # fmt: skip
             await self._switched()
             return {"lookup": name, "current": path.name}
+
+    async def removed(self, name: str) -> dict[str, Any]:
+        """Remove a lookup that no documents want here. Raises LookupRefused and OSError."""
+        if name not in await asyncio.to_thread(self.installed.names):
+            raise LookupRefused(f"no lookup {name} is installed here")
+        if name in self._wanted or await asyncio.to_thread(self.installed.governed, name):
+            raise LookupRefused("the fleet's documents say which version this agent has")
+        await self.remove(name)
+        return {"lookup": name}
 
     def status(self) -> dict[str, Any]:
         """JSON-able."""
