@@ -70,9 +70,12 @@ class Pushed:
         rules, bundle = self.folder / f"{version}.sql", self.folder / f"{version}.vbundle"
         rules.write_text(written(statements))
         vedette("bundle", "build", rules, "-o", bundle, "--version", version, "--name", "rules")
+        self.publish(bundle)
+        self.runs(version)
+
+    def publish(self, bundle: Path) -> None:
         vedette("bundle", "sign", bundle, "--key", self._key, "--fleet", "f1", "--channel", "stable")
         vedette("region", "publish", bundle, "--broker", self.broker.url)
-        self.runs(version)
 
     def runs(self, version: int) -> None:
         until(f"version {version}", lambda: self.agent.status()["bundle"] == f"rules-{version}")
@@ -173,3 +176,65 @@ def test_one_that_fails(pushed: Pushed) -> None:
     assert "a regular expression took longer" in told["reason"]
     assert pushed.given() == expected
     assert {title for title, _ in expected} == {f"Statement {number}" for number in others}
+
+
+MODULES = {
+    "kept": "twice = udf(lambda n: n * 2, result_type=DataTypes.INT())\n",
+    "changed": "scaled = udf(lambda n: n * {factor}, result_type=DataTypes.INT())\n",
+}
+FUNCTIONS = """
+CREATE TEMPORARY FUNCTION twice AS 'kept.twice' LANGUAGE PYTHON;
+CREATE TEMPORARY FUNCTION scaled AS 'changed.scaled' LANGUAGE PYTHON;
+"""
+
+
+def summed(number: int, name: str) -> str:
+    return f"""
+-- title: {name}
+-- id: {identity(number)}
+INSERT INTO alerts SELECT src, COUNT(*) AS fails, SUM({name}(door)) AS doors
+FROM TABLE(TUMBLE(TABLE door, DESCRIPTOR(ts), INTERVAL '1' HOUR))
+WHERE ev = 'fail' GROUP BY window_start, window_end, src;
+"""
+
+
+def push_functions(pushed: Pushed, version: int, factor: int) -> None:
+    rules, bundle = pushed.folder / f"rules-{version}", pushed.folder / f"functions-{version}.vbundle"
+    (rules / "functions").mkdir(parents=True)
+    (rules / "door.sql").write_text(TABLE + FUNCTIONS + summed(1, "twice") + summed(2, "scaled"))
+    head = "from pyflink.table import DataTypes\nfrom pyflink.table.udf import udf\n"
+    for name, text in MODULES.items():
+        (rules / "functions" / f"{name}.py").write_text(head + text.format(factor=factor))
+    vedette("bundle", "build", "--functions", rules, "-o", bundle, "--version", version, "--name", "rules", "--strict")
+    pushed.publish(bundle)
+    until(f"version {version}", lambda: pushed.agent.status()["bundle"] == f"rules-{version}")
+
+
+def test_a_function_that_changes(pushed: Pushed) -> None:
+    """A push with other code of one function, while lines flow: the statement that calls it begins empty, one that
+    calls another module counts on. Rolled back, the earlier code runs, from the beginning. Each row is of one code."""
+    pushed.agent.config.write_text(pushed.agent.config.read_text() + "[functions]\nallow = true\n")
+    pushed.agent.kill()
+    pushed.agent.up()
+    with pushed.flowing():
+        push_functions(pushed, 1, factor=10)
+        pushed.add(*(line(11, "fail", "a", 1) for _ in range(2)))
+        pushed.settled()
+        push_functions(pushed, 2, factor=1000)
+        assert pushed.started_empty() == [identity(2)]
+        pushed.add(*(line(11, "fail", "a", 1) for _ in range(3)))
+        pushed.settled()
+        vedette("bundle", "rollback", "-c", pushed.agent.config)
+        until("the rollback", lambda: pushed.agent.status()["bundle"] == "rules-1")
+        assert pushed.started_empty() == [identity(2)]
+        pushed.add(*(line(11, "fail", "a", 1) for _ in range(4)))
+        pushed.settled()
+    pushed.add(line(7200, "other", "x"), line(7300, "other", "x"))
+    pushed.settled()
+    until("the end of the hour", lambda: len(pushed.given()) == 2)
+    rows = {title: json.loads(fields) for title, fields in pushed.given()}
+    status = pushed.agent.status()["statement_state"]
+    assert rows["twice"] == {"src": "a", "fails": "9", "doors": "18"}
+    assert rows["scaled"] == {"src": "a", "fails": "4", "doors": "40"}
+    assert not any(one["failed"] for one in status["statements"])
+    assert status["functions"]["processes"] == 2
