@@ -89,7 +89,7 @@ MODULES = (
     "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "structlog", "tuf.ngclient", "tzdata", "zstandard",
     "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.runtime.app", "vedette.cli.main",
     "vedette.cli.agent", "vedette.cli.bundle", "vedette.cli.rules", "vedette.config.read", "vedette.bundle.install",
-    "vedette.runtime.scan", "vedette.runtime.fleet", "vedette.runtime.membership",
+    "vedette.runtime.scan", "vedette.runtime.fleet", "vedette.runtime.hunt", "vedette.runtime.membership",
 )  # fmt: skip
 """Imported before the zip is closed, to see that they are whole and use no library of the builder."""
 PROGRAMS = ("bin/vedette", "install.sh")

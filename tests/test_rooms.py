@@ -144,6 +144,7 @@ def test_nothing_on_the_edge_imports_the_region() -> None:
         "cli.enroller",
         "cli.fleet_ask",
         "cli.fleet_centre",
+        "cli.fleet_hunt",
         "cli.fleet_rollout",
         "cli.lookup_sign",
         "cli.member",

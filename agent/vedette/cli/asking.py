@@ -45,9 +45,11 @@ class Asking:
     group: str = ""
 
 
-def asking_options(command: Callable[..., None], *, whom: bool = True, reason: bool = False) -> Callable[..., None]:
+def asking_options(
+    command: Callable[..., None], *, whom: bool = True, reason: bool = False, expires: str = "1h"
+) -> Callable[..., None]:
     """Options of a command that asks hosts, for ``read_options``. ``whom``: --agent and --group; ``reason``: --reason
-    must be given."""
+    must be given; ``expires``: the default of --expires."""
     path = click.Path(path_type=Path)
     options = [
         click.option("--key", type=path, required=True, help="Your private key as an operator (PEM, mode 0600)."),
@@ -60,7 +62,9 @@ def asking_options(command: Callable[..., None], *, whom: bool = True, reason: b
         ),
         click.option("--crl", type=path, help="The region's crl.pem: replies of revoked agents are refused."),
         click.option("--wait", default="30s", show_default=True, help="How long to wait for answers."),
-        click.option("--expires", default="1h", show_default=True, help="Until when agents may act on it; 7d at most."),
+        click.option(
+            "--expires", default=expires, show_default=True, help="Until when agents may act on it; 7d at most."
+        ),
         click.option("--reason", required=reason, default=None if reason else "", help="Why: recorded on both sides."),
         click.option("--json", "as_json", is_flag=True, help="One JSON object per agent."),
     ]  # fmt: skip

@@ -18,6 +18,7 @@ REGION = {
     **dict.fromkeys(OPERATORS, "fleet_centre"),
     **dict.fromkeys(ASKING, "fleet_ask"),
     "rollout": "fleet_rollout",
+    "hunt": "fleet_hunt",
 }
 
 

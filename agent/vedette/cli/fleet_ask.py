@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from vedette.bundle.manifest import rfc3339
-from vedette.cli import asking
+from vedette.cli import asking, fleet_hunt
 from vedette.cli.asking import Asking, as_json, asking_options, end, read_options, state, table
 from vedette.cli.console import safe
 from vedette.fleet.ask import ACTIONS, QUESTIONS
@@ -112,7 +112,9 @@ def fetch(id: str, place: Path, **options: Any) -> None:
     Example: vedette fleet fetch 1f0c29aa --key ann.pem --broker mqtts://region.example:8883 …
     """
     given = read_options(**options)
-    collection = asking.fetch(given, id)
+    collection = asking.fetch(given, id, fleet_hunt.News().came)
+    if collection.request.kind == "hunt":
+        raise SystemExit(fleet_hunt.shown(given, collection))
     if collection.request.kind == "evidence":
         raise SystemExit(_stored(collection, place, True, as_lines=not given.as_json))
     if given.as_json:
@@ -130,7 +132,11 @@ def cancel(id: str, **options: Any) -> None:
 
     Example: vedette fleet cancel 1f0c29aa --key ann.pem --broker mqtts://region.example:8883 …
     """
-    collection = asking.stop(read_options(**options), id)
+    given = read_options(**options)
+    collection = asking.stop(given, id)
+    if collection.request.kind == "hunt":
+        fleet_hunt.shown(given, collection)
+        return
     table([("agent", "state"), *((agent, state(collection, agent)) for agent in collection.answers)])
 
 

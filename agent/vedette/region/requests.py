@@ -47,6 +47,8 @@ SILENT_SECONDS = 3.0
 MAX_SILENT = 60.0
 MAX_WAITING = 256
 """Messages that have come and are not looked at yet."""
+BODY_SHOWN = 4 << 10
+"""Bytes of a request's body in the record; of a longer one its size."""
 SHOWN = 100
 """Agents named in the record."""
 _AGENT = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -119,8 +121,10 @@ class Collection:
         if alert:
             write_whole(place / "alert", alert.encode(), 0o600)
         made = cls(place, authorities, revoked)
+        body = orjson.dumps(dict(request.body))
+        shown = {"body": dict(request.body)} if len(body) <= BODY_SHOWN else {"body_bytes": len(body)}
         made.audit.append(
-            "request_made", request=request.id, operator=request.operator, kind=request.kind, body=dict(request.body),
+            "request_made", request=request.id, operator=request.operator, kind=request.kind, **shown,
             agents=[*agents][:SHOWN], asked=len(agents), group=request.group or "", reason=request.reason,
         )  # fmt: skip
         return made

@@ -1,0 +1,179 @@
+"""An analyst hunts on real agents over a real mosquitto: what was planted is found, as by ``vedette scan``, whatever is
+killed, and nowhere without the owner's consent."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.agent import until, vedette
+from tests.e2e.test_asking import Asked, Operators
+from vedette.fleet.huntjob import MODULE
+
+pytestmark = pytest.mark.peer
+EVENTS = 20_000
+RULES = """title: Planted
+id: 7a1f0000-0000-4000-8000-000000000001
+level: high
+logsource: {product: linux}
+fields: [user]
+detection: {s: {message|contains: needle}, condition: s}
+---
+title: Planted Often
+id: 7a1f0000-0000-4000-8000-000000000002
+level: critical
+correlation:
+  type: event_count
+  rules: [7a1f0000-0000-4000-8000-000000000001]
+  group-by: [hostname]
+  timespan: 1m
+  condition: {gte: 3}
+  generate: true
+"""
+
+
+class Hunted(Asked):
+    def configure(self, settings: str) -> None:
+        super().configure(settings)
+        text = self.config.read_text().replace('name = "in"\n', 'name = "in"\ntimezone = "UTC"\n')
+        self.config.write_text(text)
+
+    def lines(self) -> list[bytes]:
+        """Every 997th line is what is hunted for; bursts of four make the correlation fire."""
+        found = []
+        for i in range(EVENTS):
+            planted = i % 997 < 4
+            text = b"Failed password for needle%d" % i if planted else b"Connection closed by %d" % i
+            when = b"2026-11-22T10:%02d:%02dZ" % (i // 60 % 60, i % 60)
+            found.append(b"<38>1 %s %s sshd 7 - - %s password=s3cret%d\n" % (when, self.name.encode(), text, i))
+        return found
+
+    def feed(self) -> None:
+        with socket.create_connection(("127.0.0.1", self.port)) as connection:
+            connection.sendall(b"".join(self.lines()))
+        until("the events", lambda: self.input()["stored"] >= EVENTS)
+
+    def hunting(self) -> int:
+        """The hunt's; 0: none."""
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes()
+            except OSError:
+                continue
+            if MODULE.encode() in words and str(self.data).encode() in words:
+                return int(path.parent.name)
+        return 0
+
+
+class Unwilling(Hunted):
+    allow = ("ask", "evidence")
+
+
+@pytest.fixture
+def centre(tmp_path: Path) -> Iterator[Operators]:
+    made = Operators(tmp_path / "centre")
+    (made.folder / "rule.yml").write_text(RULES)
+    yield made
+    made.broker.kill()
+
+
+@pytest.fixture
+def hosts(centre: Operators, tmp_path: Path) -> Iterator[tuple[Hunted, Hunted, Unwilling]]:
+    """Three agents with logs, the last of an owner who allows no hunt."""
+    every = (
+        Hunted(tmp_path / "vienna", centre, "vienna-1", "vienna"),
+        Hunted(tmp_path / "linz", centre, "linz-1", "linz"),
+        Unwilling(tmp_path / "graz", centre, "graz-1", "graz"),
+    )
+    centre.broker.start()
+    try:
+        for host in every:
+            host.start()
+        for host in every:
+            host.ready()
+            host.feed()
+        centre.publish()
+        for host in every:
+            host.wait("the operators", lambda actual: actual["metadata"].get("targets", 0) >= 2)
+        yield every
+    finally:
+        for host in every:
+            host.kill()
+
+
+def found(output: str) -> dict[str, dict[str, Any]]:
+    return {row["agent_id"]: row for row in map(json.loads, output.splitlines())}
+
+
+def rules(row: dict[str, Any]) -> dict[str, int]:
+    return {one["title"]: one["count"] for one in row["records"] if one["type"] == "rule"}
+
+
+def scanned(host: Hunted, rule: Path, folder: Path) -> Counter[str]:
+    file = folder / f"{host.name}.log"
+    file.write_bytes(b"".join(host.lines()))
+    done = vedette("scan", "--rules", rule, "--route", "--format", "syslog", file)
+    return Counter(json.loads(line)["rule_title"] for line in done.stdout.splitlines())
+
+
+def test_planted(centre: Operators, hosts: tuple[Hunted, Hunted, Unwilling], tmp_path: Path) -> None:
+    """Matches and correlations as by scan on each host that allows it; the one that does not refuses, and records it;
+    redacted fields; a hunt that is cancelled, one through kills of its process and of its agent."""
+    vienna, linz, graz = hosts
+    rule = centre.folder / "rule.yml"
+    expected = scanned(vienna, rule, tmp_path)
+    assert expected["Planted"] == 4 * (EVENTS // 997) + 4
+    assert expected["Planted Often"] > 5
+
+    done = centre.fleet("ann", "hunt", rule, "--group", "all", "--json", "--first", 5, wait="120s", code=1)
+    rows = found(done.stdout)
+    assert rows, done.stderr
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "vienna-1": "done", "linz-1": "done", "graz-1": "refused",
+    }  # fmt: skip
+    assert rules(rows["vienna-1"]) == expected == rules(rows["linz-1"])
+    matches = [one for one in rows["vienna-1"]["records"] if one["type"] == "match"]
+    assert len(matches) == 10
+    assert all("s3cret" not in json.dumps(one) for one in matches)
+    end = rows["vienna-1"]["records"][-1]
+    assert (end["type"], end["events"], end["hosts"]) == ("end", EVENTS, {"vienna-1": expected["Planted"]})
+    assert graz.refusals() == ["not allowed"]
+    assert not (graz.data / "fleet" / "hunts").exists()
+    asked = [one for one in vienna.record if one["event"] == "request_received"]
+    assert asked[-1]["operator"] == "ann"
+
+    # for people; a viewer may not
+    shown = centre.fleet("ann", "hunt", rule, "--agent", "linz-1", "--since", "1d", wait="120s").stdout
+    assert "linz-1  done" in shown
+    assert f"Planted        high      detection    {expected['Planted']}" in shown
+    assert "role" in centre.fleet("vera", "hunt", rule, "--agent", "linz-1", code=1).stderr
+
+    # its agent is killed at the hunt, then the hunt's process: it goes on, to the same end
+    quick = centre.fleet("ann", "hunt", rule, "--agent", "vienna-1", wait="0.5s", code=1)
+    number = quick.stderr.split("request ")[1][:8]
+    until("its process", vienna.hunting)
+    vienna.kill()
+    until("the end of its process", lambda: not vienna.hunting())
+    vienna.up()
+    late = until("the rest", lambda: _whole(centre, number), 120, 1)
+    assert rules(late["vienna-1"]) == expected
+
+    # cancelled
+    quick = centre.fleet("ann", "hunt", rule, "--agent", "linz-1", wait="0.5s", code=1)
+    number = quick.stderr.split("request ")[1][:8]
+    until("its process", linz.hunting)
+    assert "linz-1  cancelled" in centre.fleet("ann", "cancel", number, wait="60s").stdout
+    until("the end of its process", lambda: not linz.hunting())
+    assert [one["event"] for one in linz.record][-3:].count("request_cancelled") == 1
+    assert not [*(linz.data / "fleet" / "hunts").iterdir()]
+
+
+def _whole(centre: Operators, number: str) -> dict[str, dict[str, Any]] | None:
+    rows = found(centre.fleet("ann", "fetch", number, "--json", wait="5s", code=None).stdout)
+    return rows if all(row["whole"] for row in rows.values()) else None
