@@ -241,22 +241,37 @@ def _merge(found: Results) -> str:
 
 def _rulesets(found: Results) -> str:
     names = {"one": "one of them", "merged": "ten, merged", "apart": "ten, a plan each"}
-    return markdown(
-        ("rule sets", "rules", "µs an event", "against one", "memory of the process"),
-        (
+    return (
+        markdown(
+            ("rule sets", "rules", "µs an event", "against one", "memory of the process"),
             (
-                names[row["way"]],
-                f"{row['rules']:,}",
-                number(row["us_per_event"]),
-                f"{row['us_per_event'] / found['rows'][0]['us_per_event']:.2f}",
-                f"{row['memory_mb']:g} MB",
-            )
-            for row in found["rows"]
-        ),
-    ) + (
-        f"\nWhole agents: {number(found['agent_one'])} µs an event and {found['agent_one_mb']:g} MB with one set,"
-        f" {number(found['agent_merged'])} µs and {found['agent_merged_mb']:g} MB with ten merged: {found['ratio']} ×"
-        " the time.\n"
+                (
+                    names[row["way"]],
+                    f"{row['rules']:,}",
+                    number(row["us_per_event"]),
+                    f"{row['us_per_event'] / found['rows'][0]['us_per_event']:.2f}",
+                    f"{row['memory_mb']:g} MB",
+                )
+                for row in found["rows"]
+            ),
+        )
+        + (
+            f"\nWhole agents: {number(found['agent_one'])} µs an event and {found['agent_one_mb']:g} MB with one set,"
+            f" {number(found['agent_merged'])} µs and {found['agent_merged_mb']:g} MB with ten merged: {found['ratio']}"
+            " × the time.\n"
+        )
+        + _strict(found.get("strict"))
+    )
+
+
+def _strict(found: Results | None) -> str:
+    if found is None:
+        return ""
+    merged, agent, process = (number(found[f"{name}_us_per_event"]) for name in ("merged", "agent", "process"))
+    return (
+        f"\nTwo sets on a whole agent: {merged} µs an event merged; with the second in strict isolation {agent} µs in"
+        f" the agent and {process} µs in the set's process, which has {found['private_mb']:g} MB of private memory,"
+        f" {found['resident_mb']:g} MB with mapped files.\n"
     )
 
 

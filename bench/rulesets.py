@@ -1,9 +1,10 @@
 """Scenario ``rulesets``: ten rule sets merged as an agent merges them, against ten plans apart, against one of them.
 
-``ratio`` is of whole agents with ten ``[[ruleset]]`` tables and with one set. Beside it the engine alone: each way is a
-process of its own that evaluates the same lines, by turns; alerts, log and store are no part of it. ``python -m
-bench.rulesets LINES RULESET…`` is such a process: it prints microseconds of CPU time an event, how many
-matches there were, and its memory, of which a good part is the interpreter's.
+``ratio`` is of whole agents with ten ``[[ruleset]]`` tables and with one set; ``strict`` of agents with two sets,
+merged and with the second in strict isolation: CPU time an event of agent and process, and the process's memory. Beside
+that the engine alone: each way is a process of its own that evaluates the same lines, by turns; alerts, log and store
+are no part of it. ``python -m bench.rulesets LINES RULESET…`` is such a process: it prints microseconds of CPU time an
+event, how many matches there were, and its memory, of which a good part is the interpreter's.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import rules
-from bench.agent import Bundle
-from bench.drive import SEED, Bench, Wrong, middle, stream_run
+from bench import rules, send
+from bench.agent import Bundle, syslog_input
+from bench.drive import SEED, Bench, Wrong, middle, running, stream_run
+from tests.broker import free_port
 from vedette.engine.artifact import Artifact
 from vedette.engine.cache import Cache
 from vedette.engine.match import Context
@@ -80,8 +82,44 @@ def run(bench: Bench) -> dict[str, Any]:
         "agent_one_mb": alone["rss_mb"],
         "agent_merged_mb": together["rss_mb"],
         "ratio": round(merged / first, 3),
+        "strict": middle([strict(bench, bundles[:2], Path(stream), lines) for _ in range(bench.runs)], "us_per_event"),
         "lines": lines,
     }
+
+
+def strict(bench: Bench, bundles: Sequence[Bundle], stream: Path, lines: int) -> dict[str, Any]:
+    """Two sets, merged and with the second strict."""
+    merged = stream_run(bench, "rulesets-two", Several(bundles), stream, lines, check=False)
+    port = free_port()
+    inputs = syslog_input(port, "tcp", 'format = "syslog"\nlogsource = { product = "linux" }')
+    with running(bench, "rulesets-strict", inputs, Several(bundles, isolation="strict"), port=port) as run:
+        run.agent.wait(lambda status: status["rulesets"][1]["process"]["running"], 60)
+        before = run.agent.wait(lambda status: True, 30)["rulesets"][1]["process"]["cpu_seconds"]
+        run.mark()
+        sent = send.tcp(("127.0.0.1", port), stream.read_bytes())
+        if not sent.complete or sent.lines != lines:
+            raise Wrong(f"sent {sent.lines} of {lines} lines: {sent.cut}")
+
+        def done(status: dict[str, Any]) -> bool:
+            inputs = status["rulesets"][1]["process"]["inputs"].values()
+            return sum(int(row["judged"]) for row in inputs) >= lines
+
+        run.evaluated(lines, pause=0.1)
+        process = run.agent.wait(done, 600)["rulesets"][1]["process"]
+        after, _ = run.finished(lines)
+        if code := run.agent.stop():
+            raise Wrong(f"the agent ended with {code}:\n{run.agent.tail()}")
+    agent, own = after.seconds - run.before.seconds, process["cpu_seconds"] - before
+    row = {
+        "merged_us_per_event": merged["us_per_event"],
+        "agent_us_per_event": round(agent / lines * 1e6, 3),
+        "process_us_per_event": round(own / lines * 1e6, 3),
+        "us_per_event": round((agent + own) / lines * 1e6, 3),
+        "private_mb": round(process["private_bytes"] / 1e6, 1),
+        "resident_mb": round(process["resident_bytes"] / 1e6, 1),
+    }
+    bench.say(f"  strict: {row}")
+    return row
 
 
 def compiled(bench: Bench, name: str, plan: Plan) -> Path:
@@ -93,14 +131,15 @@ def compiled(bench: Bench, name: str, plan: Plan) -> Path:
 class Several(Bundle):
     """Bundles as rule sets of one agent."""
 
-    def __init__(self, bundles: Sequence[Bundle]) -> None:
-        self._bundles = tuple(bundles)
+    def __init__(self, bundles: Sequence[Bundle], isolation: str = "merged") -> None:
+        self._bundles, self._isolation = tuple(bundles), isolation
 
     @property
     def settings(self) -> str:
         first, *others = self._bundles
         keys = ", ".join(f'"{one.key}"' for one in self._bundles)
-        sets = [f'[[ruleset]]\nname = "set{i}"\nfile = "{one.file}"\n' for i, one in enumerate(others, 1)]
+        own = f'isolation = "{self._isolation}"\nmax_cpu = 1.0\n'
+        sets = [f'[[ruleset]]\nname = "set{i}"\nfile = "{one.file}"\n{own}' for i, one in enumerate(others, 1)]
         return f'[bundles]\nfile = "{first.file}"\ntrusted_keys = [{keys}]\n' + "".join(sets)
 
 

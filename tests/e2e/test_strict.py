@@ -86,7 +86,14 @@ def test_strict_set(agent: Agent) -> None:
     assert row["alerts"] == 5
     assert row["us_per_event"] > 0
     assert row["process"]["private_bytes"] > 0
-    assert agent.stop() == 0
+    for _ in range(100):
+        mark(agent, "none")
+    agent.settled()
+    assert agent.stop() == 0  # what it has evaluated is committed, though nothing of it is an alert
+    assert not agent.said("stop_unfinished")
+    agent.up()
+    inputs = process(agent)["inputs"]["in"]
+    assert inputs["stored"] == inputs["judged"] == account["stored"] + 100
 
 
 def test_child_killed(agent: Agent) -> None:

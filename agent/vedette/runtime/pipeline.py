@@ -80,6 +80,7 @@ class Pipeline:
     async def drain(self, seconds: float) -> None:
         """Evaluate what is stored and commit it, for at most ``seconds``; the rest follows after the next start."""
         deadline, ingest = asyncio.get_running_loop().time() + seconds, self.ingest
+        self.strict.finish()
         while asyncio.get_running_loop().time() < deadline:
             if ingest.append_held() and self.context.progress.caught_up and self.strict.caught_up:
                 break

@@ -7,6 +7,7 @@ To the process:
 
     ["state", part]                  of the set's state, in order; an empty one ends them
     ["log", start, end, events, waiting]   what the raw log holds; bytes in the outbox
+    ["commit"]                       send a batch soon: the agent is about to stop
     ["done", long, waiting]          the batch is committed; whether its state is to be written again
 
 From it:

@@ -79,6 +79,11 @@ class StrictSets:
         for one in self.running.values():
             await one.release()
 
+    def finish(self) -> None:
+        """The agent is about to stop."""
+        for one in self.running.values():
+            one.finish()
+
     @property
     def quarantined(self) -> int:
         """Rules in quarantine."""

@@ -36,6 +36,8 @@ FEED_SECONDS = 0.002
 """Between two words about what the raw log holds."""
 IDLE_SECONDS = 1.0
 """Longest time between them."""
+FINISH_SECONDS = 0.05
+"""The same when the agent is about to stop."""
 SUSPECTS = 100
 EXCLUDED = 10_000
 
@@ -83,6 +85,7 @@ class StrictSet:
         self._suspects: list[Suspect] = []
         self._excluded: dict[int, tuple[str, ...]] = {}
         self._deadly = Counter[str]()
+        self._finishing = False
         self.starts = self.deaths = 0
         self.last_death = ""
         self.waiting_until = 0.0
@@ -105,6 +108,11 @@ class StrictSet:
         loop, name = asyncio.get_running_loop(), quarantined_of(self.account.name)
         await loop.run_in_executor(self._context.writer, self._context.store.put, name, None)
         self.replace(self.settings, self.isolated)
+
+    def finish(self) -> None:
+        """The agent is about to stop: what is evaluated is to be committed without waiting for more."""
+        self._finishing = True
+        self.account.arrived.set()
 
     @property
     def caught_up(self) -> bool:
@@ -203,10 +211,12 @@ class StrictSet:
         arrived = self.account.arrived
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(IDLE_SECONDS):
+                async with asyncio.timeout(FINISH_SECONDS if self._finishing else IDLE_SECONDS):
                     await arrived.wait()
             arrived.clear()
             await process.say("log", *self._log_now())
+            if self._finishing and not self.caught_up:
+                await process.say("commit")
             await asyncio.sleep(FEED_SECONDS)
 
     async def _take(self, process: Process, message: list[Any]) -> None:

@@ -20,6 +20,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -153,9 +154,12 @@ class Worker:
             group.create_task(self._throttle())
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        taking: dict[str, Callable[..., None]] = {
+            "log": self._take_log, "done": self._sender.done, "commit": self._sender.due.set,
+        }  # fmt: skip
         while True:
             kind, *rest = msgpack.unpackb(_read(self._taking))
-            loop.call_soon_threadsafe(self._take_log if kind == "log" else self._sender.done, *rest)
+            loop.call_soon_threadsafe(taking[kind], *rest)
 
     def _take_log(self, start: int, end: int, events: int, waiting: int) -> None:
         self._log.advance(start, end, events)
