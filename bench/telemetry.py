@@ -3,11 +3,12 @@
 ``python -m bench.telemetry [EVENTS [LEAST [NUMBER]]]``: for 1, 10, 100 and 500 statements, or NUMBER (an average by
 device over 10 s, each with a limit of its own, which few reach), an agent on one core and with 1 GB takes EVENTS
 readings of 1,000 devices in payloads of 200 from a real mosquitto. Printed are CPU time an event, from the
-subscription to the alerts' files, and memory: before the first reading, after a tenth, at the end, and what it grew
-by in the second half. LEAST is the lowest limit in degrees: with 0 every statement gives a row for each device
-whenever a window ends, which is the most alerts at once that there can be; all of them are in memory until they are
-committed. Every reading must be stored and evaluated, the agent's account must add up, and no statement may give more
-rows than the same plan by itself, nor fail on one.
+subscription to the alerts' files, and memory: before the first reading, after a tenth, at the end, and what it grew by
+in the second half. LEAST is the lowest limit in degrees: with 0 every statement gives a row for each device whenever a
+window ends, which is the most alerts at once that there can be. Of memory ``own`` is the most that was not of a file:
+pages of the store's file, which the kernel takes back when it needs them, are resident, too. Every reading must be
+stored and evaluated, the agent's account must add up, and no statement may give more rows than the same plan by
+itself, nor fail on one.
 """
 
 from __future__ import annotations
@@ -40,20 +41,23 @@ topics = ["plant/#"]
 
 
 class Memory(threading.Thread):
-    """Samples the agent's resident memory four times a second until ``done``; in MB."""
+    """Samples the agent's resident memory four times a second until ``done``; in MB. ``own``: the most of no file."""
 
     def __init__(self, agent: Agent) -> None:
         super().__init__(daemon=True)
-        self._agent, self.done, self.samples = agent, threading.Event(), list[float]()
+        self._agent, self.done, self.samples, self.own = agent, threading.Event(), list[float](), 0.0
 
     def run(self) -> None:
         while not self.done.wait(0.25):
             self.samples.append(self._agent.usage().rss_mb)
+            status = Path(f"/proc/{self._agent.process.pid}/status").read_text()
+            self.own = max(self.own, int(status.partition("RssAnon:")[2].split()[0]) / 1024)
 
 
 def finished(status: dict[str, Any], events: int) -> bool:
     """Whether all of them are evaluated and every alert is in a file."""
-    return status["inputs"].get("plant", {"judged": 0})["judged"] >= events and not status["alerts"]["in_outbox"]
+    left = status["alerts"]["in_outbox"] + status["statement_state"]["waiting"]
+    return status["inputs"].get("plant", {"judged": 0})["judged"] >= events and not left
 
 
 def queries(number: int, least: float) -> list[str]:
@@ -99,6 +103,7 @@ def measured(folder: Path, written: Sequence[str], lines: Sequence[bytes], limit
             "first tenth": samples[len(samples) // 10],
             "end": used.rss_mb,
             "peak": used.peak_rss_mb,
+            "own": round(memory.own, 1),
             "second half": round(samples[-1] - samples[len(samples) // 2], 1),
         },
     }

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from tests.e2e.agent import KILLS, chance, reborn, until, vedette
+from tests.e2e.faults import Faults
+from tests.e2e.points import Call, at_call, fell
 from tests.e2e.test_correlation import Door, line
+from vedette.store.store import Store
 
 TABLE = """
 CREATE TABLE door (
@@ -127,3 +130,45 @@ def test_a_change_of_rules(tmp_path: Path) -> None:
     assert len(changed) == 1
     assert status["rules"]["statements"] == len(STATEMENTS)
     assert {one["title"]: one["rows"] for one in status["statement_state"]["statements"]}["Failed logins a minute"] == 1
+
+
+MANY = "".join(
+    f"""
+-- title: Every door {n}
+INSERT INTO alerts SELECT src, window_end, COUNT(*) AS n, {n} AS rule
+    FROM TABLE(TUMBLE(TABLE door, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, src;
+"""
+    for n in range(20)
+)
+SOURCES = 250
+
+
+@pytest.mark.crash
+def test_killed_between_two_batches_of_a_windows_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window's end is 5,000 rows, made into alerts batch by batch; killed around the commits between, again and
+    again, the agent goes on with those that wait: each once, as an undisturbed run gives them."""
+    faults = Faults(tmp_path, monkeypatch)
+    rng, door, between = chance(), Door(tmp_path, rules=TABLE + MANY, name="door.sql"), 0
+    agent = door.agent.up()
+    try:
+        for kill in range(1, 5):
+            door.add(*(line(600 * kill + n / 10, "fail", f"10.0.{n}.{kill}", 1) for n in range(SOURCES)))
+            door.settled()
+            at_call(faults, Call(rng.choice(["before-commit", "after-commit"]), "data.mdb"), rng.randint(2, 4))
+            door.add(line(600 * kill + 300, "other", "x", 1))
+            fell(agent)
+            faults.set()
+            store = Store.open(agent.data / "store")
+            between += store.account().made % (20 * SOURCES) > 20 * kill  # so many are of x
+            store.close()
+            agent.up()
+        until("the end", lambda: not agent.status()["statement_state"]["waiting"] and door.settled(), 60.0, pause=0.2)
+        rows = agent.alerts()
+    finally:
+        agent.kill()
+    assert between
+    fields = [dict(row["fields"]) for row in rows]
+    found = Counter((one["rule"], one["src"]) for one in fields if one["src"] != "x")
+    assert set(found.values()) == {1}
+    assert len(found) == 4 * 20 * SOURCES
+    assert len({row["alert_id"] for row in rows}) == len(rows)

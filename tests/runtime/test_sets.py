@@ -140,7 +140,7 @@ def test_the_state_of_the_others_is_the_same_byte_for_byte() -> None:
         state.match([own.rules[0].id], grouped, 1, 1_000_000 * number, number * 10, 10)
         row = Event(event, number * 10, input="in", host=lambda: "web1", time=lambda n=number: 1_000_000 * n)
         state.statements.feed(state.statements.read(scan.rule, row))
-    assert state.statements.take() == []
+    assert list(state.statements.take()) == []
     groups, tables = before = kept(state)
     assert len(groups) == 50
     assert all(type(group) is bytes for group in groups.values())

@@ -205,7 +205,7 @@ def test_a_silent_input_is_moved_from_outside() -> None:
     assert one.flush() == []
     one.advance(seconds(59 + 60 + 14.999))
     assert [row[3] for _, row in one.flush()] == [1]
-    assert one.counts()["a"] == Counts(1, 0, 0, 0, 0)
+    assert one.counts()["a"] == Counts(1, 0, 0, 0, 0, 0)
 
 
 def test_an_operator_that_needs_every_watermark_costs_no_other_its_runs() -> None:

@@ -111,14 +111,14 @@ def test_time_goes_on_where_nothing_comes() -> None:
     fed(one, 9)  # the watermark is at 4 s
     for second in range(1, 66):
         one.advance(1 + second * SECOND)
-    assert one.take() == []
+    assert list(one.take()) == []
     one.advance(1 + 66 * SECOND)
     assert [row.row[1:3] for row in one.take()] == [("a", 1)]
     fed(one, 29)
     one.advance(1 + 67 * SECOND)
     one.advance(1 + 400 * SECOND)  # the agent was down: nobody was silent
     one.advance(5)
-    assert one.take() == []
+    assert list(one.take()) == []
     assert [row.row[1:3] for row in one.finish()] == [("a", 1)]
 
 
@@ -126,14 +126,14 @@ def test_state_comes_back() -> None:
     """Rows counted before a restart count after it; equal statements of another plan take them over."""
     one = Statements([counted()])
     fed(one, 1)
-    assert one.take() == []
+    assert list(one.take()) == []
     saved = one.delta()
     assert one.delta() == b""
     again = Statements([counted()])
     again.restore(saved)
     again.resume()
     fed(again, 2)
-    again.take()
+    list(again.take())
     changed = replace(counted(), digest="other")
     other = Statements([changed])
     assert other.adopt(again) == ["s"]
@@ -179,7 +179,7 @@ def test_what_gave_way_takes_no_memory(kind: str) -> None:
             for rule in statements.network.scans:
                 statements.feed(statements.read(rule, one))
             if number % 50 == 0:
-                statements.take()
+                list(statements.take())
                 statements.delta()
         used, _ = tracemalloc.get_traced_memory()
     finally:
@@ -204,7 +204,7 @@ def test_a_slice_without_the_places_of_what_gave_way(monkeypatch: pytest.MonkeyP
             for rule in statements.network.scans:
                 statements.feed(statements.read(rule, one))
             if number % 7 == 0 or number == 999:
-                statements.take()
+                list(statements.take())
                 again.restore(statements.delta())
         evicted = statements.status()["evicted"]
         again.resume()

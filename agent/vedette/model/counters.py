@@ -135,6 +135,7 @@ class Log(StrEnum):
     ROLLOUT_REQUEST = "rollout_request"
     ROLLOUT_REQUEST_REFUSED = "rollout_request_refused"
     STATE_LOST = "state_lost"
+    STATEMENT_ROWS_DROPPED = "statement_rows_dropped"
     OUTBOX_DAMAGED = "outbox_damaged"
     UPLINK_FAILED = "uplink_failed"
     RECEIPT_INVALID = "receipt_invalid"

@@ -157,7 +157,7 @@ def selected(engine: Engine, statement: Statement, events: Iterable[Timed], func
             row = _row(event, offset, one.time)
             for number in sorted(engine.true(event, frozenset(numbers))):
                 statements.add(plan.rules[number].id, row)
-    return len(statements.finish())
+    return sum(1 for _ in statements.finish())
 
 
 def _row(event: Record, offset: int, time: int) -> Event:

@@ -1,21 +1,21 @@
 """From matches to alerts: detections as they are, correlations when they fire, statements by their rows, all through
 suppression.
 
-``of`` takes the matches of events, in the log's order, ``advance`` the passing of time, ``folds`` ends a frame,
-``statements`` gives what the events so far mean to statements; each gives the alerts that result, numbered in that
-order. An alert of which a part cannot be made, because a decoder raises, is still emitted: with its event as text,
-without fields and entities, flagged ``PARTIAL``. What is kept from one call to the next is in ``state/state.py``. An
-alert about an event of an earlier frame (a correlation that could only be decided now, a window that ended) reads that
-event, with all its audit records, back from the raw log.
+``of`` takes the matches of events, in the log's order, ``advance`` the passing of time; what both mean to statements
+comes from ``statements``, so many rows at a time, what they have closed from ``folds``. Each gives the alerts that
+result, numbered in that order. An alert of which a part cannot be made, because a decoder raises, is still emitted:
+with its event as text, without fields and entities, flagged ``PARTIAL``. What is kept from one call to the next is in
+``state/state.py``. An alert about an event of an earlier frame (a correlation that could only be decided now, a window
+that ended) reads that event, with all its audit records, back from the raw log.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -90,9 +90,11 @@ class AlertBuilder:
         self._stateful = self._wanted | {rule.id for rule in plan.rules if self._suppress[rule.id]}
         self._scans = plan.scans
         self._recent: dict[int, Callable[[], Event]] = {}
-        """Events that statements have taken since the last ``statements``, by offset."""
+        """Events that statements have taken since none of their rows waited, by offset."""
         self._batches: list[tuple[Frame, Batch]] = []
         """Those that they have taken together, in the order of the log."""
+        self._reread = Reread(self._events)
+        """Of earlier frames, since then."""
         self._begun = envelope.AlertId(self._agent.id, self._log.log_id)
 
     def _suppression(self, rule: AnyRule) -> Suppress | None:
@@ -109,8 +111,6 @@ class AlertBuilder:
     def advance(self, received_at: int) -> Iterator[Alert]:
         """The alerts that follow from time having come to ``received_at``."""
         yield from self._correlations(self._state.advance(received_at), None)
-        yield from self.statements()
-        yield from self.folds()
 
     def of(self, found: Sequence[tuple[Frame, Sequence[Match]]]) -> Iterator[Iterator[Alert]]:
         """By event the alerts that follow, given its frame and its matches (at least one, by the rules' order in the
@@ -191,32 +191,38 @@ class AlertBuilder:
         match = self._engine.alone(batch, number, frame, context)
         return self._events.of(frame, match.start, match.end, match.record)
 
-    def statements(self) -> Iterator[Alert]:
-        """The alerts of statements, since the last call."""
-        if not self._scans:
+    def statements(self, most: int) -> Iterator[Alert]:
+        """The alerts of ``most`` of the rows that statements have given, or of as many as are asked for."""
+        statements = self._state.statements
+        if not (statements or statements.waiting):
             return
-        reread = Reread(self._events)
-        equal: Counter[tuple[str, int, bytes]] = Counter()  # rows that the same event completes, all at once
-        for one in self._state.statements.take():
-            window, identity = one.window, (one.statement.id, one.offset, one.key)
-            alert_id = self._begun.of(one.statement.id, one.offset, one.key.hex() + "+" * equal[identity])
-            equal[identity] += 1
-            event = self._event_behind(one.offset, window[1] if window else self._clock(), reread)
-            try:
-                alert = self._selected(one, event, alert_id)
-            except Exception as error:  # an entity or a level that cannot be read: the alert leaves without
-                self._failed(event.frame, event.start, event.end, error, one.statement.title)
-                alert = self._selected(one, event.bare(), alert_id, bare=True)
-            if alert is not None:
-                yield self._enriched(alert, event)
-        self._recent.clear()
-        self._batches.clear()
+        try:
+            for one in islice(statements.take(), most):
+                if (alert := self._of_row(one, statements.number(one))) is not None:
+                    yield alert
+        finally:
+            if not statements.waiting:
+                self._recent.clear()
+                self._batches.clear()
+                self._reread = Reread(self._events)
 
-    def _event_behind(self, offset: int, time: int, reread: Reread) -> Event:
+    def _of_row(self, one: Selected, number: int) -> Alert | None:
+        """None when it was folded. ``number``: of rows equal to this one, which the same event completes."""
+        window = one.window
+        alert_id = self._begun.of(one.statement.id, one.offset, one.key.hex() + "+" * number)
+        event = self._event_behind(one.offset, window[1] if window else self._clock())
+        try:
+            alert = self._selected(one, event, alert_id)
+        except Exception as error:  # an entity or a level that cannot be read: the alert leaves without
+            self._failed(event.frame, event.start, event.end, error, one.statement.title)
+            alert = self._selected(one, event.bare(), alert_id, bare=True)
+        return None if alert is None else self._enriched(alert, event)
+
+    def _event_behind(self, offset: int, time: int) -> Event:
         """The newest event behind a row; ``time``: what to take for its time when it cannot be read any more."""
         known = self._recent.get(offset) or self._in_batch(offset)
         try:
-            return known() if known else reread.logged(offset, time)
+            return known() if known else self._reread.logged(offset, time)
         except Exception as error:  # a decoder raised: the alert leaves all the same, without the event
             self._context.failures.step("the event behind a statement's row", error)
             return gone(offset, 0, time)
@@ -269,7 +275,8 @@ class AlertBuilder:
 
     def _passes(self, rule: AnyRule, event: Event, group: Mapping[str, str], alert_id: str = "") -> bool:
         """False when the alert was folded into an earlier one. ``alert_id``: where it is not of ``group``."""
-        suppress = self._suppress[rule.id]
+        # a row that has waited may be of a statement that is no longer there
+        suppress = self._suppress[rule.id] if rule.id in self._suppress else self._suppression(rule)
         if suppress is None:
             return True
         values = {name: group.get(name) or as_shown(scalar(event.record.get(name))) or "" for name in suppress.by}

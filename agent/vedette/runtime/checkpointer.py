@@ -153,6 +153,7 @@ class Checkpointer(Uncommitted):
             if not self._state.rewriting and self._store.state.is_long():
                 self._state.rewrite()
                 self._store.state.begins()
+            rows_wait = self._state.statements.waiting
             cursor, state, whole = Cursor(self._log.log_id, offset), self._state.delta(), self._state.rewritten
             again, self._repeated = (self._repeated, len(self._again)), 0
             next_seq = alerts[-1][0] + 1 if alerts else self._restart.next_place.next_seq
@@ -196,6 +197,7 @@ class Checkpointer(Uncommitted):
                 one.account.committing = False
                 one.done.set_result(None)
             waiting = self._outbox.pending(0, 1)
-            self._restart.committed(place, waiting[0][0] if waiting else None)
+            if not rows_wait:  # a rebuilt store would not have them
+                self._restart.committed(place, waiting[0][0] if waiting else None)
         if alerts:
             self._outbox.wake()

@@ -2,8 +2,12 @@
 
 ``run`` yields to the loop every ``STEP_SECONDS``, and to a commit when the alerts that wait for one are many: both
 between two events, at which point cursor, counters and alerts agree. ``switch`` takes effect between two frames, so no
-event is evaluated under two plans or none. While nothing comes at all, time passes every ``TICK_SECONDS``
-for what waits for it: incomplete audit events (``engine/join.py``), correlations, suppression.
+event is evaluated under two plans or none. While nothing comes at all, time passes every ``TICK_SECONDS`` for what
+waits for it: incomplete audit events (``engine/join.py``), correlations, suppression, windows.
+
+A window's end may give more rows than there is memory for as alerts. Of those that wait (``stream/waiting.py``),
+``ROWS`` at a time become alerts, with room for commits between; until none waits, no event is evaluated, no time
+passes, and no plan is switched.
 
 What statements call in Python answers when it does. Evaluation goes on behind it, in order; the loop, and with it every
 input, goes on meanwhile (``system/turns.py``). So nothing else may change the state then: commits, switches of the plan
@@ -45,6 +49,8 @@ TICK_SECONDS = 1.0
 TOGETHER = 128
 """Matches whose alerts are made together: the same work for one after the other finds code and tables in the
 processor's caches, which is a quarter of the time."""
+ROWS = 1000
+"""Of statements at most so many become alerts before the loop goes on."""
 MAKING_SECONDS = 40e-6
 """What making an alert takes, about: what waits to be made counts as time that is used already."""
 ALERT_BYTES = 1024
@@ -88,6 +94,10 @@ class Evaluator:
         """Events whose alerts are not made yet; none whenever the loop goes on."""
         self._waiting = 0
         """Their matches."""
+        self._rows_wait = bool(state.statements.waiting)
+        """Whether statements have given rows whose alerts are not made: of an earlier life, or since the last batch."""
+        self._dropped = 0
+        """Rows that had no room to wait, as logged."""
         self._until_sample = SAMPLED
         self._since = 0.0
         """When the frame under way was last gone on with."""
@@ -106,8 +116,13 @@ class Evaluator:
         engine.quarantine_after = self._context.config.rules.quarantine_after
         self._give_cache(engine)
         self._next = engine, bundle
-        if not self._under_way.locked():
+        if not (self._under_way.locked() or self._rows_wait):
             self._between()
+
+    @property
+    def idle(self) -> bool:
+        """Whether all that is stored is evaluated, and no row waits to be an alert."""
+        return self._progress.caught_up and not self._rows_wait
 
     def release(self) -> None:
         """Nothing is in quarantine any more, from the next frame on."""
@@ -157,6 +172,10 @@ class Evaluator:
     async def run(self) -> None:
         """Evaluate what is stored until cancelled."""
         while True:
+            if self._rows_wait:
+                async with self._under_way:
+                    await self._make_rows()
+                self._between()
             if self._progress.caught_up:
                 self._stored.arrived.clear()
                 await self._stored.arrived.wait()
@@ -172,6 +191,7 @@ class Evaluator:
     async def frame(self, frame: Frame) -> None:
         """Evaluate the events of ``frame`` from where evaluation is, all under the engine that is in place now."""
         engine, chunk, joiner, uncommitted = self.engine, frame.chunk, self._state.joiner, self._uncommitted
+        await self._make_rows()
         uncommitted.hold()
         first = max(0, self._progress.evaluated - frame.offset)
         self._counted = chunk.index(first) if first else 0
@@ -187,7 +207,7 @@ class Evaluator:
                 self.event(engine, waited)
                 joiner.evaluated()
             await self._make_alerts()
-            await self._do(lambda: self._step("time", self._alerts.advance(chunk.received_at)))
+            await self._do(lambda: self._pass_time(chunk.received_at))
         for event in self._candidates(engine, frame, first):
             if self._enough(room, until):
                 await self._give_way(frame, event.at)
@@ -200,12 +220,12 @@ class Evaluator:
             if self._waiting >= TOGETHER:
                 await self._make_alerts()
         await self._make_alerts()
-        self._step("suppression", self._alerts.folds())
         if chunk.file is not None:
             uncommitted.position(chunk.file)
         self._advance(frame, len(chunk.data))
         self._spent()
         uncommitted.let_go()
+        await self._make_rows()
 
     def _spent(self) -> None:
         """The time since evaluation was last let in is the engine's."""
@@ -243,7 +263,7 @@ class Evaluator:
             self._alerts.take(frame, batch)
         except Exception as error:  # the events that follow are evaluated
             self._failures.step("statements", error)
-        self._step("statements", self._alerts.statements())
+        self._follow()
 
     def _matches(self, engine: Engine, event: Joined) -> list[Match]:
         return engine.matches(event.frame.chunk, event, self._contexts.get(event.frame.chunk.input, _NO_CONTEXT))
@@ -270,9 +290,50 @@ class Evaluator:
             except Exception as error:  # the events that follow get their alerts
                 self._failures.event(event.frame, event.start, event.end, error)
         if found:
-            self._step("statements", self._alerts.statements())
+            self._follow()
         elif failed := self._state.correlator.failures():
             self._failures.correlations(failed, self._clock())
+
+    def _pass_time(self, received_at: int) -> None:
+        """The alerts that follow from time having come to ``received_at``."""
+        self._step("time", self._alerts.advance(received_at))
+        self._follow()
+
+    def _follow(self) -> None:
+        """The alerts of the next rows of statements, and what suppression has closed."""
+        self._step("statements", self._as_far_as_fits(self._alerts.statements(ROWS)))
+        self._step("suppression", self._alerts.folds())
+        statements = self._state.statements
+        self._rows_wait = bool(statements.waiting)
+        if statements.dropped > self._dropped:
+            log.error(
+                Log.STATEMENT_ROWS_DROPPED,
+                rows=statements.dropped - self._dropped,
+                reason="more rows of statements came at once than state.max_bytes lets wait",
+                action="their alerts are not made; let statements give fewer rows, or raise state.max_bytes",
+            )
+        self._dropped = statements.dropped
+
+    def _as_far_as_fits(self, alerts: Iterator[Alert]) -> Iterator[Alert]:
+        """``alerts`` until they fill what may wait for a commit."""
+        room = self._uncommitted.room()
+        for alert in alerts:
+            yield alert
+            if self._uncommitted.bytes >= room:
+                return
+
+    async def _make_rows(self) -> None:
+        """Make alerts of all rows that wait, as many at a time as a commit takes; a commit may begin before each."""
+        while self._rows_wait:
+            if self._uncommitted.bytes >= self._uncommitted.room():
+                await self._uncommitted.make_room()
+            self._since = time.perf_counter()
+            self._uncommitted.hold()
+            await self._do(self._follow)
+            self._uncommitted.let_go()
+            if self._uncommitted.alerts:
+                self._uncommitted.due.set()
+            await asyncio.sleep(0)
 
     def _step(self, what: str, alerts: Iterable[Alert]) -> None:
         """Take ``alerts`` that no single event is about."""
@@ -321,7 +382,7 @@ class Evaluator:
     def _enough(self, room: int, until: float) -> bool:
         """Whether the alerts of what is evaluated fill ``room``, or making them takes beyond ``until``."""
         waiting = self._waiting
-        full = self._uncommitted.bytes + ALERT_BYTES * waiting >= room
+        full = self._rows_wait or self._uncommitted.bytes + ALERT_BYTES * waiting >= room
         return full or time.perf_counter() + MAKING_SECONDS * waiting >= until
 
     async def _give_way(self, frame: Frame, position: int) -> None:
@@ -334,6 +395,7 @@ class Evaluator:
             await self._uncommitted.make_room()
         else:
             await asyncio.sleep(0)
+        await self._make_rows()
         self._uncommitted.hold()
         self._since = time.perf_counter()
 
@@ -380,15 +442,17 @@ class Evaluator:
             if not self._under_way.locked():
                 async with self._under_way:
                     await self.tick()
+                    await self._make_rows()
                 self._between()
 
     async def tick(self) -> None:
         """Let time pass although nothing came. Only when all that is stored is evaluated."""
         self._look_at_kernel()
         now, until = self._clock(), time.perf_counter() + STEP_SECONDS
-        if not self._progress.caught_up or self._uncommitted.full:
+        if not self._progress.caught_up or self._uncommitted.full or self._rows_wait:
             return
         engine, joiner = self.engine, self._state.joiner
+        self._since = time.perf_counter()
         self._uncommitted.hold()
         joiner.advance(now)
         while (event := self._due(engine)) is not None:
@@ -398,7 +462,7 @@ class Evaluator:
             if time.perf_counter() >= until:
                 break  # the rest at the next frame or tick; time does not go on before them
         else:
-            await self._do(lambda: self._step("time", self._alerts.advance(now)))
+            await self._do(lambda: self._pass_time(now))
         self._uncommitted.let_go()
         if self._uncommitted.alerts or joiner.changed:  # no frame tells a replay what the clock has completed
             self._uncommitted.due.set()

@@ -82,7 +82,7 @@ class Pipeline:
         deadline, ingest = asyncio.get_running_loop().time() + seconds, self.ingest
         self.strict.finish()
         while asyncio.get_running_loop().time() < deadline:
-            if ingest.append_held() and self.context.progress.caught_up and self.strict.caught_up:
+            if ingest.append_held() and self.evaluator.idle and self.strict.caught_up:
                 break
             await asyncio.sleep(0.005)
         self.checkpointer.patient = False

@@ -287,6 +287,11 @@ def render(status: dict[str, Any]) -> list[str]:
             f"         statements: {sql['bytes']:,} of {sql['max_bytes']:,} bytes, {sql['evicted']} keys evicted;"
             f" {late} rows late, {failed} failed, {sql['timeless']} without a time, {sql['unfit']} values unfit"
         )
+        if sql["waiting"] or sql["dropped"]:
+            lines.append(
+                f"         {sql['waiting']:,} rows wait to be alerts, {sql['waiting_bytes']:,} bytes;"
+                f" {sql['dropped']:,} dropped for want of room"
+            )
         if sql["without_functions"]:
             titles = [one["title"] for one in sql["without_functions"]]
             lines.append(

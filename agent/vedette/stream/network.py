@@ -9,8 +9,9 @@ difference to any operator below (``Operator.boundary``).
 One cycle of a caller::
 
     network.feed(rule, row)       # for each row of a batch
-    network.flush()               # evaluates what waits; all results since the last flush, in order
-    network.delta()               # what changed, to be written with the results in one transaction
+    network.drain()               # evaluates what was fed
+    network.waiting.take()        # results, as many as are asked for, in order
+    network.delta()               # what changed, to be written with the results that were taken in one transaction
 
 After a crash: a new ``Network`` of the same or of other statements, ``restore`` with each delta in their order,
 ``resume``; then it goes on as if nothing had happened. State belongs to nodes: what statements no longer need is left
@@ -39,6 +40,7 @@ from vedette.stream.lanes import IDLE, MAX_LANES, MIN_LANES, Lanes, Source
 from vedette.stream.operator import FOREVER, NEVER, Operator
 from vedette.stream.operators.table import OPERATORS
 from vedette.stream.userfunctions import Functions
+from vedette.stream.waiting import Waiting
 
 MAX_WAITING = 4096
 """Rows of one ``Scan`` that may wait."""
@@ -51,6 +53,8 @@ MAX_STEP = 60_000_000
 """Of receipts at once, which is more than ``state/clock.py`` lets go by: then it is another clock."""
 _RECEIPTS = b""
 """In a delta in place of a fingerprint: how far the receipts are."""
+_WAITING = b"waiting"
+"""The same: results that nobody has taken yet."""
 
 Result = tuple[Statement, Row]
 
@@ -68,17 +72,19 @@ class Counts(NamedTuple):
     """What its state takes."""
     evicted: int
     """Keys of its state that gave way to the budget."""
+    dropped: int
+    """Rows that it gave and that had no room to wait."""
 
 
 class _Sink:
     """The end of a statement."""
 
-    def __init__(self, statement: Statement, results: list[Result]) -> None:
-        self.statement, self.results, self.rows = statement, results, 0
+    def __init__(self, statement: Statement, waiting: Waiting) -> None:
+        self.statement, self.waiting, self.rows = statement, waiting, 0
 
     def push(self, port: int, rows: Sequence[Row]) -> None:
         self.rows += len(rows)
-        self.results += [(self.statement, row) for row in rows]
+        self.waiting.add(self.statement, rows)
 
     def advance(self, port: int, mark: int) -> None:
         pass
@@ -192,7 +198,7 @@ class _Island:
 class Network:
     """See the module's text.
 
-    ``operators``: of each class of node what runs it.
+    ``operators``: of each class of node what runs it. Rows that wait take as much as ``budget`` allows for state.
     """
 
     def __init__(
@@ -200,11 +206,12 @@ class Network:
         operators: Mapping[type[Node], type[Operator]] = OPERATORS,
     ) -> None:  # fmt: skip
         self.statements, self.budget = tuple(statements), budget
+        self.waiting = Waiting(self.statements, budget.limit)
+        """Results that nobody has taken yet."""
         self.timeless: dict[str, int] = {}
         """By table: rows dropped because they had no time."""
         self.operators: dict[bytes, Operator] = {}
         """By the fingerprint that its state has, each after its inputs."""
-        self._results: list[Result] = []
         self._entries: dict[bytes, _Entry] = {}
         self._runs: dict[bytes, Operator] = {}
         """By node."""
@@ -236,7 +243,7 @@ class Network:
         for running in self.operators.values():
             running.ready()
         for statement in self.statements:
-            sink = self._sinks[statement.id] = _Sink(statement, self._results)
+            sink = self._sinks[statement.id] = _Sink(statement, self.waiting)
             takers[statement.root.fingerprint].append((sink, 0))
         self._by_rule = {
             rule: [self._entries[scan.fingerprint] for scan in scans]
@@ -302,7 +309,7 @@ class Network:
     def use(self, lookups: Mapping[str, Any]) -> None:
         """The lookups by name, before the first row, and again when one is replaced: rows that wait see the one that
         was there before. Raises KeyError when one lacks what a statement asks for."""
-        self._drain()
+        self.drain()
         for operator in self.operators.values():
             operator.use(lookups)
 
@@ -336,7 +343,7 @@ class Network:
                 ahead = time - received_at if 0 < received_at < time else 0
                 self._raise(entry, entry.lanes.take(source, mark - ahead, self._running))
         if len(rows) >= MAX_WAITING:
-            self._drain()
+            self.drain()
 
     def feed_all(
         self, rule: str, rows: Sequence[Row], hosts: Sequence[str | None], input: str = "", received_at: int = 0
@@ -369,7 +376,7 @@ class Network:
                     if mark >= entry.boundary:
                         self._pass(entry)
             if len(waiting) >= MAX_WAITING:
-                self._drain()
+                self.drain()
 
     def wants_source(self, rule: str) -> bool:
         """Whether ``feed`` asks whose a row is."""
@@ -418,7 +425,8 @@ class Network:
                 for table in operator.tables:
                     table.forgotten = 0
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
+        """Evaluate what was fed."""
         for island in self._islands:
             island.flush()
         for entry in self._entries.values():
@@ -429,24 +437,26 @@ class Network:
         self._settle()
 
     def flush(self) -> list[Result]:
-        """Evaluate what waits; the results since the last call, those of one statement in their order."""
-        self._drain()
-        found = self._results[:]
-        self._results.clear()
-        return found
+        """Evaluate what was fed, and take all results; those of one statement in their order."""
+        self.drain()
+        return [(statement, row) for statement, row, _ in self.waiting.take()]
 
-    def finish(self) -> list[Result]:
+    def end(self) -> None:
         """The input is over: every watermark goes to the end of time, and whatever is open is given."""
         for entry in self._entries.values():
             entry.mark = FOREVER
+        self.drain()
+
+    def finish(self) -> list[Result]:
+        """``end``, and all results."""
+        self.end()
         return self.flush()
 
     # --- state
 
     def delta(self) -> dict[bytes, Any]:
-        """What changed since the last call, by fingerprint, for ``keyed.pack``; empty for nothing. Call ``flush``
-        first: results that it has not given yet are not in it."""
-        self._drain()
+        """What changed since the last call, by fingerprint, for ``keyed.pack``; empty for nothing."""
+        self.drain()
         found: dict[bytes, Any] = {}
         for fingerprint, entry in self._entries.items():
             if entry.timed and (entry.lanes.changed or entry.mark != entry.written):
@@ -457,6 +467,8 @@ class Network:
             if part is not None:
                 found[fingerprint] = part
         begun = self._receipts != self._receipts_written and any(entry.mark != NEVER for entry in self._timed)
+        if (waiting := self.waiting.delta()) is not None:
+            found[_WAITING] = waiting
         if found or begun:
             self._receipts_written = self._receipts
             found[_RECEIPTS] = [self._receipts, self._running]
@@ -469,6 +481,8 @@ class Network:
             if fingerprint == _RECEIPTS:
                 self._receipts, self._running = map(int, part)
                 self._receipts_written = self._receipts
+            elif fingerprint == _WAITING:
+                self.waiting.restore(part)
             elif fingerprint in self._entries:
                 entry = self._entries[fingerprint]
                 if isinstance(part, int):  # as versions before have written it
@@ -501,6 +515,7 @@ class Network:
             entry.lanes.touch()
         for operator in self.operators.values():
             operator.touch()
+        self.waiting.touch()
 
     def adopt(self, other: Network) -> None:
         """Take over the state of ``other``, whose statements these replace, as far as nodes are the same. Of ``other``
@@ -509,6 +524,7 @@ class Network:
         self.restore(other.delta())
         self.resume()
         self.timeless = dict(other.timeless)
+        self.waiting.dropped = other.waiting.dropped.copy()
         other.touch()
         self.touch()
 
@@ -559,7 +575,8 @@ class Network:
                 failed += operator.failed
                 taken += sum(table.bytes for table in operator.tables)
                 evicted += sum(table.evicted for table in operator.tables)
-        return Counts(self._sinks[statement.id].rows, late, failed, taken, evicted)
+        dropped = self.waiting.dropped[statement.id]
+        return Counts(self._sinks[statement.id].rows, late, failed, taken, evicted, dropped)
 
 
 def _begin(operator: Any, port: int, mark: int) -> None:

@@ -1,13 +1,14 @@
 """The statements of a plan, as evaluation sees them: matched events in, rows of alerts out.
 
 A match of a rule that selects events for statements becomes a row for each of their scans (``read``), which ``feed``
-hands to the network of operators; ``take`` gives the rows of alerts that have come out since. Time passes by the rows'
-own watermarks; where none come, with the receipts of others (``advance``); at the end of an input by ``finish``.
+hands to the network of operators; ``take`` gives the rows of alerts that have come out since, as many as are asked for:
+the others wait, also over a restart (``waiting.py``). Time passes by the rows' own watermarks; where none come, with
+the receipts of others (``advance``); at the end of an input by ``finish``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -38,11 +39,12 @@ class Read(NamedTuple):
 
 class Selected(NamedTuple):
     """A row that a statement gives: what an alert is made of. ``texts``: of the columns that are an alert's fields the
-    place, the name, and what makes it a text."""
+    place, the name, and what makes it a text. ``number``: as ``Statements.number`` gives it, where it is known."""
 
     statement: Statement
     row: Row
-    texts: tuple[tuple[int, str, Render], ...]
+    texts: Texts
+    number: int | None = None
 
     @property
     def offset(self) -> int:
@@ -89,6 +91,7 @@ class Selected(NamedTuple):
 
 
 Render = Callable[[Any], str]
+Texts = tuple[tuple[int, str, Render], ...]
 
 
 @cache
@@ -120,6 +123,10 @@ def render(of: Type) -> Render:
             return str
 
 
+def _texts(statement: Statement) -> Texts:
+    return tuple((i, column.name, render(column.type)) for i, column in statement.shown)
+
+
 def _inner(of: Type, value: Any) -> str:
     return "" if value is None else render(of)(value)
 
@@ -148,9 +155,7 @@ class Statements:
         self.network.call_by(functions)
         self.network.use(lookups or {})
         self.reader = Reader(scan for scans in self.network.scans.values() for scan in scans)
-        self._texts = {
-            one.id: tuple((i, column.name, render(column.type)) for i, column in one.shown) for one in self.statements
-        }
+        self._texts = {(one.id, one.digest): _texts(one) for one in self.statements}
         self._scans = {
             rule: (tuple(enumerate(scans)), self.network.wants_source(rule))
             for rule, scans in self.network.scans.items()
@@ -247,13 +252,37 @@ class Statements:
         """These statements take no rows, and all others do; whoever begins again begins empty."""
         self.network.mute(ids)
 
-    def finish(self) -> list[Selected]:
-        """Nothing comes any more: every window ends. What is given since the last ``take``."""
-        return [Selected(statement, row, self._texts[statement.id]) for statement, row in self.network.finish()]
+    def finish(self) -> Iterator[Selected]:
+        """Nothing comes any more: every window ends. What is given since, as ``take`` gives it."""
+        self.network.end()
+        return self._taken()
 
-    def take(self) -> list[Selected]:
-        """What the statements have given since the last call, of one statement in order."""
-        return [Selected(statement, row, self._texts[statement.id]) for statement, row in self.network.flush()]
+    def take(self) -> Iterator[Selected]:
+        """What the statements have given, of one statement in order. What is not asked for waits on."""
+        self.network.drain()
+        return self._taken()
+
+    def _taken(self) -> Iterator[Selected]:
+        last, texts = None, Texts()
+        for statement, row, number in self.network.waiting.take():
+            if statement is not last:
+                # rows may be of a statement that the plan does not have any more
+                last, texts = statement, self._texts.get((statement.id, statement.digest)) or _texts(statement)
+            yield Selected(statement, row, texts, number)
+
+    @property
+    def waiting(self) -> int:
+        """Rows that nobody has taken."""
+        return len(self.network.waiting)
+
+    @property
+    def dropped(self) -> int:
+        """Rows that had no room to wait."""
+        return self.network.waiting.dropped.total()
+
+    def number(self, one: Selected) -> int:
+        """How many rows equal to this one came before it, since none waited; to be asked in the order of ``take``."""
+        return self.network.waiting.number(one.statement, one.row) if one.number is None else one.number
 
     def status(self) -> dict[str, Any]:
         """JSON-able figures; counts are since the state began."""
@@ -262,6 +291,9 @@ class Statements:
             "bytes": budget.used,
             "max_bytes": budget.limit,
             "evicted": sum(table.evicted for table in budget.tables),
+            "waiting": self.waiting,
+            "waiting_bytes": self.network.waiting.bytes,
+            "dropped": self.dropped,
             "timeless": sum(self.network.timeless.values()),
             "unfit": self.reader.unfit,
             "statements": [
@@ -274,7 +306,7 @@ class Statements:
     # --- state
 
     def delta(self) -> bytes:
-        """What changed since the last call, after ``take``; empty for nothing."""
+        """What changed since the last call; empty for nothing."""
         made = self.network.delta()
         return pack(made) if made else b""
 
