@@ -196,7 +196,9 @@ def _negate(args: Sequence[Expression], options: tuple[Any, ...], type: Type) ->
     if type.name in WHOLE:
         wrap = numbers.WRAP[type.name]
         return lambda value: wrap(-value)
-    return (lambda value: value.copy_negate()) if type.name == "DECIMAL" else (lambda value: -value)
+    if type.name == "DECIMAL":  # which has no -0
+        return lambda value: value.copy_negate() if value else value
+    return lambda value: -value
 
 
 # --- of one number

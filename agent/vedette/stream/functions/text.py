@@ -190,7 +190,7 @@ def _split_index(text: str, separator: Any, index: int) -> str | None:
 
 
 def _split(text: str, separator: str) -> tuple[str, ...]:
-    return tuple(text.split(separator) if separator else text)
+    return tuple(text.split(separator) if text and separator else text)
 
 
 def _elt_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
