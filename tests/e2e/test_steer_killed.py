@@ -43,10 +43,12 @@ class Region:
         self.centre, self.broker = Centre(folder / "trust"), broker
         self.town = Town(folder / "town", FLEET, self.centre.root, broker.port, IDS)
         self.serial = 0
+        self.controllers: list[Process] = []
 
     def controller(self, folder: Path) -> Process:
         log = folder.parent / f"{folder.name}.log"
-        return Process(log, "region", "steer", folder, "--broker", self.broker.url)
+        self.controllers.append(Process(log, "region", "steer", folder, "--broker", self.broker.url))
+        return self.controllers[-1]
 
     def desire(self) -> str:
         """A new change, from OLD to NEW; its id."""
@@ -66,6 +68,8 @@ def region(tmp_path: Path) -> Iterator[Region]:
     with running(tmp_path / "broker", durable=True) as broker:
         made = Region(tmp_path, broker)
         yield made
+        for controller in made.controllers:
+            controller.kill()
         made.town.close()
 
 
