@@ -5,6 +5,7 @@
 #   sudo sh vedette-0.1.0-linux-x86_64.zip [OPTION...]          the zip is a shell script, too
 #   unzip vedette-0.1.0-linux-x86_64.zip && sudo sh vedette/install.sh [OPTION...]
 #   sudo sh /opt/vedette/current/install.sh --rollback | --uninstall [--purge]
+#   sh PREFIX/supervise.sh --supervise                          without systemd: runs the agent, and its upgrades
 #
 # Every option can also be given by a variable, for provisioning without arguments; an option wins:
 #
@@ -16,6 +17,11 @@
 # under another name, checked against its digests, renamed, and tried on this host with the configuration that it is to
 # run; only then `current` moves to it, by an atomic rename. Whatever fails, what was there before is put back. After an
 # upgrade the service vedette-watch looks after the new release for a while and goes back when it does not stay up.
+#
+# Upgrades by the fleet: the agent, which may write its data folder alone, fetches a zip and asks for it there
+# (upgrade/request). vedette-upgrade.service, or `--supervise` where no systemd is, runs the installed release's copy of
+# this script (--staged). That checks the zip as a hand would, and installs it. From before `current` moves until the new
+# release has confirmed itself (upgrade/verdict), the older release's copy (watch.sh, supervise.sh) looks after it.
 #
 # Exit codes:
 #    0 done                                  20 the archive is damaged
@@ -47,6 +53,8 @@ usage: sh install.sh [OPTION...]
   --site-key KEY      the region's key that must have signed the site's part of a zip per site, ed25519:BASE64; needed
                       with --release-key; later parts must be signed by it (default: the key that the first one brought)
   --upgrade           fail when nothing is installed yet
+  --supervise         run the agent where there is no systemd, with upgrades by its fleet: sh PREFIX/supervise.sh
+                      --supervise
   --rollback          go back to the release before this one
   --uninstall         remove program, units and command; configuration and data stay
   --purge             with --uninstall: remove configuration, data, user and log, too
@@ -65,7 +73,7 @@ END
 
 MINIMUM_SYSTEMD=229
 MINIMUM_MEMORY=131072
-SERVICE_FILES="vedette.service vedette-udp.socket vedette-tcp.socket vedette-watch.service"
+SERVICE_FILES="vedette.service vedette-udp.socket vedette-tcp.socket vedette-watch.service vedette-upgrade.service vedette-upgrade.path"
 UNITS=/etc/systemd/system
 
 note() {
@@ -126,7 +134,7 @@ recorded() {
 }
 
 arguments() {
-    action=install upgrade=no purge=no dry_run=no force=no
+    action=install upgrade=no purge=no dry_run=no force=no within=''
     region=${VEDETTE_REGION:-} token=${VEDETTE_TOKEN:-} listen=${VEDETTE_LISTEN:-} prefix=${VEDETTE_PREFIX:-}
     config_dir=${VEDETTE_CONFIG_DIR:-} data_dir=${VEDETTE_DATA_DIR:-} release_key=${VEDETTE_RELEASE_KEY:-}
     site_key=${VEDETTE_SITE_KEY:-}
@@ -136,7 +144,7 @@ arguments() {
     if [ -n "${VEDETTE_NO_START:-}" ]; then start=no; fi
     while [ $# -gt 0 ]; do
         case $1 in
-            --region | --token | --listen | --prefix | --config-dir | --data-dir | --release-key | --site-key | --grace | --log)
+            --region | --token | --listen | --prefix | --config-dir | --data-dir | --release-key | --site-key | --grace | --log | --within)
                 [ $# -ge 2 ] || die 2 "$1: expects a value; see --help"
                 case $1 in
                     --region) region=$2 ;;
@@ -149,6 +157,7 @@ arguments() {
                     --site-key) site_key=$2 ;;
                     --grace) grace=$2 ;;
                     --log) log_file=$2 ;;
+                    --within) within=$2 ;; # seconds in which the new release must confirm itself
                 esac
                 shift
                 ;;
@@ -159,6 +168,8 @@ arguments() {
             --rollback) action=rollback ;;
             --uninstall) action=uninstall ;;
             --watch) action=watch ;; # what vedette-watch.service runs
+            --staged) action=staged ;; # what vedette-upgrade.service runs
+            --supervise) action=supervise ;;
             --purge) purge=yes ;;
             --dry-run) dry_run=yes ;;
             --help | -h) usage && exit 0 ;;
@@ -166,6 +177,7 @@ arguments() {
         esac
         shift
     done
+    if [ -z "$prefix" ] && [ -f "$here/installed" ]; then prefix=$here; fi # watch.sh and supervise.sh lie there
     path --prefix "${prefix:-/opt/vedette}"
     prefix=$value wanted_listen=$listen wanted_config_dir=$config_dir wanted_data_dir=$data_dir wanted_log=$log_file
     looked=$(grounds)
@@ -193,6 +205,10 @@ arguments() {
     fi
     [ "$purge" = no ] || [ "$action" = uninstall ] || die 2 "--purge goes with --uninstall"
     [ "$upgrade" = no ] || [ "$action" = install ] || die 2 "--upgrade does not go with --$action"
+    case $within in
+        *[!0-9]*) die 2 "--within: expects seconds, not '$within'" ;;
+    esac
+    if [ "$systemd" = yes ]; then answers=/run/vedette-upgrade; else answers=$data_dir/upgrade; fi
     case $grace in
         '' | *[!0-9]*) die 2 "--grace: expects seconds, not '$grace'" ;;
     esac
@@ -606,6 +622,7 @@ switch() {
         if [ -n "$before" ]; then # first, so that power lost in between loses no release that was good
             keep "$prefix/previous"
             point "$prefix/previous" "$before"
+            if [ -n "$within" ]; then guard "$within" yes; fi # before the switch: no kill leaves the new one unwatched
         fi
         point "$prefix/current" "releases/$id"
     fi
@@ -619,6 +636,22 @@ switch() {
     keep "$prefix/installed"
     printf '%s\n' "config_dir=$config_dir" "data_dir=$data_dir" "listen=$listen" "systemd=$systemd" "release_key=$pin" "site_key=$site_pin" >"$prefix/installed.tmp.$$"
     mv "$prefix/installed.tmp.$$" "$prefix/installed"
+}
+
+# guard SECONDS CONFIRM: the release $id is watched for so long, by the script of the one before, which knows nothing of
+# it. CONFIRM: it must say of itself, within that time, that it works.
+guard() {
+    guarded=yes
+    script=$prefix/$before/install.sh
+    grep -q '^guard()' "$script" || script=$release/install.sh
+    cp "$script" "$prefix/watch.sh.tmp.$$"
+    mv "$prefix/watch.sh.tmp.$$" "$prefix/watch.sh"
+    printf '%s\n' "seconds=$1" "before=$before" "id=$id" "confirm=$2" >"$prefix/watch.tmp.$$"
+    mv "$prefix/watch.tmp.$$" "$prefix/watch"
+    [ "$systemd" = yes ] && [ "$start" = yes ] || return 0
+    systemctl stop vedette-watch 2>/dev/null || :
+    systemctl enable vedette-watch >/dev/null 2>&1 || : # a reboot belongs to many an upgrade
+    systemctl start vedette-watch && say "watched for $1 s: journalctl -u vedette-watch"
 }
 
 # Deletes all releases but this one and the one before.
@@ -688,11 +721,13 @@ units() {
 service() {
     step="starting the agent"
     if [ -e "$UNITS/vedette.service" ]; then first=no; else first=yes; fi
+    if [ -e "$UNITS/vedette-upgrade.path" ]; then upgrades=old; else upgrades=new; fi
     was=$(systemctl is-enabled vedette 2>/dev/null || :)/$(systemctl is-active vedette 2>/dev/null || :)
     units_written=yes
     units "$release"
     label
     if [ $first = yes ]; then systemctl enable vedette vedette-udp.socket vedette-tcp.socket >/dev/null 2>&1; fi
+    if [ $upgrades = new ]; then systemctl enable vedette-upgrade.path >/dev/null 2>&1; fi
     [ "$start" = yes ] || return 0
     if [ "$was" = disabled/inactive ] && [ "$force" = no ]; then
         say "the agent was stopped and disabled, and stays so"
@@ -701,6 +736,7 @@ service() {
     fi
     sockets ||
         die 32 "the sockets for $listen cannot be opened: $(systemctl status --no-pager -n 3 vedette-udp.socket 2>&1 | tail -n 2); choose another with --listen HOST:PORT, and in $config"
+    if [ $upgrades = new ]; then systemctl start vedette-upgrade.path || warn "vedette-upgrade.path does not start: no upgrades by the fleet"; fi
     if [ "$changed" = yes ] || [ "$force" = yes ]; then restart; else systemctl --no-block start vedette >/dev/null 2>&1 || :; fi
     if healthy; then return 0; fi
     report=$(journalctl -u vedette -n 20 --no-pager 2>&1 || :)
@@ -757,14 +793,17 @@ restarts() { systemctl show -p NRestarts vedette | sed 's/^NRestarts=//'; }
 # Run by vedette-watch.service after an upgrade: goes back when the agent crashes three times or stays away for 30 s.
 watch() {
     trap - HUP INT TERM # systemd ends it by SIGTERM, which is no failure
-    id=${here##*/}
-    seconds=$(fact "$prefix/watch" seconds)
-    before=$(fact "$prefix/watch" before)
+    guarded
     [ -d "$prefix/${before:-none}" ] || exit 0
-    if [ "$before" = "releases/$id" ]; then # left by a watch that was interrupted as it went back
-        rm -f "$prefix/watch"
-        exit 0
-    fi
+    waited=0
+    while [ "$(readlink "$prefix/current" 2>/dev/null || :)" != "releases/$id" ]; do
+        if [ $waited -ge 60 ]; then # the upgrade came to nothing, or a watch was interrupted as it went back
+            rm -f "$prefix/watch"
+            exit 0
+        fi
+        sleep 1
+        waited=$((waited + 1))
+    done
     log=$log_file crashes=0 away=0 process=$(main_pid) base=$(restarts) elapsed=0
     while [ $elapsed -lt "${seconds:-0}" ]; do
         sleep 2
@@ -783,21 +822,176 @@ watch() {
             crashes=$((crashes + 1))
             process=$now
         fi
+        verdict
         if [ $crashes -ge 3 ] || [ $away -ge 30 ]; then
+            wrong="it was started again $crashes times and away for $away s"
+        elif [ "$confirm" = yes ] && [ $elapsed -ge "$seconds" ]; then
+            wrong="it did not confirm itself within $seconds s"
+        fi
+        if [ -n "$wrong" ]; then
             lock 60
             [ "$(readlink "$prefix/current" 2>/dev/null || :)" = "releases/$id" ] || exit 0
-            warn "release $id was started again $crashes times and away for $away s, $elapsed s after the upgrade: going back to ${before#releases/}"
+            warn "release $id: $wrong, $elapsed s after the upgrade: going back to ${before#releases/}"
             rm -f "$prefix/watch" # first: the older release's own script would take it up at the next boot, and delete itself
             set +e # whatever fails from here on, be it for a full disk: the agent is to be started
             back_to "$before"
             [ "$(readlink "$prefix/current")" = "$before" ] || die 1 "$prefix/current cannot be moved to $before"
-            rm -rf "$prefix/previous" "$here"
+            rm -rf "$prefix/previous" "$prefix/releases/$id"
+            answer back 0 "$wrong"
             if healthy; then say "release ${before#releases/} runs again"; else warn "release ${before#releases/} does not come up either: journalctl -u vedette"; fi
             exit 0
         fi
     done
     rm -f "$prefix/watch"
     say "release $id stayed up for $elapsed s"
+}
+
+# What is watched, from $prefix/watch.
+guarded() {
+    id=$(fact "$prefix/watch" id) seconds=$(fact "$prefix/watch" seconds) before=$(fact "$prefix/watch" before)
+    confirm=$(fact "$prefix/watch" confirm) wrong=''
+}
+
+# verdict: what the new release says of itself: ends the watch when it works, sets $wrong when it does not.
+verdict() {
+    if [ "$confirm" != yes ] || [ "$(fact "$data_dir/upgrade/verdict" id)" != "$id" ]; then return 0; fi
+    case $(fact "$data_dir/upgrade/verdict" verdict) in
+        confirmed)
+            rm -f "$prefix/watch"
+            answer confirmed 0 ''
+            say "release $id has confirmed itself"
+            if [ "$systemd" = yes ]; then exit 0; fi
+            supervisor
+            ;;
+        unfit) wrong="it says: $(fact "$data_dir/upgrade/verdict" reason | cut -c 1-300)" ;;
+    esac
+}
+
+# answer STATE CODE REASON: to the agent, about the release $id that it asked for.
+answer() {
+    mkdir -p "$answers" 2>/dev/null || return 0
+    nonce=$(fact "$data_dir/upgrade/request" nonce | tr -cd 0-9a-f)
+    { printf 'id=%s\nnonce=%s\nstate=%s\ncode=%s\nreason=%s\n' "$id" "$nonce" "$1" "$2" "$(printf %s "$3" | tr '\n' ' ')" >"$answers/answer.tmp.$$" &&
+        mv "$answers/answer.tmp.$$" "$answers/answer"; } 2>/dev/null || rm -f "$answers/answer.tmp.$$"
+}
+
+# staged: installs the release that the agent has fetched, if those have signed it who made the one that is installed.
+staged() {
+    step="taking the release that the agent has fetched" request=$data_dir/upgrade/request
+    id=$(fact "$request" id)
+    case $id in
+        '' | *[!0-9A-Za-z.+_~-]*) exit 0 ;;
+    esac
+    if [ "$(readlink "$prefix/current" 2>/dev/null || :)" = "releases/$id" ]; then exit 0; fi # and is watched
+    if [ ! -w "$prefix" ]; then
+        refused 17 "$prefix cannot be written to: a read-only file system, or another user's"
+    fi
+    log=$log_file
+    rm -rf "$prefix/.staged"
+    scratch=$prefix/.staged
+    if ! report=$( (umask 077 && mkdir "$scratch") 2>&1); then refused 13 "$report"; fi
+    code=0
+    report=$("$prefix/current/runtime/bin/vedetted" -X utf8 -I -S -B "$prefix/current/take.py" "$data_dir/upgrade" "$scratch" \
+        "$(fact "$prefix/installed" release_key)" 2>&1) || code=$?
+    [ $code != 13 ] || refused 13 "$report"
+    [ $code = 0 ] || refused 21 "$report"
+    set -- --upgrade --prefix "$prefix" --log "$log_file" --within "$(fact "$scratch/request" within)"
+    if [ "$systemd" = no ]; then set -- "$@" --no-systemd; fi
+    sh "$scratch/install.sh" "$@" >"$scratch/report" 2>&1 9>&- || code=$?
+    [ $code = 0 ] || refused $code "$(grep '^vedette: ' "$scratch/report" | grep -v '^vedette: release .* runs again$' | tail -n 1 | cut -c 10-500)"
+    answer installed 0 ''
+}
+
+# refused CODE REASON: ends `staged`.
+refused() {
+    say "release $id is not installed: $2"
+    answer refused "$1" "$2"
+    if [ "$systemd" = no ]; then rm -f "$request"; fi
+    exit 0
+}
+
+# supervisor: the copy of this script that --supervise is to be run by, of the release in force.
+supervisor() {
+    cp "$prefix/current/install.sh" "$prefix/supervise.sh.tmp.$$"
+    mv "$prefix/supervise.sh.tmp.$$" "$prefix/supervise.sh"
+}
+
+# supervise: what systemd, vedette-upgrade and vedette-watch do where there is systemd. Ends with the agent on TERM.
+supervise() {
+    [ -f "$prefix/installed" ] || die 42 "nothing is installed in $prefix"
+    [ "$systemd" = no ] || die 2 "--supervise: systemd runs the agent of $prefix"
+    log=$log_file child='' ended=no VEDETTE_UPGRADES=$answers
+    export VEDETTE_UPGRADES
+    trap '[ -z "$child" ] || kill -HUP "$child" 2>/dev/null || :' HUP
+    trap 'ended=yes; [ -z "$child" ] || kill "$child" 2>/dev/null || :' INT TERM
+    while [ $ended = no ]; do
+        step="supervising the agent"
+        guarded
+        if [ -n "$id" ] && [ "$(readlink "$prefix/current")" != "releases/$id" ]; then rm -f "$prefix/watch"; fi
+        if [ -e "$prefix/watch" ]; then
+            starts=$(grep -c '^start$' "$prefix/watch" || :)
+            if [ "$starts" -ge 3 ]; then
+                go_back "it ended $starts times before it confirmed itself"
+            else
+                printf 'start\n' >>"$prefix/watch" || :
+            fi
+        fi
+        "$prefix/current/bin/vedette" run -c "$config" &
+        child=$! elapsed=0 code=0 leaving=no
+        while [ $ended = no ] && [ $leaving = no ] && kill -0 "$child" 2>/dev/null; do
+            sleep 1 &
+            wait $! || :
+            elapsed=$((elapsed + 1))
+            supervised
+        done
+        tries=0
+        while kill -0 "$child" 2>/dev/null && [ $tries -lt 60 ]; do
+            sleep 1 &
+            wait $! || :
+            tries=$((tries + 1))
+        done
+        kill -KILL "$child" 2>/dev/null || :
+        wait "$child" || code=$?
+        child=''
+        if [ $ended = no ]; then sleep 1; fi
+    done
+    told=yes
+    exit "$code"
+}
+
+# supervised: one look at a running agent.
+supervised() {
+    guarded
+    if [ -e "$prefix/watch" ]; then
+        verdict
+        if [ -z "$wrong" ] && [ "$elapsed" -ge "$seconds" ]; then wrong="it did not confirm itself within $seconds s"; fi
+        if [ -n "$wrong" ]; then
+            go_back "$wrong"
+            leave
+        fi
+    elif [ -f "$data_dir/upgrade/request" ]; then
+        was=$(readlink "$prefix/current")
+        sh "$0" --staged --prefix "$prefix" --no-systemd || :
+        if [ "$(readlink "$prefix/current")" != "$was" ]; then leave; fi
+    fi
+}
+
+# leave: the agent that runs is to end, for another release.
+leave() {
+    leaving=yes
+    kill "$child" 2>/dev/null || :
+}
+
+# go_back REASON: from the release that is watched to the one before it.
+go_back() {
+    warn "release $id: $1: going back to ${before#releases/}"
+    (
+        lock 60
+        point "$prefix/current" "$before"
+        rm -rf "$prefix/watch" "$prefix/previous" "$prefix/releases/$id"
+    ) || :
+    answer back 0 "$1"
+    rm -f "$data_dir/upgrade/request"
 }
 
 # back_to TARGET: the units of releases/ID, `current` on it, and the agent restarted.
@@ -852,7 +1046,7 @@ clean() {
         result=1
     fi
     rm -rf "$config_dir/.site.$$" "$config_dir/.token.$$"
-    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$" ${command:+"$command.tmp.$$"}
+    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$" "$prefix/watch.tmp.$$" "$prefix/watch.sh.tmp.$$" "$prefix/supervise.sh.tmp.$$" ${command:+"$command.tmp.$$"}
     if [ $units_written = yes ]; then unfinished; fi
     if [ -n "$new" ]; then rm -rf "$new"; fi
     if [ -n "$scratch" ]; then rm -rf "$scratch"; fi
@@ -865,6 +1059,7 @@ clean() {
 # What a run that did not come to its end has done. A rollback is undone as an upgrade is.
 undo() {
     for file in $kept; do mv -fT "$file.was.$$" "$file"; done
+    if [ "$guarded" = yes ]; then rm -f "$prefix/watch"; fi
     if [ -n "$before" ]; then
         recorded # the units are written for what was installed, not for what this run was told
         if [ $units_written = yes ] || [ $switched = yes ]; then
@@ -914,16 +1109,17 @@ install() {
     if [ "$systemd" = yes ]; then service; else label; fi
     complete=yes
     prune
-    if [ "$switched" = yes ]; then rm -f "$prefix/watch"; fi # that of the release before
-    if [ "$systemd" = yes ] && [ "$start" = yes ] && [ "$switched" = yes ] && [ -n "$before" ] && [ "$grace" -gt 0 ]; then
-        printf '%s\n' "seconds=$grace" "before=$before" >"$prefix/watch"
-        systemctl stop vedette-watch 2>/dev/null || :
-        systemctl enable vedette-watch >/dev/null 2>&1 || : # a reboot belongs to many an upgrade
-        systemctl start vedette-watch && say "watched for $grace s: journalctl -u vedette-watch"
+    if [ "$switched" = yes ] && [ -z "$within" ]; then
+        rm -f "$prefix/watch" # that of the release before
+        if [ "$systemd" = no ]; then
+            supervisor
+        elif [ "$start" = yes ] && [ -n "$before" ] && [ "$grace" -gt 0 ]; then
+            guard "$grace" no
+        fi
     fi
     if [ "$changed" = no ]; then say "all is in place, nothing changed"; else say "installed $id"; fi
     if [ "$systemd" = no ]; then
-        say "start it: $command run -c $config"
+        say "start it: $command run -c $config; with upgrades by its fleet: sh $prefix/supervise.sh --supervise"
     elif [ "$start" = no ]; then
         say "start it: systemctl start vedette"
     else
@@ -973,7 +1169,7 @@ remove() {
 # vedette.service goes last: it tells whose they are, to a second run when this one is interrupted.
 remove_units() {
     for unit in $SERVICE_FILES; do systemctl disable "$unit" >/dev/null 2>&1 || :; done
-    systemctl stop vedette-watch vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :
+    systemctl stop vedette-upgrade.path vedette-watch vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :
     unfinished
     rm -f "$UNITS"/vedette.service.d/50-since-*.conf "$UNITS"/vedette.service.d/50-before-*.conf
     rmdir "$UNITS/vedette.service.d" 2>/dev/null || :
@@ -1032,7 +1228,7 @@ uninstall() {
     fi
     if [ "$systemd" = yes ] && [ $units != others ]; then remove_units; fi
     if [ "$(readlink "$command" 2>/dev/null || :)" = "$prefix/current/bin/vedette" ]; then rm -f "$command"; fi
-    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/installed.was.* "$prefix"/previous.was.* "$prefix/watch" "$prefix/.lock" "$prefix/install.log"
+    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/installed.was.* "$prefix"/previous.was.* "$prefix/watch" "$prefix/watch.sh" "$prefix/supervise.sh" "$prefix/.staged" "$prefix/.lock" "$prefix/install.log"
     if [ "$purge" = yes ]; then
         purge
     else
@@ -1059,7 +1255,7 @@ not_mine() { [ ! -d "$1" ] || warn "$1 stays, as nothing tells that it belongs t
 
 main() {
     here=$(cd "$(dirname "$0")" && pwd -P)
-    log='' told=no complete=yes changed=no switched=no units_written=no made='' kept='' made_user=no
+    log='' told=no complete=yes changed=no switched=no units_written=no made='' kept='' made_user=no guarded=no
     new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also='' stopping='' scratch='' command=''
     trap clean EXIT
     trap 'exit 1' HUP INT TERM

@@ -11,10 +11,11 @@
 
 The release:
 
-      install.sh  RELEASE  vedette.toml  the units: vedette.service vedette-*.socket vedette-watch.service systemd/
+      install.sh  RELEASE  vedette.toml  the units: vedette.service vedette-*.socket|service|path systemd/
       starter.vbundle                  with --bundle: rules that run from the start; its key is trusted in vedette.toml
       bin/vedette  launch.py           the command
-      verify.py  probe.py              for install.sh: the signature of the next release, the region's answer
+      verify.py  probe.py  take.py     for install.sh: the signature of the next release, the region's answer, what the
+                                       agent has fetched
       packages/                        the agent without region/, its native kernel, and its wheels, unpacked
       runtime/                         its Python and libraries (see private_python.py)
       sbom.cdx.json  FILES.sha256      of all the others
@@ -71,6 +72,12 @@ NOT_ON_THE_EDGE = (
     "author.py",
     "enroller.py",
     "fleet_centre.py",
+    "fleet_carry.py",
+    "fleet_ask.py",
+    "fleet_hunt.py",
+    "fleet_rollout.py",
+    "asking.py",
+    "steer.py",
     "lookup_sign.py",
     "member.py",
     "__pycache__",
@@ -92,6 +99,8 @@ MODULES = (
     "vedette.runtime.scan", "vedette.runtime.fleet", "vedette.runtime.hunt", "vedette.runtime.membership",
 )  # fmt: skip
 """Imported before the zip is closed, to see that they are whole and use no library of the builder."""
+UNITS = ("udp.socket", "tcp.socket", "watch.service", "upgrade.service", "upgrade.path")
+"""Beside vedette.service."""
 PROGRAMS = ("bin/vedette", "install.sh")
 
 
@@ -260,8 +269,9 @@ class Recipe:
             (HERE / "launch.py", "launch.py"),
             (HERE / "verify.py", "verify.py"),
             (HERE / "vedette.service", "vedette.service"),
-            *((HERE / f"vedette-{name}", f"vedette-{name}") for name in ("udp.socket", "tcp.socket", "watch.service")),
+            *((HERE / f"vedette-{name}", f"vedette-{name}") for name in UNITS),
             (HERE / "probe.py", "probe.py"),
+            (HERE / "take.py", "take.py"),
             *((path, f"systemd/{path.name}") for path in sorted((HERE / "systemd").glob("*.conf"))),
             (ROOT / "install.sh", "install.sh"),
         ):

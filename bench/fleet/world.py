@@ -23,6 +23,7 @@ from bench.agent import Agent, directory, syslog_input, vedette
 from bench.fleet.simulated import RULE, Simulated
 from bench.fleet.wire import Traffic
 from tests.broker import Broker, free_port
+from vedette import __version__
 from vedette.config.settings import Config
 from vedette.fleet import actual
 from vedette.fleet.documents import (
@@ -222,7 +223,8 @@ class World:
         return {
             "metadata": {"root": 1, "timestamp": 1, "snapshot": 1, "targets": 1, "rollout": 1},
             "trusted_until": self.now(), "group": "everyone", "config": self._of_config, "lookups": {},
-            "release": actual.RELEASE, "audit": {"seq": 1, "digest": "0" * 64},
+            "release": {"version": __version__, "id": None, "sha256": None, "state": ""}, "waits": [],
+            "audit": {"seq": 1, "digest": "0" * 64},
         }  # fmt: skip
 
     # --- documents, read once for all agents

@@ -20,7 +20,8 @@ WHOLE = desired(
     3,
     group("vienna", "site = vienna", bundles={"main": CHANGE}, config=Change("c2", NEW), windows=(
         Window(("sat", "sun"), 22 * 60, 4 * 60),)),
-    group("rest", bundles={"main": CHANGE}, lookups={"staff": Change("c3", None, OLD)}, release=Change("c4", NEW)),
+    group("rest", bundles={"main": CHANGE}, lookups={"staff": Change("c3", None, OLD)}, release=Change("c4", NEW),
+          windows=(Window(("mon",), 60, 120, "Europe/Vienna", ("bundles", "config")),)),
     rings=RINGS,
 )  # fmt: skip
 
@@ -95,6 +96,33 @@ def test_windows_past_midnight() -> None:
     assert [window.holds(saturday + n * hour) for n in (3, 21, 22, 23, 24, 27, 28, 46)] == [
         False, False, True, True, True, True, False, False,
     ]  # fmt: skip
+
+
+def test_windows_by_the_clock_on_the_wall() -> None:
+    """In their own time zone: from 2 to 3 in the morning there is no window in the night in which clocks are put
+    forward, and one of two hours in that in which they are put back."""
+    window = Window((*documents.DAYS,), 2 * 60, 3 * 60, "Europe/Vienna")
+    quarter = 900_000_000
+    for night, quarters in ((1_774_656_000, 4), (1_774_742_400, 0), (1_792_886_400, 8)):
+        start = night * 1_000_000 - 2 * 3_600_000_000  # from 22:00 UTC on
+        assert sum(window.holds(start + n * quarter) for n in range(32)) == quarters
+
+
+def test_what_windows_are_for() -> None:
+    """Kinds that no window of the group names change at any time; the others in one that names them."""
+    always, never = Window((*documents.DAYS,), 0, 23 * 60 + 59), Window(("mon",), 0, 1, kinds=("release", "config"))
+    saturday = 1_795_824_060_000_000
+    assert [documents.may((never,), kind, saturday) for kind in documents.KINDS] == [True, True, False, False]
+    assert [documents.may((never, always), kind, saturday) for kind in documents.KINDS] == [True, True, False, True]
+    assert documents.may((), "release", saturday)
+
+
+def test_the_way_back_is_urgent() -> None:
+    """What an aborted change goes back to waits for no window; what a change in force goes to does."""
+    for state, expected in ((State.ABORTED, {OLD}), (State.ROLLING, set()), (State.DONE, set())):
+        found = documents.wanted(WHOLE, rolled(1, c1=Progress(state)), "web-1", {})
+        assert found is not None
+        assert found.urgent == expected
 
 
 @pytest.mark.parametrize(

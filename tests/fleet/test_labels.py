@@ -67,3 +67,26 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
     """Nothing but ValueError comes out of a text that somebody wrote."""
     with suppress(ValueError):
         assert labels.parse(text).matches(HOST) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "may", "may_not"),
+    [
+        ("site = vienna", True, False),
+        ("site = linz", False, True),
+        ("os = debian", True, True),
+        ("site = linz and os = debian", False, True),
+        ("site = vienna or os = debian", True, False),
+        ("not site = vienna", False, True),
+        ("not (site = linz or os = debian)", True, True),
+        ("all", True, False),
+        ("site in (linz, vienna) and not os in (debian)", True, True),
+    ],
+)
+def test_what_may_hold_where_labels_are_missing(text: str, may: bool, may_not: bool) -> None:
+    """Of an agent whose site alone is known: sound for every value of the other labels."""
+    expression = labels.parse(text)
+    assert labels.possible(expression, {"site": "vienna"}) == (may, may_not)
+    held = {expression.matches({"site": "vienna", "os": os}) for os in ("debian", "alpine")}
+    assert (True in held) <= may
+    assert (False in held) <= may_not

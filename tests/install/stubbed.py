@@ -194,7 +194,7 @@ def make(path: Path, version: str, changed: Mapping[str, bytes], site: Mapping[s
         "bin/vedette": VEDETTE,
         "runtime/bin/vedetted": VEDETTED + b"#" * 256,  # where the path of the loader is written
         "runtime/interpreter": b"%d 256 ld.so\n" % len(VEDETTED),
-        **{f.name: f.read_bytes() for pattern in ("*.service", "*.socket") for f in packaging.glob(pattern)},
+        **{f.name: f.read_bytes() for pattern in ("*.service", "*.socket", "*.path") for f in packaging.glob(pattern)},
         **{f"systemd/{f.name}": f.read_bytes() for f in (packaging / "systemd").glob("*.conf")},
         **changed,
     }

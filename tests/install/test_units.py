@@ -31,7 +31,14 @@ ProtectSystem, ``strict``."""
 def units(folder: Path, version: int) -> Path:
     """The unit files as install.sh writes them for a version of systemd."""
     (folder / "vedette.service.d").mkdir(parents=True)
-    for name in ("vedette.service", "vedette-udp.socket", "vedette-tcp.socket", "vedette-watch.service"):
+    for name in (
+        "vedette.service",
+        "vedette-udp.socket",
+        "vedette-tcp.socket",
+        "vedette-watch.service",
+        "vedette-upgrade.service",
+        "vedette-upgrade.path",
+    ):
         text = (PACKAGING / name).read_text().replace("/opt/vedette/current/bin/vedette", "/bin/true")
         (folder / name).write_text(text)
     for path in (PACKAGING / "systemd").glob("since-*.conf"):
@@ -51,7 +58,8 @@ def analyze(*arguments: str | Path) -> tuple[int, str]:
 def test_every_line_is_understood(tmp_path: Path, version: int) -> None:
     """`systemd-analyze verify` says nothing about any of the units, whatever drop-ins are there."""
     unit = units(tmp_path / "units", version)
-    for path in [*sorted(unit.parent.glob("*.socket")), unit, unit.parent / "vedette-watch.service"]:
+    others = [unit.parent / f"vedette-{name}" for name in ("watch.service", "upgrade.service", "upgrade.path")]
+    for path in [*sorted(unit.parent.glob("*.socket")), unit, *others]:
         _, text = analyze("verify", path)
         assert "vedette" not in text, text
 

@@ -103,7 +103,7 @@ def renew(args: list[str]) -> tuple[list[str], list[str]]:
 class WithRegion(click.Group):
     """A group with further commands where the region's package is installed, which it is not on an edge.
 
-    ``region``: their names, and the module of ``cli/`` that is imported when one is used.
+    ``region``: their names, and the module of ``cli/`` that is imported when one is used, or MODULE:FUNCTION.
     """
 
     def __init__(self, *args: Any, region: dict[str, str], **attributes: Any) -> None:
@@ -111,13 +111,13 @@ class WithRegion(click.Group):
         self._region = region if importlib.util.find_spec("vedette.region") else {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *self._region])
+        return sorted({*super().list_commands(ctx), *self._region})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._region:
             return super().get_command(ctx, cmd_name)
-        module = importlib.import_module(f"vedette.cli.{self._region[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name)
+        module, _, function = self._region[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(f"vedette.cli.{module}"), function or cmd_name)
         return command
 
 

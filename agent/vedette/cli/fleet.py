@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from vedette.cli.console import WithRegion, json_line, safe
+from vedette.cli.carry import carry_in, carry_out
+from vedette.cli.console import WithRegion, config_option, json_line, safe
 from vedette.fleet.audit import Audit, Head, verify
 
 OPERATORS = ("init", "plan", "sign", "apply", "status", "rotate")
@@ -19,6 +20,8 @@ REGION = {
     **dict.fromkeys(ASKING, "fleet_ask"),
     "rollout": "fleet_rollout",
     "hunt": "fleet_hunt",
+    "export": "fleet_carry:export",  # these two on an edge are those of this file
+    "import": "fleet_carry:take",
 }
 
 
@@ -28,6 +31,31 @@ def fleet() -> None:
 
     Example: vedette fleet plan fleet.toml
     """
+
+
+@fleet.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@config_option
+def fleet_import(file: Path, config: Path) -> None:
+    """Take a zip that was carried here by hand: the fleet's signed files.
+
+    The agent looks at it at once, with the checks of what a broker brings.
+
+    Example: vedette fleet import linz.zip
+    """
+    carry_in(config, file)
+
+
+@fleet.command("export")
+@click.option("--answers", is_flag=True, required=True, help="What the agent answers: its status and its record.")
+@click.option("--out", type=click.Path(path_type=Path), help="The file. Default: AGENT-answers.zip.")
+@config_option
+def fleet_export(answers: bool, out: Path | None, config: Path) -> None:
+    """Write a zip for the region, to be carried there by hand.
+
+    Example: vedette fleet export --answers
+    """
+    carry_out(config, out)
 
 
 @fleet.command("audit")

@@ -15,7 +15,7 @@ from vedette.bundle.seal import key_text, public_key
 from vedette.cli.console import broker_options, json_line, safe
 from vedette.fleet.operators import Operators
 from vedette.mqtt.settings import MqttSettings
-from vedette.region import announce, compare, fleetfile, fleetlookups
+from vedette.region import announce, compare, fleetfile, fleetlookups, sites
 from vedette.region.repository import Repository, copied
 from vedette.region.roles import ONLINE, Signatory
 from vedette.region.sign import keygen, load_key
@@ -226,12 +226,13 @@ def apply(folder: Path, target: Path | None, whole: bool, **broker: Any) -> None
 
 @click.command()
 @trust_option
-@lambda command: broker_options(command, required=True)
+@lambda command: broker_options(command, required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per agent.")
 def status(folder: Path, as_json: bool, **broker: Any) -> None:
     """Show what agents should run against what they run.
 
-    By group, with reasons. Exit code 1 when an agent reports a problem, or the metadata have expired.
+    By group, with reasons; hosts without a connection by their last answer (`vedette fleet import --answers`). Exit
+    code 1 when an agent reports a problem, or the metadata have expired.
 
     Example: vedette fleet status --broker mqtts://region.example:8883
     """
@@ -239,7 +240,13 @@ def status(folder: Path, as_json: bool, **broker: Any) -> None:
     desired = repository.desired()
     if desired is None:
         raise ValueError("nothing is desired yet: `vedette fleet plan`")
-    found = compare.rows(desired, repository.rollout(), _heartbeats(broker, repository.fleet))
+    beats = sites.answers(folder)
+    if not broker["url"] and not beats:
+        raise ValueError("give --broker, or `vedette fleet import --answers` what hosts have answered")
+    for agent_id, beat in _heartbeats(broker, repository.fleet).items():
+        if agent_id not in beats or beat.get("time", 0) >= beats[agent_id]["time"]:
+            beats[agent_id] = beat
+    found = compare.rows(desired, repository.rollout(), beats)
     group = None
     for row in found:
         if as_json:

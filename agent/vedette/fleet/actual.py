@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vedette import __version__
 from vedette.config.settings import Config
 from vedette.fleet.overlay import AppliedState
 
@@ -77,6 +76,3 @@ def refused(failed: Mapping[str, str]) -> dict[str, str]:
     """What this agent was given and does not take, and why: by SHA-256 of the target, the newest. An overlay that was
     undone is in ``of_config``."""
     return {sha256: reason[:MAX_TEXT] for sha256, reason in [*failed.items()][-MAX_REFUSED:]}
-
-
-RELEASE = __version__

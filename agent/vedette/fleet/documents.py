@@ -9,7 +9,10 @@
 
     CHANGE = {"id", "to": TARGET|null, "from": TARGET|null}     null: none; a bundle or release is then left as it is
     TARGET = {"target": path among the targets, "sha256", "version": int}
-    WINDOW = {"days": ["mon", …], "start": "22:00", "end": "04:00"}     in UTC; end before start: past midnight
+    WINDOW = {"days": ["mon", …], "start": "22:00", "end": "04:00", "timezone": "Europe/Vienna", "for": ["release"]}
+
+An end before the start is past midnight; a window without "timezone" is in UTC. What no window of the group is "for"
+(by default they are for releases alone) comes at any time.
 
 The first group whose expression matches an agent's labels is its group. An agent in no group is left as it is.
 
@@ -33,11 +36,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from vedette.fleet.labels import Expression
 from vedette.fleet.labels import parse as parse_labels
@@ -49,6 +53,7 @@ MAX_DOCUMENT = 4 << 20
 """Bytes of a document."""
 MAX_GROUPS, MAX_RINGS, MAX_PARTS, MAX_EXTRA = 1000, 16, 64, 1000
 """Groups and rings of a document, bundles or lookups of a group, agents that a change names."""
+KINDS = ("bundles", "lookups", "config", "release")
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _PATH = re.compile(r"[A-Za-z0-9._/-]{1,256}")
@@ -94,21 +99,31 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """When an agent may be upgraded: on ``days``, from ``start`` to ``end`` minutes after midnight UTC."""
+    """When something may change: on ``days``, from ``start`` to ``end`` minutes after midnight in ``timezone``, by the
+    clock on the wall there: an hour that is skipped has no window, one that is repeated has it twice."""
 
     days: tuple[str, ...]
     start: int
     end: int
+    timezone: str = "UTC"
+    kinds: tuple[str, ...] = ("release",)
+    """Of KINDS: what it is for."""
 
     def holds(self, now: int) -> bool:
         """At ``now``, UTC microseconds."""
-        moment = datetime.fromtimestamp(now / 1e6, UTC)
+        moment = datetime.fromtimestamp(now / 1e6, ZoneInfo(self.timezone))
         minute = moment.hour * 60 + moment.minute
         if self.start < self.end:
             return DAYS[moment.weekday()] in self.days and self.start <= minute < self.end
         if minute >= self.start:
             return DAYS[moment.weekday()] in self.days
         return minute < self.end and DAYS[(moment - timedelta(days=1)).weekday()] in self.days
+
+
+def may(windows: Iterable[Window], kind: str, now: int) -> bool:
+    """Whether what is of ``kind`` may change at ``now``, UTC microseconds."""
+    mine = [window for window in windows if kind in window.kinds]
+    return not mine or any(window.holds(now) for window in mine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +222,8 @@ class Wanted:
     windows: tuple[Window, ...]
     release_change: str = ""
     """The id of the change that ``release`` follows from."""
+    urgent: frozenset[Target | None] = frozenset()
+    """What changes that were aborted go back to: this waits for no window."""
 
 
 def canonical(document: object) -> bytes:
@@ -242,6 +259,11 @@ def wanted(desired: Desired, rollout: Rollout | None, agent_id: str, labels: Map
     if group is None:
         return None
     known = {} if rollout is None else rollout.changes
+    aborted = (
+        change.from_
+        for _, _, change in group.changes()
+        if (one := known.get(change.id)) is not None and one.state is State.ABORTED
+    )
 
     def chosen(change: Change | None) -> Target | None:
         if change is None:
@@ -257,6 +279,7 @@ def wanted(desired: Desired, rollout: Rollout | None, agent_id: str, labels: Map
         chosen(group.release),
         group.windows,
         group.release.id if group.release else "",
+        frozenset(aborted),
     )
 
 
@@ -364,7 +387,17 @@ def _window_row(row: dict[str, Any], where: str) -> Window:
     days = row.get("days", [*DAYS])
     if not isinstance(days, list) or not days or not all(day in DAYS for day in days):
         raise DocumentRefused(f"{where}.days: expects some of {', '.join(DAYS)}, not {days!r}")
-    return Window(tuple(days), *(_minute(row.get(key), f"{where}.{key}") for key in ("start", "end")))
+    zone, kinds = row.get("timezone", "UTC"), row.get("for", ["release"])
+    try:
+        ZoneInfo(zone)
+    except (ValueError, TypeError, AttributeError, OSError, ZoneInfoNotFoundError):
+        raise DocumentRefused(f"{where}.timezone: expects one such as Europe/Vienna, not {zone!r}") from None
+    if not isinstance(kinds, list) or not kinds or not all(kind in KINDS for kind in kinds):
+        raise DocumentRefused(f"{where}.for: expects some of {', '.join(KINDS)}, not {kinds!r}")
+    start, end = (_minute(row.get(key), f"{where}.{key}") for key in ("start", "end"))
+    if start == end:
+        raise DocumentRefused(f"{where}: start and end are the same: for whole days give 00:00 and 23:59")
+    return Window(tuple(days), start, end, zone, tuple(kinds))
 
 
 def _minute(value: object, where: str) -> int:
@@ -450,7 +483,7 @@ def _group_row(group: Group) -> dict[str, Any]:
         "release": group.release and _change_row(group.release),
         "windows": [
             {"days": [*one.days], "start": f"{one.start // 60:02}:{one.start % 60:02}",
-             "end": f"{one.end // 60:02}:{one.end % 60:02}"}
+             "end": f"{one.end // 60:02}:{one.end % 60:02}", "timezone": one.timezone, "for": [*one.kinds]}
             for one in group.windows
         ],
     }  # fmt: skip

@@ -65,6 +65,22 @@ class Any:
 Expression = Test | Not | All | Any
 
 
+def possible(expression: Expression, known: Mapping[str, str]) -> tuple[bool, bool]:
+    """Whether it may hold, and whether it may not, for an agent of which only these labels are known."""
+    if isinstance(expression, Test):
+        if expression.name not in known:
+            return True, True
+        holds = expression.matches(known)
+        return holds, not holds
+    if isinstance(expression, Not):
+        holds, fails = possible(expression.part, known)
+        return fails, holds
+    parts = [possible(part, known) for part in expression.parts]
+    if isinstance(expression, All):
+        return all(holds for holds, _ in parts), any(fails for _, fails in parts)
+    return any(holds for holds, _ in parts), all(fails for _, fails in parts)
+
+
 class _Token(NamedTuple):
     kind: str
     """"op", "word", "value" (quoted) or "end"."""

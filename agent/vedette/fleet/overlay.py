@@ -33,8 +33,8 @@ from vedette.config.read import ConfigError, opened, parse, parse_document, read
 from vedette.config.settings import DEFAULT_SET, Config, Overlay
 from vedette.system.durable import write_whole
 
-NEVER = ("agent.id", "agent.fleet", "agent.data_dir", "bundles.trusted_keys", "fleet")
-"""What no overlay changes: who the agent is, and whom it trusts."""
+NEVER = ("agent.id", "agent.fleet", "agent.data_dir", "bundles.trusted_keys", "fleet", "uplink.type")
+"""What no overlay changes: who the agent is, whom it trusts, and whether it has a connection to its region."""
 MAX_OVERLAY = 1 << 20
 """Bytes."""
 MAX_STARTS = 5

@@ -177,14 +177,14 @@ class Installed:
         self._prune(signed.name)
         return target
 
-    def take(self, path: Path) -> Part | None:
-        """A signed lookup in a file of this host as a part with all blocks; None when it is current. Raises
-        LookupRefused and OSError."""
+    def take(self, path: Path, *, by_fleet: bool = False) -> Part | None:
+        """A signed lookup in a file of this host as a part with all blocks; None when it is current. ``by_fleet``: the
+        fleet's documents name it. Raises LookupRefused and OSError."""
         with path.open("rb") as source:
             signed = signed_in(source, self.trusted)
             if self.has(signed.name, signed.version):
                 return None
-            self.admit(signed, of_host=True)
+            self.admit(signed, of_host=not by_fleet, by_fleet=by_fleet)
             with self.part(signed) as part:
                 for block in part.missing:
                     start, size = signed.span(block)

@@ -75,6 +75,11 @@ def _behind(desired: Desired, rollout: Rollout | None, group: Wanted, actual: Ma
         sha256 = (has.get(name) or {}).get("sha256")
         if target is not None and sha256 != target.sha256:
             yield f"lookup {name}: has {_short(sha256)}, wanted {_short(target.sha256)}"
+    release = actual.get("release", {})
+    if group.release is not None and release.get("sha256") != group.release.sha256:
+        yield f"release: runs {release.get('id') or release.get('version')}, wanted {_short(group.release.sha256)}"
+    for one in actual.get("waits", []):
+        yield f"{one}: waits for a window"
     config = actual.get("config", {})
     overlay = "" if group.config is None else group.config.sha256
     if config.get("overlay", "") != overlay:

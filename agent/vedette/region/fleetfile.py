@@ -15,8 +15,8 @@
     bundles = { site = "bundles/site-3.vbundle" }  # of further ones ([[ruleset]])
     config = "overlays/vienna.toml"
     lookups = { staff = "lookups/staff.vlookup" }
-    release = "releases/vedette-0.2.0.zip"
-    windows = [{ days = ["sat", "sun"], start = "22:00", end = "04:00" }]
+    release = ["dist/vedette-0.2.0-linux-x86_64.zip", "dist/vedette-0.2.0-linux-aarch64.zip"]
+    windows = [{ days = ["sat", "sun"], start = "22:00", end = "04:00", timezone = "Europe/Vienna" }]
 
     [[operator]]                     # who may ask hosts (``fleet/operators.py``)
     name = "ann"
@@ -67,12 +67,14 @@ from vedette.fleet.operators import MAX_OPERATORS, Operator, Operators, operator
 from vedette.fleet.overlay import MAX_OVERLAY, merged
 from vedette.lookup.sign import head_of, verify
 from vedette.model.times import micros, seconds
+from vedette.region import fleetreleases
 from vedette.region.steer.gates import read_limits
 
 KEYS = {
     "": ("fleet", "ring", "gates", "group", "operator"),
     "ring": ("name", "agents", "percent", "soak"),
     "group": ("name", "match", "bundle", "bundles", "config", "lookups", "release", "windows"),
+    "window": ("days", "start", "end", "timezone", "for"),
 }
 
 
@@ -183,7 +185,7 @@ class _Reader:
     def _group(self, row: dict[str, Any], where: str) -> dict[str, Any]:
         self._known("group", row, f"{where}.")
         lookups, bundles = (self._table(row, key, where) for key in ("lookups", "bundles"))
-        windows = [{"days": [*DAYS], **one} if isinstance(one, dict) else one for one in row.get("windows", [])]
+        windows = self._windows(row.get("windows", []), where)
         found: dict[str, Any] = {
             "name": row.get("name"), "match": row.get("match", "all"), "windows": windows, "bundles": {}, "lookups": {},
             "config": None, "release": None,
@@ -197,7 +199,7 @@ class _Reader:
         if (path := row.get("config")) is not None:
             found["config"] = self._file(path, f"{where}.config", self._overlay)
         if (path := row.get("release")) is not None:
-            found["release"] = self._file(path, f"{where}.release", _plain)
+            found["release"] = self._release(path, f"{where}.release")
         return found
 
     def _table(self, row: dict[str, Any], key: str, where: str) -> dict[str, Any]:
@@ -238,6 +240,31 @@ class _Reader:
         self._lookups[made.sha256] = found
         return made
 
+    def _release(self, paths: object, where: str) -> Target | None:
+        """The target is the description of the zips, which come in pieces."""
+        listed = paths if isinstance(paths, list) and paths else [paths]
+        found = [self._path(path, where) for path in listed]
+        try:
+            described = fleetreleases.describe([path for path in found if path is not None])
+        except (OSError, ValueError) as error:
+            self.mistakes += [f"{where}: {line}" for line in str(error).splitlines()]
+            return None
+        if None in found:
+            return None
+        self._files.update(described.pieces)
+        path = self._folder / "releases" / f"{described.release.version}.json"
+        return self._target(path, described.release.to_bytes(), described.number)
+
+    def _windows(self, rows: object, where: str) -> list[Any]:
+        if not isinstance(rows, list):
+            self.mistakes.append(f"{where}.windows: expects a list of tables")
+            return []
+        for i, one in enumerate(rows):
+            if isinstance(one, dict):
+                for key in one.keys() - {*KEYS["window"]}:
+                    self.mistakes.append(f"{where}.windows[{i}].{key}: unknown key; known: {', '.join(KEYS['window'])}")
+        return [{"days": [*DAYS], **one} if isinstance(one, dict) else one for one in rows]
+
     def _path(self, path: object, where: str) -> Path | None:
         if not isinstance(path, str) or not re.fullmatch(r"[A-Za-z0-9._/-]{1,200}", path) or ".." in path.split("/"):
             self.mistakes.append(
@@ -276,10 +303,6 @@ class _Reader:
             if lacking:
                 raise ValueError("\n".join(lacking)) from error
         return 0
-
-
-def _plain(data: bytes) -> int:
-    return 0
 
 
 def _document(made: FleetFile) -> dict[str, Any]:

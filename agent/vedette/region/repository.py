@@ -50,7 +50,7 @@ from vedette.fleet.audit import Audit
 from vedette.fleet.certificates import key_pem
 from vedette.fleet.documents import DESIRED, ROLLOUT, Desired, Rollout, read_desired, read_rollout
 from vedette.fleet.operators import OPERATORS, Operators, read_operators
-from vedette.region import fleetlookups
+from vedette.region import fleetlookups, fleetreleases
 from vedette.region.roles import DAYS, NAME, ONLINE, WARN_DAYS, Signatory, assign, delegations, public_of, signed
 from vedette.region.sign import load_key
 from vedette.system.durable import sync_path, write_whole
@@ -223,6 +223,9 @@ class Repository:
             if hashlib.sha256(data).hexdigest() != one.sha256:
                 raise ValueError(f"{path}: not the file that the desired document names")
             targets.targets[path] = self._file(path, data, version=one.version)
+        for sha256 in fleetreleases.pieces(desired, self.blob):
+            path = fleetreleases.piece_path(sha256)
+            targets.targets[path] = self._file(path, blobs[path] if path in blobs else self.blob(sha256), version=0)
         targets.targets[DESIRED] = self._file(DESIRED, desired.to_bytes(), version=desired.serial)
         if (asking := operators or self.operators()) is not None:
             targets.targets[OPERATORS] = self._file(OPERATORS, asking.to_bytes(), version=asking.serial)

@@ -361,7 +361,7 @@ class Agent:
             return f"its configuration is refused: {self._reloads.error}"
         if self.context.health.degraded:
             return "a disk is failing"
-        if not self.uplink.state().get("connected"):
+        if self.uplink.state().get("connected") is False:  # a folder in its place is never away
             return "the agent is not connected to its region"
         return ""
 
@@ -414,7 +414,13 @@ class Agent:
             "versions": self._versions_command,
             "reload": self._reload_command,
             "release": self._release_command,
+            "carried": self._carried_command,
         }
+
+    async def _carried_command(self) -> Any:
+        if self._fleet is None:
+            raise ValueError("this agent follows no fleet: [fleet] root")
+        return await self._fleet.carried()
 
     async def _command(self, name: str, **words: Any) -> Any:
         """Raises ValueError and OSError."""

@@ -30,8 +30,10 @@ from vedette.runtime.context import RunContext
 from vedette.runtime.fleet_host import Host
 from vedette.runtime.fleet_lookups import FleetLookups
 from vedette.runtime.fleet_overlay import Overlays
+from vedette.runtime.fleet_release import FleetRelease
 from vedette.runtime.fleet_reports import Reports
 from vedette.runtime.fleet_targets import Targets
+from vedette.system.wallclock import utc_now
 
 log = structlog.get_logger()
 
@@ -56,9 +58,13 @@ class Fleet:
         self._trust = Trust(folder, agent.fleet, settings.root.read_bytes())
         self._trusted: Trusted = self._trust.current()
         self._reports = Reports(folder / "audit.jsonl")
-        self._targets = Targets(agent.fleet, self._trust)
+        self._targets = Targets(agent.fleet, self._trust, folder)
         self._overlays = Overlays(context, host, self._targets, self._reports)
         self._lookups = FleetLookups(context, host, self._targets, self._reports)
+        self._release = FleetRelease(context, host, self._targets, self._reports)
+        self._refreshing = asyncio.Lock()
+        self._waits: tuple[str, ...] = ()
+        """What waits for a window."""
         self._group = ""
         self._failed: dict[str, str] = {}
         """Why a bundle was refused, by SHA-256, in this life."""
@@ -84,6 +90,7 @@ class Fleet:
     def attach(self, uplink: MqttUplink) -> None:
         """Follow what comes by ``uplink``, which takes the place of the one before."""
         self._targets.attach(uplink)
+        self._release.attach(uplink)
 
     def actual(self) -> dict[str, Any]:
         """For the heartbeat."""
@@ -109,14 +116,35 @@ class Fleet:
             "bundles": {name: one for name, one in bundles.items() if one is not None},
             "config": actual.of_config(config, self._overlays.state),
             "lookups": self._host.lookups().actual(),
-            "release": actual.RELEASE,
+            "release": self._release.actual(),
+            "waits": [*self._waits],
             "problems": self._reports.problems(**more),
             "refused": actual.refused(self._failed),
             "audit": head._asdict(),
         }
 
+    async def carried(self) -> dict[str, Any]:
+        """Take what was carried here (``FLEET/carried``), when all of it can be trusted. Raises TrustRefused
+        (ValueError) and OSError."""
+        async with self._refreshing:
+            try:
+                found = await asyncio.to_thread(self._trust.refresh, self._targets.carried)
+            except TrustRefused as error:
+                self._reports.record("metadata_refused", kind=error.kind, reason=str(error), carried=True)
+                raise
+            self._took(found)
+        self._targets.news.set()
+        return self._serials()
+
+    def _serials(self) -> dict[str, int]:
+        desired, rollout = self._trusted.desired, self._trusted.rollout
+        return {"desired": desired.serial if desired else 0, "rollout": rollout.serial if rollout else 0}
+
     async def run(self) -> None:
         """Until cancelled. While the folder of trust cannot be written, what is in force stays."""
+        if self._targets.carried.metadata("timestamp.json") is not None:
+            with suppress(TrustRefused, OSError):  # what a broker brought since then is newer
+                self._took(await asyncio.to_thread(self._trust.refresh, self._targets.carried))
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._wait()):
@@ -143,8 +171,8 @@ class Fleet:
         await self._overlays.watch()
 
     def _wait(self) -> float:
-        if self._overlays.settled:
-            return BUSY_SECONDS if self._lookups.busy else IDLE_SECONDS
+        if self._overlays.settled and not self._release.deciding:
+            return BUSY_SECONDS if self._lookups.busy or self._release.busy else IDLE_SECONDS
         return min(IDLE_SECONDS, self._context.config.fleet.undo_after / 10)
 
     # --- trust
@@ -153,11 +181,11 @@ class Fleet:
         """Take what has come, when all of it can be trusted."""
         if not len(self._targets.mailbox):
             return
-        before = self._trusted
         try:
             for _ in range(3):  # the two documents may have to be fetched first
                 try:
-                    self._trusted = await asyncio.to_thread(self._trust.refresh, self._targets.mailbox)
+                    async with self._refreshing:
+                        self._took(await asyncio.to_thread(self._trust.refresh, self._targets.mailbox))
                     break
                 except Missing as error:
                     if len(error.name) != 64:
@@ -176,11 +204,11 @@ class Fleet:
         finally:
             self._targets.mailbox.clear()
         self._reports.problem("trust", "")
-        if (before.desired, before.rollout) != (self._trusted.desired, self._trusted.rollout):
-            serials = {
-                "desired": self._trusted.desired.serial if self._trusted.desired else 0,
-                "rollout": self._trusted.rollout.serial if self._trusted.rollout else 0,
-            }
+
+    def _took(self, found: Trusted) -> None:
+        before, self._trusted = self._trusted, found
+        if (before.desired, before.rollout) != (found.desired, found.rollout):
+            serials = self._serials()
             log.info(Log.FLEET_DOCUMENTS, **serials)
             self._reports.record("documents_taken", **serials)
 
@@ -196,16 +224,47 @@ class Fleet:
         self._reports.problem("group", "no group's expression matches its labels" if wanted is None else "")
         if wanted is None:
             return
-        if await self._lookups.follow(wanted.lookups):
-            self._failed.clear()  # one that was refused for want of a lookup may be good now
-        await self._bundles(wanted)
-        await self._lookups.clear(wanted.lookups)
-        await self._overlays.follow(wanted.config)
+        waits = [*await self._follow_parts(wanted)]
+        due = self._due(wanted, "release", wanted.release)
+        await self._release.follow(wanted.release_change, wanted.release, due=due, settled=self._overlays.settled)
+        self._waits = (*waits, *(["release"] if self._release.waiting else []))
 
-    async def _bundles(self, wanted: Wanted) -> None:
+    async def _follow_parts(self, wanted: Wanted) -> list[str]:
+        """All but the release; returns what waits for a window."""
+        lookups = {
+            name: target
+            for name, target in wanted.lookups.items()
+            if self._due(wanted, "lookups", target) or await self._lookups.has(name, target)
+        }
+        waits = [f"lookup {name}" for name in wanted.lookups if name not in lookups]
+        if await self._lookups.follow(lookups):
+            self._failed.clear()  # one that was refused for want of a lookup may be good now
+        waits += await self._bundles(wanted)
+        if self._due(wanted, "lookups", None):
+            await self._lookups.clear(wanted.lookups)
+        if self._release.deciding:  # one thing at a time: who is unwell is to be blamed for one change
+            return waits
+        if self._due(wanted, "config", wanted.config) or self._overlays.has(wanted.config):
+            await self._overlays.follow(wanted.config)
+            return waits
+        return [*waits, "config"]
+
+    def _due(self, wanted: Wanted, kind: str, target: Target | None) -> bool:
+        """Whether what is of ``kind`` may change now: a window is open, or there is none, or it is a way back."""
+        return target in wanted.urgent or documents.may(wanted.windows, kind, utc_now())
+
+    async def _bundles(self, wanted: Wanted) -> list[str]:
+        """Returns what waits for a window."""
         self._reports.only("bundle", wanted.bundles)
+        waits = []
         for ruleset, target in wanted.bundles.items():
-            self._reports.problem(f"bundle {ruleset}", "" if target is None else await self._bundle(ruleset, target))
+            if target is None:
+                self._reports.problem(f"bundle {ruleset}", "")
+            elif target.sha256 == self._active.sha256(ruleset) or self._due(wanted, "bundles", target):
+                self._reports.problem(f"bundle {ruleset}", await self._bundle(ruleset, target))
+            else:
+                waits.append(f"bundle {ruleset}")
+        return waits
 
     async def _bundle(self, ruleset: str, target: Target) -> str:
         """Have a rule set run a bundle; returns why it does not."""

@@ -29,6 +29,11 @@ class FleetLookups:
         """One is on its way."""
         return bool(self._heads)
 
+    async def has(self, name: str, target: Target | None) -> bool:
+        """Whether this one is installed."""
+        sha256 = await self._host.lookups().installed_as(name)
+        return sha256 == (target.sha256 if target is not None else "")
+
     async def follow(self, wanted: Mapping[str, Target | None]) -> bool:
         """Have the lookups that are wanted; True when one has come since the last time. Raises OSError."""
         lookups = self._host.lookups()
@@ -68,6 +73,9 @@ class FleetLookups:
             self._heads = {sha256: one for sha256, one in self._heads.items() if one.name != name}
             self._heads[target.sha256] = signed
             self._reports.record("lookup_wanted", lookup=name, target=target.target, sha256=target.sha256)
+        if (carried := self._targets.carried_lookup(target.sha256)) is not None:
+            await lookups.take_file(carried, signed)
+            return "", False
         lookups.want(signed)
         return lookups.trouble(name), False
 

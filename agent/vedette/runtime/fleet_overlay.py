@@ -44,6 +44,10 @@ class Overlays:
         """Nothing is watched."""
         return self.state.confirmed and self._suspect is None
 
+    def has(self, target: Target | None) -> bool:
+        """Whether this overlay is in force."""
+        return (target.sha256 if target else "") == self.state.active
+
     def govern(self, ruleset: str) -> None:
         """Blocks on the disk. Raises OSError."""
         self._applied.govern(ruleset)

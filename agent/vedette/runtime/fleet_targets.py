@@ -1,4 +1,5 @@
 """Files that the fleet has signed, as the broker brings them: metadata that are retained, targets by their SHA-256.
+Or as somebody has carried them here: ``FLEET/carried``, which `vedette fleet import` makes.
 
 Nothing that comes is believed here: ``fleet/trust.py`` decides.
 """
@@ -6,16 +7,19 @@ Nothing that comes is believed here: ``fleet/trust.py`` decides.
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from vedette.delivery.topics import blob_topic, tuf_topic
 from vedette.delivery.uplink import MqttUplink
 from vedette.fleet.documents import Target
 from vedette.fleet.mailbox import Mailbox
-from vedette.fleet.trust import Trust
+from vedette.fleet.trust import FolderSource, Trust
+from vedette.lookup.table import SUFFIX
 from vedette.mqtt.connection import Message
 
 BLOBS = "fleet"
 """The channel under which targets lie."""
+CARRIED = "carried"
 FETCH_SECONDS = 60.0
 """For a target to come."""
 
@@ -23,8 +27,10 @@ FETCH_SECONDS = 60.0
 class Targets:
     """Over one uplink at a time."""
 
-    def __init__(self, fleet: str, trust: Trust) -> None:
+    def __init__(self, fleet: str, trust: Trust, folder: Path) -> None:
+        """``folder``: the agent's of its fleet."""
         self._fleet, self._trust = fleet, trust
+        self.carried = FolderSource(folder / CARRIED)
         self.mailbox = Mailbox()
         self.news = asyncio.Event()
         """Metadata have come."""
@@ -41,8 +47,16 @@ class Targets:
         if self.mailbox.put(message.topic.rpartition("/")[2], message.payload):
             self.news.set()
 
+    def carried_lookup(self, sha256: str) -> Path | None:
+        """The lookup whose head has this digest, when it was carried here."""
+        path = self.carried.folder / "lookups" / f"{sha256}{SUFFIX}"
+        return path if path.exists() else None
+
     async def blob(self, sha256: str) -> bytes:
-        """What the broker retains under ``sha256``, believed by nobody. Raises TimeoutError."""
+        """What was carried here or the broker retains under ``sha256``, believed by nobody. Raises TimeoutError and
+        OSError."""
+        if (there := await asyncio.to_thread(self.carried.blob, sha256)) is not None:
+            return there
         if self._uplink is None:
             raise TimeoutError("no uplink to the region")
         topic = blob_topic(self._fleet, BLOBS, sha256)

@@ -29,7 +29,7 @@ from vedette.delivery.uplink import MqttUplink
 from vedette.lookup.installed import Installed, Part, files
 from vedette.lookup.layout import LookupRefused
 from vedette.lookup.offer import MAX_OFFER, Announcement, Offer
-from vedette.lookup.sign import Signed, opened
+from vedette.lookup.sign import Signed, head_of, opened
 from vedette.lookup.table import Lookup
 from vedette.model.counters import Counters, Log
 from vedette.mqtt.connection import Message
@@ -143,6 +143,19 @@ class Lookups:
         self._wanted[name] = signed
         self._errors.pop(name, None)
         self._subscribe(name)
+
+    async def take_file(self, path: Path, wanted: Signed) -> None:
+        """Install the file ``path``, which was carried here, when it is the lookup that the documents name. Raises
+        LookupRefused and OSError."""
+
+        def part() -> Part | None:
+            with path.open("rb") as source:
+                if head_of(source) != wanted.head:
+                    raise LookupRefused(f"{path}: another file than the fleet's documents name")
+            return self.installed.take(path, by_fleet=True)
+
+        if (taken := await asyncio.to_thread(part)) is not None:
+            await self._install(taken, by_fleet=True)
 
     def let_go(self, name: str) -> None:
         """The documents name none of this name any more, or another."""

@@ -1,0 +1,84 @@
+"""What is carried by hand, on the side of a host: `vedette fleet import FILE` and `vedette fleet export --answers`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import click
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from vedette.cli.console import safe
+from vedette.config.settings import Config
+from vedette.fleet import carried
+from vedette.fleet.overlay import load
+from vedette.runtime.control import ask
+from vedette.system.durable import sync_path
+from vedette.system.wallclock import utc_now
+
+SECONDS = 120.0
+"""For the agent to look at what was carried."""
+
+
+def carry_in(path: Path, file: Path) -> None:
+    """Give the zip ``file`` to the agent of the configuration ``path``. Raises ValueError and OSError."""
+    config = load(path)
+    folder = _fleet(config)
+    new, old = folder / ".carried.new", folder / ".carried.old"
+    for left in (new, old):
+        shutil.rmtree(left, ignore_errors=True)
+    new.mkdir(parents=True)
+    count = carried.unpack(file, new)
+    _give(new, config.agent.data_dir)
+    for kept in sorted(new.rglob("*")):
+        sync_path(kept)
+    target = folder / "carried"
+    if target.exists():
+        target.rename(old)
+    new.rename(target)
+    sync_path(folder)
+    shutil.rmtree(old, ignore_errors=True)
+    try:
+        took = ask(config.agent.control_socket, "carried", seconds=SECONDS)
+    except ConnectionRefusedError:
+        click.echo(f"{count} files are there; the agent takes them when it starts")
+        return
+    click.echo(f"{count} files; in force: desired document {took['desired']}, roll-out document {took['rollout']}")
+
+
+def carry_out(path: Path, out: Path | None) -> None:
+    """Write what the agent answers. Raises ValueError and OSError."""
+    config = load(path)
+    folder = _fleet(config)
+    status = ask(config.agent.control_socket, "status", seconds=SECONDS)
+    audit, agent = folder / "audit.jsonl", config.agent
+    target = out or Path(f"{agent.id}-answers.zip")
+    key = _key(config)
+    record = audit.read_bytes() if audit.exists() else b""
+    carried.pack(target, carried.answer(agent.fleet, agent.id, utc_now(), status, record, key))
+    click.echo(safe(f"written to {target}, {'signed' if key else 'not signed, as there is no certificate'}"))
+
+
+def _fleet(config: Config) -> Path:
+    if config.fleet.root is None:
+        raise ValueError("this agent follows no fleet: set [fleet] root")
+    return config.agent.fleet_dir
+
+
+def _give(folder: Path, like: Path) -> None:
+    """To the agent's user, where root has unpacked it."""
+    if os.geteuid() != 0:
+        return
+    owner = like.stat()
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def _key(config: Config) -> tuple[ec.EllipticCurvePrivateKey, bytes] | None:
+    broker = config.uplink.broker
+    if broker.cert_file is None or broker.key_file is None or not broker.key_file.exists():
+        return None
+    key = load_pem_private_key(broker.key_file.read_bytes(), password=None)
+    return (key, broker.cert_file.read_bytes()) if isinstance(key, ec.EllipticCurvePrivateKey) else None

@@ -1,0 +1,141 @@
+"""What is carried by hand: a zip of the fleet's signed files for a host, and one of what a host answers.
+
+To a host: ``tuf/NAME``, ``blobs/SHA256``, ``lookups/SHA256.vlookup``, the layout of a ``FolderSource``
+(``trust.py``). Nothing in it is believed because it is there: it lies in a folder, and goes through the same checks as
+what a broker brings. Back: ``answer.json`` (fleet, agent, time, the heartbeat), its ``signature`` by the key of the
+agent's ``certificate`` where it has one, and ``audit.jsonl``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from vedette.fleet.certificates import sign, signed_by, vouched
+from vedette.fleet.documents import canonical
+
+FORMAT = 1
+DOMAIN = b"vedette answer 1\n"
+MAX_FILES = 100_000
+MAX_ANSWER = 64 << 20
+"""Bytes of what a host answers, unpacked."""
+TO_HOST = re.compile(
+    r"tuf/(?:timestamp|[1-9][0-9]{0,8}\.(?:root|snapshot|targets|rollout))\.json|blobs/[0-9a-f]{64}"
+    r"|lookups/[0-9a-f]{64}\.vlookup"
+)
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+def pack(target: Path, files: Iterable[tuple[str, Path | bytes]]) -> None:
+    """A zip of ``files`` by name, in its place when it is whole. Raises OSError."""
+    temporary = target.with_name(f".{target.name}.tmp")
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as out:
+            for name, source in files:
+                if isinstance(source, bytes):
+                    out.writestr(name, source)
+                else:
+                    out.write(source, name)
+        temporary.rename(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def unpack(path: Path, folder: Path) -> int:
+    """What is for a host in the zip ``path``, into the empty ``folder``; how many files. Raises ValueError and
+    OSError."""
+    with _opened(path) as file:
+        found = [info for info in file.infolist() if not info.is_dir()]
+        for info in found:
+            if not TO_HOST.fullmatch(info.filename):
+                raise ValueError(
+                    f"{path}: {info.filename[:100]!r} does not belong there: `vedette fleet export --site`"
+                )
+        for info in found:
+            target = folder / info.filename
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with file.open(info) as source, target.open("xb") as out:
+                left = info.file_size
+                while piece := source.read(1 << 20):
+                    left -= len(piece)
+                    if left < 0:
+                        raise ValueError(f"{path}: {info.filename} is longer than it says")
+                    out.write(piece)
+        return len(found)
+
+
+class Answer(NamedTuple):
+    fleet: str
+    agent: str
+    time: int
+    """UTC microseconds."""
+    status: dict[str, Any]
+    """As the heartbeat has it."""
+    audit: bytes
+    proved: bool
+    """Its agent's certificate has signed it."""
+
+
+def answer(
+    fleet: str, agent: str, now: int, status: Mapping[str, Any], audit: bytes,
+    key: tuple[ec.EllipticCurvePrivateKey, bytes] | None,
+) -> Iterator[tuple[str, bytes]]:  # fmt: skip
+    """The files of an answer, for ``pack``. ``key``: the agent's, and its certificate (PEM)."""
+    said = canonical({"format": FORMAT, "fleet": fleet, "agent": agent, "time": now, "status": dict(status)})
+    yield "answer.json", said
+    yield "audit.jsonl", audit
+    if key is not None:
+        yield "certificate", key[1]
+        yield "signature", sign(DOMAIN + said, key[0])
+
+
+def read_answer(path: Path, fleet: str, authorities: bytes | None) -> Answer:
+    """What a host answers in the zip ``path``. ``authorities`` (PEM): of agents; None: who signed it is not looked at.
+    Raises ValueError and OSError."""
+    with _opened(path) as file:
+        names = {info.filename: info for info in file.infolist()}
+        if sum(info.file_size for info in names.values()) > MAX_ANSWER:
+            raise ValueError(f"{path}: unpacks to more than an answer may have")
+        if {"answer.json", "audit.jsonl"} - names.keys():
+            raise ValueError(f"{path}: no answer of a host: `vedette fleet export --answers`")
+        parts = {name: file.read(info) for name, info in names.items()}
+    try:
+        row = json.loads(parts["answer.json"])
+        made = Answer(row["fleet"], row["agent"], row["time"], row["status"], parts["audit.jsonl"], False)
+        if row["format"] != FORMAT or type(made.time) is not int or not isinstance(made.status, dict):
+            raise ValueError("of another format")
+        if not isinstance(made.agent, str) or not _NAME.fullmatch(made.agent):
+            raise ValueError(f"the agent {made.agent!r}")
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: no answer of a host: {error}") from error
+    if made.fleet != fleet:
+        raise ValueError(f"{path}: it is of fleet {made.fleet!r}, this is fleet {fleet!r}")
+    if authorities is None:
+        return made
+    certificate, signature = parts.get("certificate", b""), parts.get("signature", b"")
+    try:
+        vouched(certificate, made.agent, authorities)
+        if not signed_by(DOMAIN + parts["answer.json"], signature, certificate):
+            raise ValueError("another key has signed it")
+    except ValueError as error:
+        raise ValueError(f"{path}: not signed by agent {made.agent}: {error}") from error
+    return made._replace(proved=True)
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    """Raises ValueError and OSError."""
+    try:
+        file = zipfile.ZipFile(path)
+        if len(file.infolist()) > MAX_FILES:
+            raise ValueError(f"{path}: more than {MAX_FILES} files")
+        if (damaged := file.testzip()) is not None:
+            raise ValueError(f"{path}: {damaged} in it is damaged: copy it again")
+        return file
+    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        raise ValueError(f"{path}: not a whole zip: {error}: copy it again") from error

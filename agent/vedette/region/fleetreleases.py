@@ -1,0 +1,93 @@
+"""Releases of the agent, as a fleet names them: zips of ``make dist`` described, and cut into pieces.
+
+The format of the description: ``fleet/releases.py``. Agents hold a zip against the key that their installation knows;
+here is only looked whether it is whole, and signed by the key that it brings.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+
+from vedette.bundle.seal import public_key
+from vedette.fleet import releases
+from vedette.fleet.documents import Desired
+from vedette.fleet.releases import MAX_SIZE, PIECE, Archive, Release
+from vedette.region import polyglot
+
+
+class Described(NamedTuple):
+    release: Release
+    pieces: Mapping[str, bytes]
+    """By their paths among the targets."""
+
+    @property
+    def number(self) -> int:
+        """0.2.1 is 2001: what a target has for a version."""
+        parts = [int(part) for part in re.findall(r"\d+", self.release.version)[:3]]
+        major, minor, patch = [*parts, 0, 0, 0][:3]
+        return (major * 1000 + min(minor, 999)) * 1000 + min(patch, 999)
+
+
+def describe(paths: Sequence[Path]) -> Described:
+    """Raises ValueError and OSError."""
+    archives: dict[str, Archive] = {}
+    pieces: dict[str, bytes] = {}
+    versions = set[str]()
+    for path in paths:
+        version, arch, archive, data = _read(path)
+        if arch in archives:
+            raise ValueError(f"{path}: a second zip for {arch}")
+        archives[arch] = archive
+        versions.add(version)
+        pieces |= {piece_path(one): data[i * PIECE : (i + 1) * PIECE] for i, one in enumerate(archive.pieces)}
+    if len(versions) != 1:
+        raise ValueError(f"zips of one version are expected, not {', '.join(sorted(versions)) or 'none'}")
+    return Described(Release(versions.pop(), archives), pieces)
+
+
+def pieces(desired: Desired, blob: Callable[[str], bytes]) -> list[str]:
+    """SHA-256 of all pieces of the releases that ``desired`` names. Raises ValueError and OSError."""
+    found: dict[str, None] = {}
+    for group in desired.groups:
+        change = group.release
+        for target in (change.to, change.from_) if change is not None else ():
+            if target is not None:
+                release = releases.read(blob(target.sha256))
+                found |= dict.fromkeys(one for archive in release.archives.values() for one in archive.pieces)
+    return [*found]
+
+
+def piece_path(sha256: str) -> str:
+    """Among the targets."""
+    return f"pieces/{sha256}"
+
+
+def _read(path: Path) -> tuple[str, str, Archive, bytes]:
+    """Version, architecture, what is said of the zip, and its bytes. Raises ValueError and OSError."""
+    if path.stat().st_size > MAX_SIZE:
+        raise ValueError(f"{path}: larger than a release may be")
+    members = polyglot.read(path)
+    if "site.tar" in members:
+        raise ValueError(f"{path}: the zip of one site, with its key in it: name that of the release")
+    sums = members["SHA256SUMS"]
+    try:
+        key = public_key(members["release.pub"].decode("ascii").strip())
+        key.verify(base64.b64decode(members["SHA256SUMS.sig"]), sums)
+    except (KeyError, InvalidSignature, ValueError) as error:
+        raise ValueError(f"{path}: not signed by its own release key: build it again") from error
+    listed = {name: digest for digest, _, name in (line.partition("  ") for line in sums.decode("ascii").splitlines())}
+    for name in ("install.sh", "RELEASE", polyglot.PAYLOAD):
+        if listed.get(name) != hashlib.sha256(members[name]).hexdigest():
+            raise ValueError(f"{path}: {name} is not what SHA256SUMS says: build it again")
+    facts = dict(line.split("=", 1) for line in members["RELEASE"].decode("ascii").splitlines() if "=" in line)
+    data = path.read_bytes()
+    cut = tuple(hashlib.sha256(data[i : i + PIECE]).hexdigest() for i in range(0, len(data), PIECE))
+    id = f"{facts['version']}-{hashlib.sha256(sums).hexdigest()[:12]}"
+    return facts["version"], facts["arch"], Archive(id, hashlib.sha256(data).hexdigest(), len(data), cut), data

@@ -1,0 +1,100 @@
+"""Sites without a connection: what is carried to their hosts, and what comes back from them.
+
+To a site goes what any of its agents may need, by the groups that an agent there can be in, with all metadata: a zip of
+the layout that agents read (``fleet/carried.py``). What hosts answer is kept in ``FOLDER/answers``, a file an agent,
+and read as if it were its heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from vedette.fleet import labels, releases
+from vedette.fleet.audit import Head, verify
+from vedette.fleet.carried import Answer
+from vedette.fleet.documents import Desired, Group
+from vedette.region import fleetlookups
+from vedette.region.repository import Repository, needed_blobs, needed_metadata
+from vedette.system.durable import write_whole
+
+
+def groups_at(desired: Desired, site: str) -> list[Group]:
+    """Those in which an agent of ``site`` can be."""
+    found = []
+    for group in desired.groups:
+        may, may_not = labels.possible(group.expression, {"site": site})
+        if may:
+            found.append(group)
+        if not may_not:
+            break
+    return found
+
+
+def files_for(repository: Repository, site: str) -> Iterator[tuple[str, Path | bytes]]:
+    """Name and file of all that goes to ``site``. Raises ValueError and OSError."""
+    desired = repository.desired()
+    if desired is None:
+        raise ValueError("nothing is desired yet: `vedette fleet plan`")
+    here = groups_at(desired, site)
+    if not here:
+        raise ValueError(f"no group can have an agent of site {site!r}")
+    for name in needed_metadata(repository):
+        yield f"tuf/{name}", repository.folder / "tuf" / name
+    elsewhere = _named(repository, desired.groups) - _named(repository, here)
+    for path in needed_blobs(repository):
+        if path.name not in elsewhere:
+            yield f"blobs/{path.name}", path
+    changes = [change for group in here for change in group.lookups.values()]
+    wanted = {target.sha256 for change in changes for target in (change.to, change.from_) if target is not None}
+    for one in fleetlookups.needed(repository.folder, desired):
+        if one.target.sha256 in wanted:
+            yield f"lookups/{one.path.name}", one.path
+
+
+def _named(repository: Repository, groups: Any) -> set[str]:
+    """SHA-256 of the files that groups name, pieces of releases among them."""
+    found = set()
+    for group in groups:
+        for kind, _, change in group.changes():
+            for target in (change.to, change.from_):
+                if target is None:
+                    continue
+                found.add(target.sha256)
+                if kind == "release":
+                    archives = releases.read(repository.blob(target.sha256)).archives.values()
+                    found |= {piece for archive in archives for piece in archive.pieces}
+    return found
+
+
+def keep(folder: Path, answer: Answer) -> str:
+    """Keep what an agent answered, in place of its answer before; returns what is wrong with its record, or nothing.
+    Raises ValueError for an answer older than the one that is kept, OSError."""
+    place = folder / "answers"
+    place.mkdir(exist_ok=True)
+    before = answers(folder).get(answer.agent)
+    if before is not None and before["time"] > answer.time:
+        raise ValueError(f"{answer.agent} has answered later than that already")
+    record = place / f"{answer.agent}.audit.jsonl"
+    write_whole(record, answer.audit)
+    known = before and before.get("actual", {}).get("audit")
+    _, fault = verify(record, Head(known["seq"], known["digest"]) if known and known["seq"] else None)
+    row = {**answer.status, "time": answer.time, "proved": answer.proved}
+    write_whole(place / f"{answer.agent}.json", orjson.dumps(row))
+    return "" if fault is None else f"its record was changed: line {fault.line}: {fault.reason}"
+
+
+def answers(folder: Path) -> dict[str, dict[str, Any]]:
+    """The newest answer of each agent, as a heartbeat."""
+    found = {}
+    for path in sorted((folder / "answers").glob("*.json")):
+        try:
+            row = orjson.loads(path.read_bytes())
+        except ValueError:
+            continue
+        if isinstance(row, dict) and type(row.get("time")) is int:
+            found[path.stem] = row
+    return found

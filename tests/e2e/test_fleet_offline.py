@@ -1,0 +1,162 @@
+"""A site without a connection: what the fleet wants is carried there in a zip, and what the host answers is carried
+back; what is forged, old or another fleet's changes nothing."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.agent import until, vedette
+from tests.e2e.test_fleet import FLEET, UNDO, Centre, Host
+from tests.e2e.test_fleet_lookups import Tables, has
+from tests.e2e.test_lookups import in_use, version
+
+pytestmark = pytest.mark.peer
+
+
+class Island(Host):
+    """Without an uplink."""
+
+    def configure(self, settings: str) -> None:
+        member = self.centre.enroll(self.name, "--fleet", FLEET, "--broker", "mqtts://127.0.0.1:1")
+        self.config.write_text(
+            f'[agent]\nid = "{self.name}"\nsite = "{self.site}"\nfleet = "{FLEET}"\ndata_dir = "{self.data}"\n'
+            f'[broker]\nurl = "mqtts://127.0.0.1:1"\nca_file = "{member}/region-ca.pem"\n'
+            f'cert_file = "{member}/agent.pem"\nkey_file = "{member}/agent.key"\n[uplink]\ntype = "directory"\n'
+            f'[bundles]\ntrusted_keys = ["{self.centre.author}"]\n[fleet]\n'
+            f'root = "{self.centre.trust}/tuf/1.root.json"\nundo_after = "{UNDO}s"\n[log]\nformat = "json"\n'
+        )
+
+
+@pytest.fixture
+def centre(tmp_path: Path) -> Centre:
+    return Centre(tmp_path / "centre")
+
+
+@pytest.fixture
+def host(centre: Centre, tmp_path: Path) -> Iterator[Island]:
+    made = Island(tmp_path / "vienna", centre, "vienna-1", "vienna")
+    made.start()
+    made.ready()
+    yield made
+    made.kill()
+
+
+def signed(centre: Centre, **vienna: str) -> None:
+    """As two operators do, with no broker."""
+    centre.write(**vienna)
+    vedette("fleet", "plan", centre.toml, "--trust", centre.trust)
+    for name in ("carol", "dave"):
+        vedette("fleet", "sign", "--trust", centre.trust, "--key", centre.keys / f"{name}.pem")
+    vedette("fleet", "apply", "--trust", centre.trust)
+
+
+def exported(centre: Centre, name: str, site: str = "vienna") -> Path:
+    out = centre.folder / f"{name}.zip"
+    vedette("fleet", "export", "--site", site, "--trust", centre.trust, "--out", out)
+    return out
+
+
+def answered(centre: Centre, host: Host, *more: object, code: int = 0) -> str:
+    out = centre.folder / "answers.zip"
+    vedette("fleet", "export", "--answers", "--out", out, "-c", host.config)
+    done = vedette("fleet", "import", "--answers", out, "--trust", centre.trust, *more, code=code)
+    return done.stdout + done.stderr
+
+
+def test_there_and_back_by_hand(centre: Centre, host: Island) -> None:
+    """Bundle, lookup and overlay arrive by a zip; the host's signed answer shows at the centre that it runs them; a
+    zip that was taken while the agent was away counts from its start."""
+    tables = Tables(centre)
+    first, second = tables.users("alice"), tables.users("bob")
+    overlay = centre.overlay("debug", '[log]\nlevel = "debug"\n')
+    signed(centre, **{"bundle": tables.asking(1, first), "lookups.users": f"tables/{first.name}", "config": overlay})
+    file = exported(centre, "first")
+    assert "desired document 1" in vedette("fleet", "import", file, "-c", host.config).stdout
+    host.wait("all of it", lambda actual: has(host, first)(actual) and host.bundle() == 1 and not actual["problems"]
+              and actual["config"]["overlay"] and actual["config"]["confirmed"])  # fmt: skip
+    ca = centre.members / "members" / "vienna-1" / "region-ca.pem"
+    assert "vienna-1: signed by it" in answered(centre, host, "--ca-file", ca)
+    shown = vedette("fleet", "status", "--trust", centre.trust).stdout
+    assert "vienna: 1 of 1 as wanted" in shown
+
+    host.kill()
+    signed(centre, **{"bundle": "bundles/asking-1.vbundle", "lookups.users": f"tables/{second.name}"})
+    assert (
+        "takes them when it starts" in vedette("fleet", "import", exported(centre, "second"), "-c", host.config).stdout
+    )
+    assert "behind" in vedette("fleet", "status", "--trust", centre.trust).stdout
+    host.start()
+    host.ready()
+    host.wait("the second", has(host, second))
+    host.wait("no overlay", lambda actual: not actual["config"]["overlay"])
+
+    refused = vedette("fleet", "import", file, "-c", host.config, code=2).stderr
+    assert "version" in refused
+    host.wait("no change", lambda actual: actual["desired_serial"] == 2)
+    assert in_use(host) == version(second)
+    assert "metadata_refused" in host.recorded()
+
+
+def test_what_is_not_carried(centre: Centre, host: Island) -> None:
+    """The zip of a site has what its groups may need and no other; a changed zip, a foreign name in one, and one for
+    another site's group change nothing; a changed record is seen at the centre."""
+    lines = []
+    for name, bundle in (("vienna", centre.bundle(1)), ("linz", centre.bundle(2))):
+        lines += ["[[group]]", f'name = "{name}"', f'match = "site = {name}"', f'bundle = "{bundle}"']
+    signed(centre)
+    centre.toml.write_text("\n".join(lines))
+    vedette("fleet", "plan", centre.toml, "--trust", centre.trust)
+    for name in ("carol", "dave"):
+        vedette("fleet", "sign", "--trust", centre.trust, "--key", centre.keys / f"{name}.pem")
+    vedette("fleet", "apply", "--trust", centre.trust)
+    vienna, linz = exported(centre, "vienna"), exported(centre, "linz", "linz")
+    names = [{*zipfile.ZipFile(path).namelist()} for path in (vienna, linz)]
+    assert len(names[0] ^ names[1]) == 2  # a bundle each
+    assert "no group can have an agent" in vedette(
+        "fleet", "export", "--site", "graz", "--trust", centre.trust, "--out", centre.folder / "x.zip", code=2
+    ).stderr  # fmt: skip
+
+    for name, data in (("../evil", b"x"), ("blobs/../../evil", b"x")):
+        with zipfile.ZipFile(vienna) as source, zipfile.ZipFile(centre.folder / "bad.zip", "w") as bad:
+            for info in source.infolist():
+                bad.writestr(info.filename, source.read(info))
+            bad.writestr(name, data)
+        done = vedette("fleet", "import", centre.folder / "bad.zip", "-c", host.config, code=2)
+        assert "does not belong there" in done.stderr
+    with zipfile.ZipFile(vienna) as source, zipfile.ZipFile(centre.folder / "bad.zip", "w") as bad:
+        for info in source.infolist():
+            data = source.read(info)
+            if info.filename == "tuf/timestamp.json":
+                row = json.loads(data)
+                row["signed"]["version"] += 1
+                data = json.dumps(row).encode()
+            bad.writestr(info.filename, data)
+    assert "signed" in vedette("fleet", "import", centre.folder / "bad.zip", "-c", host.config, code=2).stderr
+    assert host.bundle() == 0
+
+    vedette("fleet", "import", linz, "-c", host.config)
+    host.wait("its bundle does not come", lambda actual: any("bundle default" in one for one in actual["problems"]))
+    vedette("fleet", "import", vienna, "-c", host.config)
+    host.wait("its bundle", lambda actual: host.bundle() == 1)
+
+    ca = centre.members / "members" / "vienna-1" / "region-ca.pem"
+    answered(centre, host, "--ca-file", ca)
+    record = host.data / "fleet" / "audit.jsonl"
+    kept = record.read_text().splitlines()
+    record.write_text("\n".join(kept[1:]) + "\n")
+    assert "its record was changed: line 1" in answered(centre, host, "--ca-file", ca, code=1)
+    with zipfile.ZipFile(centre.folder / "answers.zip") as source:
+        parts = {name: source.read(name) for name in source.namelist()}
+    parts["answer.json"] = parts["answer.json"].replace(b'"vienna-1"', b'"linz-1"')
+    with zipfile.ZipFile(centre.folder / "forged.zip", "w") as forged:
+        for name, data in parts.items():
+            forged.writestr(name, data)
+    done = vedette("fleet", "import", "--answers", centre.folder / "forged.zip", "--trust", centre.trust,
+                   "--ca-file", ca, code=2)  # fmt: skip
+    assert "not signed by agent linz-1" in done.stderr
+    until("the agent's life", host.running)
