@@ -282,7 +282,7 @@ def test_no_room_and_no_right(host: Host, centre: Centre, variant: Variant, grou
     first, process = host.place.current(), host.agent()
     host.kill()
     prefix = host.place.prefix
-    with tmpfs(ground.with_name("small"), "170m") as small:
+    with tmpfs(ground.with_name("small"), "400m") as small:
         assert call("cp", "-a", f"{prefix}/.", small).code == 0
         subprocess.run(["mount", "--bind", small, prefix], check=True)
         try:
