@@ -5,7 +5,8 @@ which group and ring it lies in (``documents.wanted``), which files it fetches w
 and of the metadata it believes what it reads. The first ``World.verifying`` agents verify them by ``fleet/trust.py``
 as real ones do.
 
-``BEHAVIOURS`` is what may go wrong with it once it runs another bundle than the one it began with.
+``BEHAVIOURS`` is what may go wrong with it once it runs another bundle than the one it began with, or one that does so
+to every agent (``World.harms``).
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Simulated:
         )
         context = world.tls if tls else None
         host = "127.0.0.1" if context is not None else None
-        port = world.tls_port if tls else world.broker.port
+        port = world.tls_port if tls else world.port
         await asyncio.get_running_loop().create_connection(
             lambda: client, "127.0.0.1", port, ssl=context, server_hostname=host
         )
@@ -110,10 +111,16 @@ class Simulated:
         if self.client is None or self.mute:
             return
         self.judged += 1000
-        if self.behaviour == "flood" and len(self.history) > 1 and self.loaded is not None:
-            self.alerts += FLOOD if self.loaded.sha256 == self.history[1] else 0
+        self.alerts += FLOOD if self._harm() == "flood" else 0
         topic = agent_topic(self.world.fleet, self.id, "status")
         self.client.publish(topic, orjson.dumps(self.world.heartbeat(self)), retain=True)
+
+    def _harm(self) -> str:
+        """The behaviour that it has under what it runs now; empty: it does well."""
+        if self.loaded is None:
+            return ""
+        own = self.behaviour if self.loaded.sha256 in self.history[1:2] else ""
+        return self.world.harms.get(self.loaded.sha256, own)
 
     def actual(self) -> dict[str, Any]:
         """As ``runtime/fleet.py`` has it."""
@@ -228,10 +235,9 @@ class Simulated:
         if target is None or target.sha256 != sha256:
             self._bundle()
             return
-        changed = self.loaded is not None
         self.loaded = target
         self.history.append(sha256)
-        if changed and len(self.history) == 2 and (behave := BEHAVIOURS.get(self.behaviour)) is not None:
+        if self.history.count(sha256) == 1 and (behave := BEHAVIOURS.get(self._harm())) is not None:
             behave(self)
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -59,6 +59,16 @@ RINGS = (
 AT_ONCE = 200
 """Connections that are being opened."""
 TLS_AGENTS = 200
+
+
+class Site(NamedTuple):
+    """A broker beside which the simulated agents join others: its plain listener, and its TLS listener with the
+    authority of its certificate."""
+
+    broker: Broker
+    port: int
+    tls_port: int
+    ca: Path
 
 
 def template(folder: Path) -> tuple[dict[str, Any], Config]:
@@ -123,32 +133,37 @@ class Centre:
 class World:
     """See the module's text."""
 
-    def __init__(self, folder: Path, *, verifying: int = 10, beat_seconds: float = 60.0, tls: bool = True) -> None:
-        """``verifying``: so many agents check signatures. Raises OSError."""
-        self.folder, self.fleet, self.verifying, self.beat_seconds = folder, FLEET, verifying, beat_seconds
+    def __init__(
+        self, folder: Path, *, verifying: int = 10, beat_seconds: float = 60.0, fleet: str = FLEET,
+        site: Site | None = None,
+    ) -> None:  # fmt: skip
+        """``verifying``: so many agents check signatures. Without ``site`` a broker is made. Raises OSError."""
+        self.folder, self.fleet, self.verifying, self.beat_seconds = folder, fleet, verifying, beat_seconds
         self.traffic, self.connected = Traffic(), 0
         self.agents: list[Simulated] = []
+        self.harms: dict[str, str] = {}
+        """What a bundle does to every agent that runs it: the name of a behaviour by SHA-256."""
         self._template, self._config = template(folder / "agent")
         self._of_config = actual.of_config(self._config, AppliedState())
-        self.tls_port, self.tls = free_port(), None
-        extra: list[str] = []
-        if tls:
-            member = self._certificates()
-            self.tls = ssl.create_default_context(cafile=str(member / "region-ca.pem"))
-            extra = [
-                f"listener {self.tls_port} 127.0.0.1", f"cafile {member}/region-ca.pem",
-                f"certfile {member}/agent.pem", f"keyfile {member}/agent.key",
-            ]  # fmt: skip
-        self.broker = Broker(folder / "broker", extra=extra, verbose=False)
+        made = site or self._site()
+        self.broker, self.port, self.tls_port = made.broker, made.port, made.tls_port
+        self.tls = ssl.create_default_context(cafile=str(made.ca))
         self._documents: dict[str, Desired | Rollout] = {}
         self._named: dict[bytes, list[tuple[str, int, str]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def _certificates(self) -> Path:
-        """A broker's certificate of a region of its own."""
-        members = self.folder / "region"
+    def _site(self) -> Site:
+        """A broker with a certificate of a new region."""
+        members, tls_port = self.folder / "region", free_port()
         vedette("member", "enroll", "broker", "--folder", members, "--role", "broker", "--host", "127.0.0.1")
-        return members / "members" / "broker"
+        member = members / "members" / "broker"
+        ca = member / "region-ca.pem"
+        extra = [
+            f"listener {tls_port} 127.0.0.1", f"cafile {ca}",
+            f"certfile {member}/agent.pem", f"keyfile {member}/agent.key",
+        ]  # fmt: skip
+        broker = Broker(self.folder / "broker", extra=extra, verbose=False)
+        return Site(broker, broker.port, tls_port, ca)
 
     # --- agents
 
@@ -171,7 +186,7 @@ class World:
 
         async def one(number: int, agent: Simulated) -> None:
             async with waiting:
-                await agent.connect(tls=self.tls is not None and number < TLS_AGENTS)
+                await agent.connect(tls=number < TLS_AGENTS)
 
         await asyncio.gather(*(one(i, agent) for i, agent in enumerate(self.agents) if agent.client is None))
 

@@ -79,14 +79,18 @@ class Operators(Centre):
 
     def write(self, **vienna: str) -> None:
         super().write(**vienna)
-        rows = [self.toml.read_text()]
+        self.toml.write_text(f"{self.toml.read_text()}\n{self.operators()}")
+
+    def operators(self) -> str:
+        """Their tables of ``fleet.toml``."""
+        rows = []
         for name, roles in ROLES.items():
             key = vedette("bundle", "public", self.folder / f"{name}.pem").stdout.strip()
             ends = "2020-01-01T00:00:00Z" if name == "past" else "2099-01-01T00:00:00Z"
             rows.append(
                 f'[[operator]]\nname = "{name}"\nkey = "{key}"\nroles = {json.dumps(roles)}\nexpires = {ends}\n'
             )
-        self.toml.write_text("\n".join(rows))
+        return "\n".join(rows)
 
     def options(self, who: str, *, wait: str = "30s") -> list[object]:
         member = self.analyst
