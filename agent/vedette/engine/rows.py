@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from vedette.decode.codecs import CODECS, Kind
 from vedette.model.event import Chunk, Frame
 from vedette.plan.plan import Plan
-from vedette.plan.query import BITS, Field, Scan, Type, scans_of
+from vedette.plan.query import Field, Scan, Type, scans_of
+from vedette.plan.widths import BITS
 
 Part = tuple[int, int, int]
 """How the kernel reads a column: kind, place among what is read of an event, and a number."""

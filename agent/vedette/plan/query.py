@@ -75,10 +75,6 @@ class Type(NamedTuple):
                 return f"{self.name}({self.precision})" if self.precision else self.name
 
 
-BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
-"""Of whole numbers."""
-
-
 class Named(NamedTuple):
     """A column of a row."""
 

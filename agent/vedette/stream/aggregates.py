@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, NamedTuple
 
-from vedette.plan.query import BITS, PYTHON, Aggregate, Expression, Type
+from vedette.plan.query import PYTHON, Aggregate, Expression, Type
+from vedette.plan.widths import BITS
 from vedette.stream.functions.table import Refused, WrongTypes
 from vedette.stream.functions.types import (
     APPROXIMATE,

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from vedette.plan.query import BITS, Call, Column, Expression, Literal, Row, Type
+from vedette.plan.query import Call, Column, Expression, Literal, Row, Type
+from vedette.plan.widths import BITS
 from vedette.stream.functions import cast, compare
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.numbers import WRAP

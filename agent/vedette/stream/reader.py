@@ -34,7 +34,8 @@ from vedette.decode.values import ABSENT
 from vedette.model.times import clamp, iso_time, time_of
 from vedette.plan.ir import text
 from vedette.plan.operators import as_number
-from vedette.plan.query import BITS, MILLISECOND, Field, Named, Row, Scan, Type
+from vedette.plan.query import MILLISECOND, Field, Named, Row, Scan, Type
+from vedette.plan.widths import BITS
 
 _NOWHERE: Mapping[str, int] = {}
 _DAY = date(1970, 1, 1).toordinal()

@@ -22,13 +22,13 @@ from typing import Any
 
 import msgpack
 
+from vedette.plan.widths import BITS
 from vedette.udf.datatypes import Row
 
 Change = Callable[[Any], Any]
 _EPOCH, _EPOCH_UTC = datetime(1970, 1, 1), datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS = 719_163
 _MICROSECOND = timedelta(microseconds=1)
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _WIDE = Context(prec=60)
 
 
@@ -126,7 +126,7 @@ def _of(name: str, kind: type) -> Change:
 
 
 def _whole(name: str) -> Change:
-    most = 1 << (_BITS[name] - 1)
+    most = 1 << (BITS[name] - 1)
 
     def whole(value: Any) -> int:
         found = value if type(value) is int else int(value) if isinstance(value, int | float | Decimal) else None

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from vedette.plan.query import BITS, Expression, Type
+from vedette.plan.query import Expression, Type
+from vedette.plan.widths import BITS
 from vedette.stream.functions import dates, numbers
 from vedette.stream.functions.table import Failed, Function, WrongTypes
 from vedette.stream.functions.types import (

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from vedette.plan.query import BITS, Type
+from vedette.plan.query import Type
+from vedette.plan.widths import BITS
 from vedette.stream.functions.table import Failed
 
 EXACT = Context(prec=120, rounding=ROUND_HALF_UP)

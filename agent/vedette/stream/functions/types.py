@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from vedette.plan.query import BITS, Expression, Literal, Type
+from vedette.plan.query import Expression, Literal, Type
+from vedette.plan.widths import BITS
 from vedette.stream.functions.table import Infer, WrongTypes
 
 BOOLEAN, TINYINT, SMALLINT, INT, BIGINT = map(Type, ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT"))
