@@ -170,6 +170,7 @@ def test_front_ends_only_where_rules_are_written() -> None:
         "cli.rules",
         "cli.author",
         "rules.__main__",
+        "rules.tables",
     }
     assert {one.who for one in users if not one.lazy} <= {"rules.__main__"}
 

@@ -195,4 +195,5 @@ def test_what_rules_cannot_tell(asking: Path) -> None:
     source.write_text("ip,host\na,b\n")
     done = run("build", source, "-o", asking / "assets.vlookup", "--rules", rules)
     assert done.exit_code == 2
-    assert "rules ask the lookup assets for the column owner; the table has ip, host" in done.output
+    assert "assets.csv:1: there is no column owner, which " in done.output
+    assert "a.sql:5 asks of the lookup assets: add it or write another in the rule; there are ip, host" in done.output

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -72,7 +73,8 @@ def build(
 ) -> None:  # fmt: skip
     """Build an unsigned bundle.
 
-    From the rule files and folders RULES, with the test events beside them.
+    From the rule files and folders RULES, with the test events beside them. Of tables (--lookup CSV, JSON Lines,
+    Parquet) lookups are built with the keys that these rules ask for, and travel in the bundle.
     Rules that do not run are listed and left out. Exit code 2 when a test event fails: nothing is built.
 
     Example: vedette bundle build rules/sigma -o starter-1.vbundle --version 1
@@ -81,11 +83,17 @@ def build(
     from vedette.rules import build as compiler
     from vedette.rules.authoring import cases
     from vedette.rules.selftest import check
+    from vedette.rules.tables import made
 
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
         fail(f"--name {name}: expects letters, digits, '.', '_' or '-'")
     traffic = sample.read_bytes() if sample else b""
-    found = compiler.load(rules, pipelines, lookups, functions)
+    now = int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()) * 1_000_000  # the former: reproducible builds
+    with TemporaryDirectory() as folder:  # a lookup stays mapped when its file is gone
+        given = made(rules, pipelines, lookups, functions, Path(folder), now)
+        found = compiler.load(rules, pipelines, given.lookups, functions)
+    for table in given.unasked:
+        click.echo(safe(f"{table}: no rule asks the lookup {table.stem}: left out"), err=True)
     plan = compiler.from_rules(found, sample=traffic)
     asked = {one for one, _ in plan.asked}
     if others := sorted({*apart} - asked):
@@ -105,7 +113,6 @@ def build(
         click.echo(safe(str(line)), err=True)
     if failures or (strict and (plan.refused or mistakes)):
         fail("not built: a test event fails or a rule does not run; see above")
-    now = int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()) * 1_000_000  # the former: reproducible builds
     listed = [*compiler.described(plan), *({"state": "refused", **r._asdict()} for r in plan.refused)]
     data = builder.build(
         name=name,

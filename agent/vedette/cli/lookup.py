@@ -49,8 +49,9 @@ def lookup() -> None:
 @click.option("--previous", type=click.Path(path_type=Path),
               help="The version before, whose arrangement is kept, so that little has to be sent.  [default: what is at"
                    " the output]")  # fmt: skip
-@click.option("--duplicates", type=click.Choice(["refuse", "keep", "first"]), default="refuse", show_default=True,
-              help="What to do with rows that have the same key.")  # fmt: skip
+@click.option("--duplicates", type=click.Choice(["refuse", "keep", "first"]),
+              help="What to do with rows that have the same key.  [default: refuse, or keep where --rules"
+                   " allow it]")  # fmt: skip
 def build(
     source: Path,
     output: Path,
@@ -62,7 +63,7 @@ def build(
     name: str,
     valid: str | None,
     previous: Path | None,
-    duplicates: str,
+    duplicates: str | None,
 ) -> None:
     """Build a lookup from a table.
 
@@ -77,42 +78,25 @@ def build(
     if previous is not None and not previous.is_file():
         fail(f"--previous {previous}: no such file")
     from vedette.lookup.batch import Key
-    from vedette.lookup.build import build as make
-    from vedette.lookup.source import header, read
+    from vedette.lookup.recipe import Recipe
 
-    asked = [Key.parse(key) for key in keys]
-    typed = dict(_pair(one, ":", "--type") for one in types)
-    chosen = [one for one in columns.split(",") if one]
-    times = _pair(valid, ",", "--valid") if valid else None
+    recipe = Recipe(
+        tuple(Key.parse(key) for key in keys),
+        dict(_pair(one, ":", "--type") for one in types),
+        tuple(one for one in columns.split(",") if one),
+        _pair(valid, ",", "--valid") if valid else None,
+        duplicates or "",
+    )
     if rule_paths:
-        from vedette.rules.asks import OF_SIGMA, asks
-        from vedette.rules.build import load
+        from vedette.rules import asks
+        from vedette.rules.build import joined, load
 
         called = name or output.name.partition(".")[0]
-        found = asks(called, header(source), load(rule_paths, pipelines, wanted=called))
-        given = {key.columns for key in asked}  # --key says otherwise how a join asks them
-        asked += [key for key in found.keys if key not in asked and (key.kind in OF_SIGMA or key.columns not in given)]
-        typed = found.types | typed
-        needed = [*(column for key in asked for column in key.columns), *found.columns, *(times or ())]
-        chosen = chosen or list(dict.fromkeys(needed))
-    if not asked:
+        rules = joined(load(rule_paths, pipelines, wanted=frozenset((called,))))
+        recipe = asks.recipe(called, source, rules, recipe)
+    if not recipe.keys:
         fail("--key, --rules: what is the table asked by?")
-    kinds = {column: key.kind for key in asked for column in key.columns}
-    for one in times or ():
-        typed.setdefault(one, "time")
-    with read(source, typed, kinds, chosen) as table:
-        built = make(
-            output,
-            table.columns,
-            asked,
-            table.batches,
-            created=time.time_ns() // 1000,
-            name=name,
-            source=str(source),
-            valid=times,
-            duplicates=duplicates,
-            previous=previous,
-        )
+    built = recipe.build(source, output, name=name, created=time.time_ns() // 1000, previous=previous)
     each = built.size / built.rows if built.rows else 0.0
     click.echo(
         f"{output}: {built.rows:,} rows, {built.size:,} bytes ({each:.1f} a row), keys {', '.join(built.indexes)},"

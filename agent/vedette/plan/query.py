@@ -545,14 +545,15 @@ def statements(data: Any) -> tuple[Statement, ...]:
 def _check_columns(node: Node, title: str) -> None:
     """Raises ValueError where ``node`` names a column that its rows do not have."""
     below = sum(len(one.columns) for one in node.inputs)
-    own = isinstance(node, Scan | LookupJoin)
-    width = len(node.columns) if own else max(len(one.columns) for one in node.inputs)
+    width = len(node.columns) if isinstance(node, Scan) else max(len(one.columns) for one in node.inputs)
     places = [(node.time, len(node.columns))]
     match node:
         case Join(left=left, right=right, windows=windows):
             places += [(at, len(left.columns)) for at in (*node.left_keys, *(windows[0] if windows else ()))]
             places += [(at, len(right.columns)) for at in (*node.right_keys, *(windows[1] if windows else ()))]
             width = below
+        case LookupJoin():
+            width = below + len(node.wanted)  # its condition sees them, also where it only tests
         case Windowed() | Over() | Match() | Grouped() | Top():
             places += [(at, width) for at in (*node.keys, *(node.window if isinstance(node, Grouped | Top) else ()))]
             places += [(at, width) for at, _, _ in node.order] if isinstance(node, Top) else []

@@ -4,18 +4,29 @@ A key is of the kind that means what the rule says: of ``JOIN … ON a.ip = e.sr
 whole numbers ``number``, ``BETWEEN a.low AND a.high`` is a ``range``; of a placeholder ``expand`` is ``nocase``,
 ``cased|expand`` ``text``, ``cidr|expand`` ``cidr``. A column may be a key in several ways. ``%NAME%`` without a column
 asks the one that is called as the rule's field, else the table's first.
+
+Rows of equal keys are kept where some rule needs them or does not mind: a join that compares further columns (a key of
+two columns), IN, EXISTS, a placeholder. Where all that rules do is join by one key, a second row of a key is refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 from vedette.lookup.batch import Key
-from vedette.plan.query import LookupJoin, Type
+from vedette.lookup.recipe import Recipe
+from vedette.lookup.source import header
+from vedette.plan.query import Call, Column, Expression, LookupJoin, Type
 from vedette.rules.ruleset import RuleSet
 
 OF_SIGMA = frozenset({"nocase", "cidr"})
 """Kinds of keys that only placeholders ask for: an index of another kind would not do."""
+TEXTS = frozenset({"text", "nocase", "cidr"})
+"""Kinds that keep a column's texts each in its own form: a column can have one of these."""
 
 _TYPES = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), "int"),
@@ -27,54 +38,115 @@ _TYPES = {
 
 @dataclass(slots=True)
 class Asks:
-    """``columns``: those that rules return, in order; ``types``: of columns that are not texts."""
+    """``keys`` and ``by``: of a key and of a column the file and line of the first rule that asks for it; ``columns``:
+    those that rules return, in order; ``types``: of columns that are not texts; ``several``: rows of equal keys are
+    kept."""
 
-    keys: dict[Key, None] = field(default_factory=dict)
+    keys: dict[Key, str] = field(default_factory=dict)
     columns: dict[str, None] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
+    by: dict[str, str] = field(default_factory=dict)
+    several: bool = False
+
+    def key(self, key: Key, rule: str) -> None:
+        self.keys.setdefault(key, rule)
+        for column in key.columns:
+            self.by.setdefault(column, rule)
 
 
-def asks(name: str, header: tuple[str, ...], rules: RuleSet) -> Asks:
-    """What ``rules``, loaded with it as ``wanted``, ask of the lookup ``name``, whose table has the columns ``header``.
-
-    Raises ValueError for a column that the table lacks, and when no rule asks it.
-    """
-    found = Asks()
-    for statement in rules.statements:
-        for node in statement.lookups:
-            if node.lookup == name:
-                _joined(found, node)
-    _placeholders(found, rules, name, header)
+def recipe(name: str, table: Path, rules: RuleSet, said: Recipe) -> Recipe:
+    """``said``, with what ``rules``, loaded with it as ``wanted``, ask of the lookup ``name``, which is to be built of
+    ``table``. Raises ValueError for a column that the table lacks, and when no rule asks it."""
+    there = header(table)
+    found = asks(name, there, rules)
     if not found.keys:
         refused = next((str(one) for one in rules.refused), "")
         raise ValueError(
             f"no rule asks the lookup {name}" + (f"; the first that is refused: {refused}" if refused else "")
         )
-    for column in (*found.columns, *(one for key in found.keys for one in key.columns)):
-        if column not in header:
-            raise ValueError(f"rules ask the lookup {name} for the column {column}; the table has {', '.join(header)}")
+    for column, rule in found.by.items():
+        if column not in there:
+            raise ValueError(
+                f"{table}:1: there is no column {column}, which {rule} asks of the lookup {name}: add it or write"
+                f" another in the rule; there are {', '.join(there)}"
+            )
+    for key, other in combinations(found.keys, 2):
+        if key.columns == other.columns and {key.kind, other.kind} <= TEXTS:
+            raise ValueError(
+                f"{table}:1: {found.keys[key]} asks for the column {key.columns[0]} as {key.kind},"
+                f" {found.keys[other]} as {other.kind}: ask alike in both, or give the table the column twice"
+            )
+    given = {key.columns for key in said.keys}  # what is said has precedence for joins
+    more = [key for key in found.keys if key not in said.keys and (key.kind in OF_SIGMA or key.columns not in given)]
+    keys = (*said.keys, *more)
+    needed = [*(column for key in keys for column in key.columns), *found.columns, *(said.valid or ())]
+    return replace(
+        said,
+        keys=keys,
+        types={**found.types, **said.types},
+        columns=said.columns or tuple(dict.fromkeys(needed)),
+        duplicates=said.duplicates or ("keep" if found.several else "refuse"),
+    )
+
+
+def asks(name: str, header: tuple[str, ...], rules: RuleSet) -> Asks:
+    """What ``rules`` ask of the lookup ``name``, whose table has the columns ``header``; no keys: no rule asks it."""
+    found = Asks()
+    for statement in rules.statements:
+        for node in statement.lookups:
+            if node.lookup == name:
+                _joined(found, node, f"{statement.path}:{statement.line}")
+    for one in rules.wanted:
+        if one.lookup == name:
+            column = one.column or (one.field if one.field in header else "")
+            key = Key((column or header[0],), one.kind)
+            found.key(key, one.rule)
+            found.several = True
+            if not column:
+                found.keys = {key: one.rule, **found.keys}  # such a placeholder asks the lookup's first key
     return found
 
 
-def _joined(found: Asks, node: LookupJoin) -> None:
+def by_column(name: str, rules: RuleSet) -> bool:
+    """Whether some rule asks the lookup ``name`` for a column, which a list of values has none of."""
+    joined = any(node.lookup == name for statement in rules.statements for node in statement.lookups)
+    return joined or any(one.lookup == name and one.column for one in rules.wanted)
+
+
+def _joined(found: Asks, node: LookupJoin, rule: str) -> None:
     of = _type(node.key.type)
-    columns = tuple(node.index.split(".."))
-    kind = "range" if len(columns) == 2 else "number" if of == "int" else "text"
-    found.keys[Key(columns, kind)] = None
+    key = tuple(node.index.split(".."))
+    kind = "range" if len(key) == 2 else "number" if of == "int" else "text"
+    found.key(Key(key, kind), rule)
     if kind != "text":
-        found.types.update(dict.fromkeys(columns, of))
-    given = node.columns[len(node.input.columns) :]
-    for name, column in zip(node.wanted, given, strict=False):  # SEMI and ANTI give none
-        found.columns[name] = None
-        if (kind := _type(column.type)) != "text":
-            found.types[name] = kind
+        found.types.update(dict.fromkeys(key, of))
+    width = len(node.input.columns)
+    types = {**dict(_columns(node.when)), **{at: one.type for at, one in enumerate(node.columns[width:], width + 1)}}
+    for at, name in enumerate(node.wanted, width + 1):
+        if at in types:
+            found.columns[name] = None
+            found.by.setdefault(name, rule)
+            if (kind := _type(types[at])) != "text":
+                found.types[name] = kind
+    found.several |= node.kind in ("SEMI", "ANTI") or _has_key(node.when, width)
 
 
-def _placeholders(found: Asks, rules: RuleSet, name: str, header: tuple[str, ...]) -> None:
-    for asked, column, of_field, kind in rules.wanted:
-        if asked == name:
-            chosen = column or (of_field if of_field in header else header[0])
-            found.keys[Key((chosen,), kind)] = None
+def _has_key(condition: Expression | None, width: int) -> bool:
+    """Whether a part of it is an equality of a column of the table with one of the row, which has ``width``."""
+    if not isinstance(condition, Call):
+        return False
+    if condition.name == "AND":
+        return any(_has_key(one, width) for one in condition.args)
+    sides = [{at > width for at, _ in _columns(one)} for one in condition.args]
+    return condition.name == "=" and sides in ([{False}, {True}], [{True}, {False}])
+
+
+def _columns(expression: Any) -> Iterator[tuple[int, Type]]:
+    if isinstance(expression, Column):
+        yield expression.index, expression.type
+    elif isinstance(expression, Call):
+        for one in expression.args:
+            yield from _columns(one)
 
 
 def _type(of: Type) -> str:

@@ -30,7 +30,7 @@ SIGMA = ".yml"
 
 
 def front_ends(
-    rules: RuleSet, pipelines: Iterable[Path], lookups: Iterable[Path], wanted: str = ""
+    rules: RuleSet, pipelines: Iterable[Path], lookups: Iterable[Path], wanted: frozenset[str] = frozenset()
 ) -> dict[str, FrontEnd]:
     """The rule languages, by the suffix of their files."""
     given = replace(processing.load(pipelines, lookups), wanted=wanted)
@@ -59,7 +59,10 @@ def files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def empty(
-    pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (), functions: Describer | None = None, wanted: str = ""
+    pipelines: Iterable[Path] = (),
+    lookups: Iterable[Path] = (),
+    functions: Describer | None = None,
+    wanted: frozenset[str] = frozenset(),
 ) -> RuleSet:
     """A rule set that rules can be added to. ``functions``: what imports the modules of user functions to look into
     them (``udf/host.py``); None: rules that call some are refused. Raises OSError for a pipeline or lookup that does
@@ -71,16 +74,16 @@ def empty(
 
 def load(
     paths: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (),
-    functions: Describer | None = None, wanted: str = "",
+    functions: Describer | None = None, wanted: frozenset[str] = frozenset(),
 ) -> RuleSet:  # fmt: skip
     """The rules of ``files(paths)``, not yet with their filters and correlations: ``from_rules`` joins these.
-    ``wanted``: the name of a lookup that is to be built, which is in none of ``lookups``."""
+    ``wanted``: the names of lookups that are to be built, which are in none of ``lookups``."""
     return load_files(files(paths), pipelines, lookups, functions, wanted)
 
 
 def load_files(
     found: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (),
-    functions: Describer | None = None, wanted: str = "",
+    functions: Describer | None = None, wanted: frozenset[str] = frozenset(),
 ) -> RuleSet:  # fmt: skip
     """``load`` of what ``files`` gave. A file that cannot be read is refused by itself, and so is the second rule of an
     id."""
@@ -127,14 +130,20 @@ def from_text(text: str, *, sample: bytes = b"") -> Plan:
 
 def from_rules(rules: RuleSet, *, sample: bytes = b"") -> Plan:
     """The plan of loaded rules, with their filters and correlations."""
-    for front_end in dict.fromkeys(rules.front_ends.values()):
-        front_end.finish()
+    joined(rules)
     _refuse_lacking(rules)
     cost: Cost | Measured = cost_of(rules, sample) if sample else guess
     plan = plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations, rules.statements)
     called = {digest for one in plan.statements for digest in one.modules}
     modules = tuple(one for digest, one in sorted(rules.modules.items()) if digest in called)
     return replace(plan, modules=modules).with_lookups(rules.lookups)
+
+
+def joined(rules: RuleSet) -> RuleSet:
+    """``rules``, once, with their filters and correlations."""
+    for front_end in dict.fromkeys(rules.front_ends.values()):
+        front_end.finish()
+    return rules
 
 
 def _refuse_lacking(rules: RuleSet) -> None:

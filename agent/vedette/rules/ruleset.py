@@ -60,12 +60,14 @@ class FrontEnd(Protocol):
 
 
 class Wanted(NamedTuple):
-    """``column``: where the placeholder names one; ``field``: the rule's; ``kind``: of the key that means the same."""
+    """``column``: where the placeholder names one; ``field``: the rule's; ``kind``: of the key that means the same;
+    ``rule``: its file and line."""
 
     lookup: str
     column: str
     field: str
     kind: str
+    rule: str = ""
 
 
 class Describer(Protocol):

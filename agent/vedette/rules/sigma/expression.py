@@ -250,8 +250,8 @@ def _wanted(name: str, value: SigmaString, given: Pipelines) -> Wanted | None:
     """What a value asks of the lookup that is to be built; None: it asks another, or none."""
     kind = _KINDS.get(type(value))
     part = value.s[0] if len(value.s) == 1 else None
-    column = given.of_wanted(part.name) if kind and isinstance(part, Placeholder) else None
-    return None if kind is None or column is None else Wanted(given.wanted, column, name, kind)
+    found = given.of_wanted(part.name) if kind and isinstance(part, Placeholder) else None
+    return None if kind is None or found is None else Wanted(*found, name, kind)
 
 
 def _listed(value: SigmaString, given: Pipelines) -> tuple[str, Listed] | None:
@@ -285,7 +285,8 @@ def _looked_up(name: str, value: SigmaString | SigmaRegularExpression, asked: Ta
             f"the lookup {called} has no key that this can ask; it has {has}: build it with this rule,"
             f" vedette lookup build --rules"
         )
-    return Predicate(name, Op.LOOKUP, called, option=fit[0])
+    own = [one.name for one in lookup.indexes if one.name in fit and one.columns == (name,)] if index is None else []
+    return Predicate(name, Op.LOOKUP, called, option=(own or fit)[0])
 
 
 def _replaced(value: SigmaString | SigmaRegularExpression, given: Pipelines) -> list[SigmaType]:

@@ -120,7 +120,7 @@ class Sigma:
         if rule_id in rules.ids:
             raise Unsupported(f"id {rule_id} is used by an earlier rule", "id")
         own_source = _source(parsed)
-        expr = self._compiled(rules, parsed)
+        expr = self._compiled(rules, parsed, f"{path}:{line}")
         source = _source(parsed)
         self.written[rule_id], self._sources[rule_id] = parsed, own_source
         return Rule(
@@ -137,9 +137,9 @@ class Sigma:
             suppress=suppress_of(parsed.custom_attributes),
         )
 
-    def _compiled(self, rules: RuleSet, parsed: SigmaRule) -> Expr:
-        """What ``parsed`` asks after the pipelines, which change it in place."""
-        first, placeholders = len(rules.predicates), len(rules.placeholders)
+    def _compiled(self, rules: RuleSet, parsed: SigmaRule, place: str) -> Expr:
+        """What ``parsed``, written at ``place``, asks after the pipelines, which change it in place."""
+        first, placeholders, asked = len(rules.predicates), len(rules.placeholders), len(rules.wanted)
         try:
             self.pipelines.apply(parsed)
             for detection in parsed.detection.detections.values():
@@ -152,7 +152,9 @@ class Sigma:
                     raise Unsupported(f"more than {MAX_TESTS} tests in one rule", "condition")
         except Exception:  # raised again below
             rules.forget(first, placeholders)  # a refused rule leaves no predicate behind
+            del rules.wanted[asked:]
             raise
+        rules.wanted[asked:] = [one._replace(rule=place) for one in rules.wanted[asked:]]
         return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
 
     def _filter(self, document: Any, path: str, line: int, column: int) -> _Filter:
@@ -162,7 +164,7 @@ class Sigma:
         for one in () if isinstance(parsed.filter.rules, str) else parsed.filter.rules:
             if not isinstance(one.reference, str):
                 raise Unsupported(f"a filter names rules by id or name, not {one.reference!r:.40}", "filter")
-        self._compiled(RuleSet(), _as_rule(document, document.get("logsource")))
+        self._compiled(RuleSet(), _as_rule(document, document.get("logsource")), f"{path}:{line}")
         seen = Filter(shown(document.get("id")), shown(document.get("title")), path, line)
         return _Filter(parsed, document, column, seen)
 
@@ -207,7 +209,8 @@ class Sigma:
                 logsource = {k: v for k, v in self._sources[rule.id]._asdict().items() if v}
                 known = rule.expr.args if isinstance(rule.expr, And) else (rule.expr,)
                 try:
-                    expr = And((*known, self._compiled(rules, _as_rule(one.document, logsource))))
+                    place = f"{one.shown.path}:{one.shown.line}"
+                    expr = And((*known, self._compiled(rules, _as_rule(one.document, logsource), place)))
                 except Exception as error:  # a pipeline or a bound of the set
                     refused.append(_refused(one, rule.id, f"to which it cannot be joined: {reason_of(error)}"))
                     continue

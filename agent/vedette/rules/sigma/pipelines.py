@@ -80,17 +80,17 @@ class Pipelines:
     faults: Mapping[str, Refusal] = field(default_factory=dict)
     tables: Mapping[str, Lookup] = field(default_factory=dict)
     """Lookups that are asked for a value, not spelled out."""
-    wanted: str = ""
-    """The name of a lookup that is to be built: what is asked of it is noted."""
+    wanted: frozenset[str] = frozenset()
+    """The names of lookups that are to be built: what is asked of them is noted."""
     spelled: Mapping[str, int] = field(default_factory=lambda: SPELLED)
     """By kind of key, how many values of a list are spelled out; longer ones are made lookups (``lists.py``)."""
     made: dict[tuple[str, str], Listed | None] = field(default_factory=dict)
     """By placeholder and kind of key, what ``listed`` gave."""
 
-    def of_wanted(self, name: str) -> str | None:
-        """The column of ``wanted`` that a placeholder names, empty for none; None: it names another lookup."""
+    def of_wanted(self, name: str) -> tuple[str, str] | None:
+        """The one of ``wanted`` that a placeholder names, and the column, empty for none; None: it names another."""
         lookup, dot, column = name.partition(".")
-        return column if self.wanted and lookup == self.wanted and bool(dot) == bool(column) else None
+        return (lookup, column) if lookup in self.wanted and bool(dot) == bool(column) else None
 
     def table(self, name: str) -> Table | None:
         """The lookup that a placeholder names: ``%NAME%``, or ``%NAME.INDEX%``."""
