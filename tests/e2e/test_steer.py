@@ -21,7 +21,7 @@ from vedette.region.repository import Repository
 pytestmark = pytest.mark.peer
 RULE = """
 title: {title}
-id: 00000000-0000-4000-8000-00000000000{n}
+id: 00000000-0000-4000-8000-{n:012}
 logsource: {{product: linux}}
 detection: {{s: {{message|contains: {word}}}, condition: s}}
 level: low
@@ -70,7 +70,9 @@ class Edge(Host):
 
 
 class Steered(Centre):
-    """A region with a controller."""
+    """A region with a controller; ``head`` is its ``fleet.toml`` but for the key of the operators and the bundle."""
+
+    head = HEAD
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -90,7 +92,7 @@ class Steered(Centre):
 
     def desire(self, bundle: str) -> None:
         """As two operators do."""
-        self.toml.write_text(HEAD.format(key=self.key, bundle=bundle))
+        self.toml.write_text(self.head.format(key=self.key, bundle=bundle))
         vedette("fleet", "plan", self.toml, "--trust", self.trust)
         for name in ("carol", "dave"):
             vedette("fleet", "sign", "--trust", self.trust, "--key", self.keys / f"{name}.pem")
