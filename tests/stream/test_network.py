@@ -84,6 +84,28 @@ def test_a_row_without_a_time_is_dropped_and_counted_by_table() -> None:
     assert one.timeless == {"logins": 1}
 
 
+class Asked(Tumbled):
+    asked = 0
+
+    def boundary(self, mark: int) -> int:
+        Asked.asked += 1
+        return super().boundary(mark)
+
+
+def test_a_drain_of_nothing_asks_no_operator() -> None:
+    """The agent drains after each group of matches, also where no statement has taken one of them."""
+    subject = network(statement("one", windows(scan(COLUMNS))), operator=Asked)
+    subject.feed("r", (1, seconds(1), "h", 1))
+    subject.drain()
+    before = Asked.asked
+    subject.drain()
+    assert subject.flush() == []
+    assert Asked.asked == before
+    subject.feed("r", (2, seconds(2), "h", 1))
+    subject.drain()
+    assert Asked.asked > before
+
+
 def test_equal_nodes_of_two_statements_run_once_and_serve_both() -> None:
     below = windows(calc(scan(COLUMNS)))
     one = network(statement("a", below), statement("b", calc(below)), statement("c", below))

@@ -216,6 +216,8 @@ class Network:
         self._runs: dict[bytes, Operator] = {}
         """By node."""
         self._number = 0
+        self._drained = False
+        """Whether nothing was fed and no watermark has moved since the last ``drain``."""
         self._receipts = self._running = self._receipts_written = 0
         """Microseconds of receipts gone by, as ``advance`` was given them, and without those of another clock."""
         self._sinks: dict[str, _Sink] = {}
@@ -325,6 +327,7 @@ class Network:
             table = entry.scan.table
             self.timeless[table] = self.timeless.get(table, 0) + 1
             return
+        self._drained = False
         if not entry.timed:
             rows.append(row)
             if entry.merged:
@@ -361,6 +364,7 @@ class Network:
             if time is None or time <= entry.mark:
                 self.feed(rule, row, 0, (input, host or ""), received_at)
                 continue
+            self._drained = False
             waiting.append(row)
             order.append(self._number)
             self._number += 1
@@ -400,6 +404,7 @@ class Network:
     def _raise(self, entry: _Entry, mark: int) -> None:
         if mark > entry.mark:
             entry.mark = mark
+            self._drained = False
             if mark >= entry.boundary:
                 self._pass(entry)
 
@@ -427,6 +432,8 @@ class Network:
 
     def drain(self) -> None:
         """Evaluate what was fed."""
+        if self._drained:
+            return
         for island in self._islands:
             island.flush()
         for entry in self._entries.values():
@@ -435,6 +442,7 @@ class Network:
             for island in entry.islands:
                 island.taps[entry].taken = 0
         self._settle()
+        self._drained = True
 
     def flush(self) -> list[Result]:
         """Evaluate what was fed, and take all results; those of one statement in their order."""
@@ -445,6 +453,7 @@ class Network:
         """The input is over: every watermark goes to the end of time, and whatever is open is given."""
         for entry in self._entries.values():
             entry.mark = FOREVER
+        self._drained = False
         self.drain()
 
     def finish(self) -> list[Result]:
@@ -477,6 +486,7 @@ class Network:
     def restore(self, data: Mapping[bytes, Any]) -> None:
         """Take over one ``delta``, in the order in which they were made, then ``resume``. Fingerprints of no operator
         here are left out. Raises ValueError or TypeError for anything else."""
+        self._drained = False
         for fingerprint, part in data.items():
             if fingerprint == _RECEIPTS:
                 self._receipts, self._running = map(int, part)
@@ -496,6 +506,7 @@ class Network:
 
     def resume(self) -> None:
         """After the last ``restore``. Operators that are new begin at the watermark of what is before them."""
+        self._drained = False
         for entry in self._entries.values():
             for operator, port in entry.outputs:
                 _begin(operator, port, entry.mark)
@@ -545,6 +556,7 @@ class Network:
 
     def mute(self, ids: Collection[str]) -> None:
         """Mute the islands of these statements, and no others; one that is no longer muted begins empty."""
+        self._drained = False
         for island in self._islands:
             muted = any(statement.id in ids for statement in island.statements)
             if island.muted and not muted:
