@@ -88,6 +88,8 @@ class Table(Generic[Value]):
         self._dirty: dict[Key, None] = {}
         self.bytes = 0
         self.evicted = 0
+        self.lost: list[tuple[Key, Value]] | None = None
+        """Keys that gave way since the owner last emptied it, with their values; None where the owner does not ask."""
         self.forgotten = 0
         """Bytes of keys that gave way since the operator last looked (``Network``)."""
         budget.tables.append(self)
@@ -122,7 +124,9 @@ class Table(Generic[Value]):
     def evict(self) -> int:
         """Let the key go that has gone unchanged longest; the bytes that this gives back."""
         key = next(iter(self.values))
-        del self.values[key]
+        value = self.values.pop(key)
+        if self.lost is not None:
+            self.lost.append((key, value))
         size = self._sizes.pop(key)
         self.bytes -= size
         self.evicted += 1

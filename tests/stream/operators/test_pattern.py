@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from vedette.plan.pattern import AGGREGATE, ANY, FIRST, LAST, ROWTIME
 from vedette.plan.query import SECOND, Call, Column, Expression, Literal, Match, Named, Row, Type, Variable
 from vedette.stream.operator import FOREVER
 from vedette.stream.operators import pattern as pattern_module
+from vedette.stream.operators import rows as rows_module
 from vedette.stream.operators.pattern import Match as Operator
 
 EVENTS = scan((("ts", TIME), ("host", STRING), ("kind", STRING), ("n", BIGINT)))
@@ -379,3 +383,55 @@ def test_every_path(node: Match, drawn: list[tuple[int, str | None, int]], delay
     assert disturbed.run(stream(given, delay=delay), cuts) == found
     assert disturbed.operator.late == undisturbed.operator.late
     assert not undisturbed.taken.late
+
+
+@given(
+    patterns(),
+    st.lists(EVENT, min_size=10, max_size=40),
+    st.integers(0, 3),
+    st.dictionaries(st.integers(0, 80), st.sampled_from([0, 1, 1, 2]), min_size=5, max_size=20),
+)
+def test_what_is_evicted(
+    node: Match, drawn: list[tuple[int, str | None, int]], delay: int, evicted: dict[int, int]
+) -> None:
+    """An operator whose parts are evicted one by one gives what one gives that finds everything in its tables again
+    after each; ``evicted``: before which steps, and of which table."""
+    given = [(i, at(second), host, "k", n) for i, (second, host, n) in enumerate(sorted(drawn, key=itemgetter(0)))]
+    measures = (of(FIRST, ANY), of(LAST, ANY), call(ROWTIME, type=TIME))
+    node = replace(node, measures=measures, columns=(*node.columns, Named("at", TIME)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows_module, "CHUNK", 2)
+        found: list[list[Row]] = []
+        for again in (False, True):
+            driven = Driven(lambda budget: Operator(node, budget))
+            for number, step in enumerate(stream(given, delay=delay)):
+                table = driven.operator.tables[evicted.get(number, 0)]
+                if number in evicted and len(table):
+                    table.evict()
+                    if again:
+                        driven.operator.resume()
+                driven.run([step])
+            found.append(sorted(driven.taken.rows, key=repr))
+    assert found[0] == found[1]
+
+
+def test_evictions_cost_what_is_evicted() -> None:
+    """With many keys and little room, an eviction does not go through all that is kept: 3,000 keys, and for each
+    further one another gives way."""
+    keys = 3_000
+    driven = Driven(lambda budget: Operator(match("X+ Z"), budget), limit=3_000 * 700)
+    driven.run(stream([(i, at(i), f"h{i}", "X", i) for i in range(keys)], delay=0, end=False))
+    before = sum(table.evicted for table in driven.operator.tables)
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        driven.run(stream([(i, at(i), f"h{i}", "X", i) for i in range(keys, keys + 100)], delay=0, end=False))
+    finally:
+        sys.setprofile(None)
+    assert sum(table.evicted for table in driven.operator.tables) - before >= 100
+    assert calls < 100 * keys

@@ -282,6 +282,7 @@ class Match(Operator):
 
     node: query.Match
     exact = True
+    renews: ClassVar[bool] = True
     library: ClassVar[Mapping[str, Function]] = LIBRARY
 
     def __init__(self, node: query.Match, budget: Budget) -> None:
@@ -303,8 +304,12 @@ class Match(Operator):
         self._kept = Rows(budget)
         self._keys: Table[Any] = Table(budget, lambda value: 80 + 96 * (len(value[1]) + len(value[2])))
         self.tables += [self._waiting.table, self._kept.table, self._keys]
+        for table in self.tables:
+            table.lost = []
         self._order: list[tuple[int, int, Row]] = []
         """A heap of the rows that wait: time, number, row."""
+        self._gone: set[int] = set()
+        """The numbers of those in ``_order`` that the budget has evicted."""
         self._slots: list[int] = []
         """A heap of their seconds."""
         self._runs: dict[Key, _Run] = {}
@@ -312,7 +317,7 @@ class Match(Operator):
         """A heap: when the first partial match of a key is too old, a number, the key."""
         self._ending: dict[Key, int] = {}
         """What of ``_ends`` is not void."""
-        self._number = self._pushed = self._evicted = 0
+        self._number = self._pushed = 0
         self._done = NEVER
         """The rows up to this time have gone on."""
 
@@ -331,10 +336,10 @@ class Match(Operator):
             self._number += 1
 
     def due(self, mark: int) -> None:
-        if sum(table.evicted for table in self.tables) != self._evicted:
-            self._find()
+        if any(table.lost for table in self.tables):
+            self._lose()
         self._done = mark
-        order, ends = self._order, self._ends
+        order, ends, gone = self._order, self._ends, self._gone
         given: list[Row] = []
         while True:
             at = order[0][0] if order and order[0][0] <= mark else FOREVER + 1
@@ -344,8 +349,11 @@ class Match(Operator):
                     del self._ending[key]
                     self._expire(key, end, given)
             elif at <= mark:
-                _, _, row = heappop(order)
-                self._row(row, at, given)
+                _, number, row = heappop(order)
+                if number in gone:
+                    gone.remove(number)
+                else:
+                    self._row(row, at, given)
             else:
                 break
         while self._slots and (self._slots[0] + 1) * SECOND <= mark:
@@ -531,10 +539,11 @@ class Match(Operator):
 
     def _find(self) -> None:
         """What follows from the tables."""
-        self._evicted = sum(table.evicted for table in self.tables)
         self._number = self._pushed = 0
-        for part in (self._order, self._slots, self._runs, self._ends, self._ending):
+        for part in (self._order, self._gone, self._slots, self._runs, self._ends, self._ending):
             part.clear()
+        for table in self.tables:
+            table.lost = []
         self._waiting.resume()
         self._kept.resume()
         for group in self._waiting.groups():
@@ -548,8 +557,22 @@ class Match(Operator):
         for key in {*self._kept.groups(), *self._keys.values}:
             self._resume(key)
 
+    def _lose(self) -> None:
+        """What the budget has evicted since the last call is no longer evaluated."""
+        waiting, kept, keys = (table.lost or [] for table in self.tables)
+        for table in self.tables:
+            table.lost = []
+        time = self.node.input.time
+        self._gone.update(number for _, chunk in waiting for row, _, number in chunk if row[time] > self._done)
+        for key, _ in keys:
+            self._forget(key)
+        for key in dict.fromkeys(chunk_key[:-1] for chunk_key, _ in kept):
+            self._kept.prune(key)
+            self._resume(key)
+
     def _resume(self, key: Key) -> None:
         """A key that the budget has evicted in part loses what refers to rows that are gone."""
+        self._ending.pop(key, None)
         state = self._keys.values.get(key)
         entries = self._kept.entries(key)
         if state is None or not entries or entries[-1][2] != state[0] - 1:

@@ -93,7 +93,10 @@ class Rows:
             self.table.put(key, entries)
             return
         self.table.remove(key)
-        group = key[:-1]
+        self.prune(key[:-1])
+
+    def prune(self, group: Key) -> None:
+        """Chunks of a group that were evicted are no longer looked for."""
         left = [number for number in self._numbers.get(group, ()) if (*group, number) in self.table.values]
         if left:
             self._numbers[group] = left
