@@ -46,6 +46,7 @@ from vedette.mqtt.settings import MqttSettings
 from vedette.region.announce import announce
 from vedette.region.repository import Repository
 from vedette.region.roles import Signatory
+from vedette.runtime.heartbeat import heartbeat
 
 FLEET = "bench"
 RULES = Path(__file__).parents[2] / "rules" / "sigma"
@@ -78,7 +79,7 @@ def template(folder: Path) -> tuple[dict[str, Any], Config]:
         status = agent.wait(lambda found: found["rules"]["running"] > 0, 120)
     finally:
         agent.stop()
-    return status, load(agent.config)
+    return orjson.loads(heartbeat(status)), load(agent.config)
 
 
 class Centre:

@@ -2,7 +2,7 @@
 
 To a host: ``tuf/NAME``, ``blobs/SHA256``, ``lookups/SHA256.vlookup``, the layout of a ``FolderSource``
 (``trust.py``). Nothing in it is believed because it is there: it lies in a folder, and goes through the same checks as
-what a broker brings. Back: ``answer.json`` (fleet, agent, time, the heartbeat), its ``signature`` by the key of the
+what a broker brings. Back: ``answer.json`` (fleet, agent, time, the status), its ``signature`` by the key of the
 agent's ``certificate`` where it has one, and ``audit.jsonl``.
 """
 
@@ -76,7 +76,7 @@ class Answer(NamedTuple):
     time: int
     """UTC microseconds."""
     status: dict[str, Any]
-    """As the heartbeat has it."""
+    """The whole status; a heartbeat has it in brief."""
     audit: bytes
     proved: bool
     """Its agent's certificate has signed it."""

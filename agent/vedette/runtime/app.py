@@ -49,6 +49,7 @@ from vedette.runtime.active import ActiveRules, newest_lines
 from vedette.runtime.arrivals import Arrivals
 from vedette.runtime.context import RunContext
 from vedette.runtime.control import Command, Control
+from vedette.runtime.heartbeat import heartbeat
 from vedette.runtime.inputs import Inputs, context_of
 from vedette.runtime.lives import Lives
 from vedette.runtime.logs import configure_logging, report_suppressed
@@ -393,7 +394,7 @@ class Agent:
         return found
 
     def _heartbeat(self) -> bytes:
-        return status.heartbeat(self.status())
+        return heartbeat(self.status())
 
     async def _status_command(self) -> dict[str, Any]:
         await self.pipeline.checkpointer.asked()

@@ -1,4 +1,4 @@
-"""The agent's status: what ``vedette status`` shows, ``/metrics`` serves and heartbeats carry."""
+"""The agent's status: what ``vedette status`` shows, ``/metrics`` serves and heartbeats carry in brief."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from vedette import __version__
 from vedette.config.settings import UNAUTHENTICATED
@@ -26,14 +24,12 @@ from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.reload import Reloads
 from vedette.runtime.ruleset_lines import ruleset_lines
 
-HEARTBEAT_BYTES = 1 << 20
-"""Of a heartbeat, at most (``delivery.envelope.MAX_MESSAGE``): a longer one lists no rules and correlations."""
 MAX_LISTED = 200
 """Dead rules named in a status."""
 SHOWN = 10
 """Rows of a list, for people."""
 MAX_ALERTING = 20
-"""Rules whose alerts are counted in a status, those with the most: some 50 bytes each in every heartbeat."""
+"""Rules whose alerts are counted in a status, those with the most: some 50 bytes each, in every heartbeat, too."""
 DEAD_SHOWN = 3
 """Inputs that rules wait for. Such rules are many, and no fault."""
 
@@ -154,20 +150,6 @@ def _raw_log(log: RawLog, max_bytes: int) -> dict[str, Any]:
         "verified": log.verifier.rounds,
         "recovery": log.recovery._asdict(),
     }
-
-
-def heartbeat(status: dict[str, Any]) -> bytes:
-    data = orjson.dumps(status)
-    if len(data) > HEARTBEAT_BYTES:
-        rules = {**status["rules"], "dead": [], "undecided": {}, "quarantined": []}
-        rows = ({key: value for key, value in one.items() if key != "process"} for one in status["rulesets"])
-        sets = [{**one, "dead": [], "renamed": {}} for one in rows]
-        data = orjson.dumps(
-            {**status, "rules": rules, "rulesets": sets,
-             "correlation_state": {**status["correlation_state"], "correlations": []},
-             "statement_state": {**status["statement_state"], "statements": []}}
-        )  # fmt: skip
-    return data
 
 
 def _quarantined(pipeline: Pipeline, engine: Engine) -> list[dict[str, Any]]:
