@@ -508,6 +508,13 @@ def test_the_columns_of_an_alert() -> None:
     assert names("INSERT INTO alerts (a, b) SELECT user, host FROM events") == ["a STRING", "b STRING"]
 
 
+def test_a_number_of_many_digits() -> None:
+    """Up to 38 are a DECIMAL, none of them lost."""
+    text = "1234567890123456789012345678901234567.8"
+    assert names(f"SELECT {text} AS d FROM events") == ["d DECIMAL(38, 1)"]
+    assert text in plan(f"SELECT user || CAST({text} AS STRING) AS d FROM events")
+
+
 def test_what_means_the_same_is_the_same() -> None:
     """Aliases, order, views, subqueries and letters of functions make no difference below the root."""
     window = "TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE))"

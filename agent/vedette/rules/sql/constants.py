@@ -24,9 +24,7 @@ def number(node: Any, text: str) -> Literal:
         whole, _, fraction = text.removeprefix("-").partition(".")
         digits = max(1, len(whole)) + len(fraction) if fraction else max(1, len(whole.lstrip("0")))
         if digits <= 38:
-            return Literal(
-                Decimal(text).quantize(Decimal(1).scaleb(-len(fraction))), Type("DECIMAL", digits, len(fraction))
-            )
+            return Literal(Decimal(text), Type("DECIMAL", digits, len(fraction)))
     elif re.fullmatch(r"-?(\d+\.?\d*|\.\d+)[eE][+-]?\d{1,4}", text):
         return Literal(float(text), Type("DOUBLE"))
     raise Wrong(node, f"{text[:40]} is no number, or has more than 38 digits")
