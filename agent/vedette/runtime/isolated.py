@@ -17,9 +17,15 @@ from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.plan.database import LIBRARY
 from vedette.plan.merge import apart
-from vedette.plan.plan import Plan
+from vedette.plan.plan import AnyRule, Plan
 from vedette.runtime.strict.supervisor import Isolated
 from vedette.system.durable import write_whole
+
+
+def _meant(rule: AnyRule) -> str:
+    """A digest of meaning and texts, the same in every plan: alerts of one id do not differ."""
+    texts = (rule.digest, rule.title, rule.level, rule.tags, getattr(rule, "fields", ()), rule.suppress)
+    return hashlib.sha256(repr(texts).encode()).hexdigest()
 
 
 class IsolatedPlans:
@@ -36,13 +42,13 @@ class IsolatedPlans:
         }
         """By strict set those whose ids come first."""
         self._meant: dict[str, Mapping[str, str]] = {}
-        """By set the digest of each id."""
+        """By set and id what the rule means and says."""
         self._databases: dict[str, Mapping[str, bytes]] = {}
         self._renamed: dict[str, dict[str, str]] = {}
 
     def keep(self, name: str, engine: Engine) -> None:
         """The set ``name`` has these rules now."""
-        self._meant[name] = {one.id: one.digest for one in engine.plan.written}
+        self._meant[name] = {one.id: _meant(one) for one in engine.plan.written}
         if name in self._before:
             self._write(name, engine.plan, engine.databases())
 
