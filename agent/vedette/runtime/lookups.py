@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -196,9 +196,7 @@ class Lookups:
     async def remove(self, name: str) -> None:
         """Take away a lookup. Raises LookupRefused while rules ask it, OSError."""
         async with self._changing:
-            plan = self._active.loaded.engine.plan
-            others = {other: one for other, one in plan.lookups.items() if other != name}
-            if lack := plan.lacks(others, (name,)):
+            if lack := await asyncio.to_thread(self._lack, name, {}):
                 raise LookupRefused(f"{lack}: other rules first")
             self.let_go(name)
             await asyncio.to_thread(self.installed.remove, name)
@@ -321,10 +319,14 @@ class Lookups:
 
     def _check(self, part: Part) -> None:
         """Whether the rules find in it what they ask. Raises LookupRefused."""
-        name, plan = part.signed.name, self._active.loaded.engine.plan
+        name = part.signed.name
         with Lookup.open(part.path, native=False) as found:
-            if lack := plan.lacks({name: found}, (name,)):
+            if lack := self._lack(name, {name: found}):
                 raise LookupRefused(f"{lack}: build it with these keys and columns, or publish other rules first")
+
+    def _lack(self, name: str, found: Mapping[str, Lookup]) -> str:
+        """What rules ask of the lookup ``name`` and do not find in ``found``; else empty."""
+        return self._active.loaded.engine.plan.lacks(found, (name,)) or self._active.sets.lack_apart(name, found)
 
     async def _switched(self) -> None:
         await self._active.relook()

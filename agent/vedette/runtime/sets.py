@@ -61,6 +61,8 @@ class RuleSets:
         self.unmerged = False
         """Whether what is loaded could not be compiled, so that what ran before still runs."""
         self._out: Path | None = None
+        self._not_isolated: dict[str, str] = {}
+        """Why what a strict set has loaded does not run in its process, by name."""
 
     @property
     def first(self) -> Rules:
@@ -70,10 +72,14 @@ class RuleSets:
     @property
     def error(self) -> str | None:
         """Why the last change of some set was not taken."""
-        errors = {name: one.error or one.bundles.refused for name, one in self.members.items()}
+        errors = {name: self._error(name) for name in self.members}
         if len(errors) == 1:
             return errors[DEFAULT_SET]
         return "; ".join(f"{name}: {error}" for name, error in errors.items() if error) or None
+
+    def _error(self, name: str) -> str | None:
+        one = self.members[name]
+        return one.error or one.bundles.refused or self._not_isolated.get(name)
 
     async def start(self) -> Loaded:
         """The rules to begin with. Raises ValueError or OSError when the first set has none that work; another one is
@@ -103,18 +109,33 @@ class RuleSets:
         return loaded if len(self.merging) == 1 else await self.again()
 
     async def isolated(self) -> dict[str, Isolated]:
-        """What each strict set evaluates with, by name. Raises ValueError or OSError."""
-        return await asyncio.to_thread(
-            lambda: {
-                name: self.plans.of(
-                    name, self._relooked({name: self._plan(self.parts[name])})[name], self._credit(name)
-                )
-                for name in self.strict
-            }
-        )
+        """What each strict set evaluates with, by name. One for which that cannot be made is left out, with the
+        reason as its error: its process goes on as it is."""
 
-    def _credit(self, name: str) -> str | None:
-        return credit(name, self.parts[name].bundle)
+        def each() -> dict[str, Isolated]:
+            found, failed = dict[str, Isolated](), dict[str, str]()
+            for name in self.strict:
+                try:
+                    plan = self._relooked({name: self._plan(self.parts[name])})[name]
+                    found[name] = self.plans.of(name, plan, credit(name, self.parts[name].bundle))
+                except (ValueError, OSError) as error:
+                    failed[name] = str(error)
+                    if self._not_isolated.get(name) != failed[name]:
+                        log.error(
+                            Log.RULES_REFUSED, ruleset=name, reason=failed[name],
+                            action="its process goes on as it is; it is tried again when rules or lookups change",
+                        )  # fmt: skip
+            self._not_isolated = failed
+            return found
+
+        return await asyncio.to_thread(each)
+
+    def lack_apart(self, name: str, found: Mapping[str, Any]) -> str:
+        """What rules of strict sets, which no merged plan has, ask of the lookup ``name`` and do not find in ``found``;
+        else empty."""
+        plans = ((one, Plan.from_bytes(part.plan)) for one, part in self.parts.items() if one in self.strict)
+        lacks = ((one, plan.lacks(found, (name,))) for one, plan in plans)
+        return next((f"rule set {one}: {lack}" for one, lack in lacks if lack), "")
 
     async def again(self) -> Loaded:
         """The sets merged, once more. Raises as ``take`` does."""
@@ -253,7 +274,7 @@ class RuleSets:
     ) -> list[dict[str, Any]]:
         """JSON-able, a row a set; ``loaded``: what runs; ``costs``: of ``costs.py``; ``dead``: of a set by itself."""
         together, plan, rows = loaded.together, loaded.engine.plan, list[dict[str, Any]]()
-        for name, one in self.members.items():
+        for name in self.members:
             part = self.parts[name] if name in self.strict else together.parts.get(name) if together else None
             idle = self.parts[name].dead.reasons if name in self.parts else dead
             renamed = together.renamed.get(name, {}) if together else {}
@@ -269,7 +290,7 @@ class RuleSets:
                     "rules": part.counts["running"] if part else len(plan.detections),
                     "correlations": part.counts["correlations"] if part else len(plan.correlations),
                     "statements": part.counts["statements"] if part else len(plan.statements),
-                    "error": one.error or one.bundles.refused,
+                    "error": self._error(name),
                     "dead": [*idle[:LISTED]],
                     "dead_count": len(idle),
                     "renamed": dict([*renamed.items()][:LISTED]),
