@@ -54,14 +54,14 @@ def running(agent: Agent, name: str = "site") -> dict[str, Any]:
     return found
 
 
-def evaluated(agent: Agent, name: str = "site") -> dict[str, Any]:
+def evaluated(agent: Agent, name: str = "site", input: str = "in") -> dict[str, Any]:
     """The set's account, once it has evaluated all."""
 
     def check() -> dict[str, Any] | None:
         status = agent.status()
         assert status["identity_broken"] == []
         row = next(one for one in status["rulesets"] if one["name"] == name)
-        return None if row["lag_events"] or status["lag_events"] else row["process"]["inputs"].get("in")
+        return None if row["lag_events"] or status["lag_events"] else row["process"]["inputs"].get(input)
 
     found: dict[str, Any] = until("the set to catch up", check)
     return found

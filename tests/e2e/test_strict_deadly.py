@@ -13,7 +13,9 @@ import pytest
 from bench.send import tcp
 from tests.e2e.agent import Agent, until
 from tests.e2e.test_rules import mark, rule
+from tests.e2e.test_rulesets import THRICE
 from tests.e2e.test_strict import configured, evaluated, process, running
+from vedette.runtime.strict.supervisor import EVENTLESS_DEATHS
 from vedette.runtime.strict.watched import DEADLY_EVENTS
 
 pytestmark = pytest.mark.peer
@@ -36,6 +38,7 @@ import os, signal, sys, time
 from vedette.engine.match import Engine
 from vedette.runtime.alerts import AlertBuilder
 from vedette.runtime.strict import worker
+from vedette.state.state import State
 
 def kill():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -47,7 +50,8 @@ def bloat():
     while True:
         kept.append(bytearray(1 << 20))
         time.sleep(0.0005)
-deadly, true, passes = {how}, Engine.true, AlertBuilder._passes
+deadly, true, passes, take = {how}, Engine.true, AlertBuilder._passes, AlertBuilder.take
+advance = State.advance
 
 def is_true(self, event, rules, logsource):
     for number in rules:
@@ -60,9 +64,24 @@ def does_pass(self, rule, event, group, *more):
         deadly()
     return passes(self, rule, event, group, *more)
 
-Engine.true, AlertBuilder._passes = is_true, does_pass
+def does_take(self, frame, batch):
+    if any(b"worst" in frame.chunk.data[start:end] for start, end in batch.spans):
+        deadly()
+    return take(self, frame, batch)
+
+def does_advance(self, received_at):
+    if self.correlator.groups.table:
+        deadly()
+    return advance(self, received_at)
+
+Engine.true, AlertBuilder._passes, AlertBuilder.take = is_true, does_pass, does_take
+if {time}:
+    State.advance = does_advance
 sys.exit(worker.main())
 """
+TIME = "time"
+"""In the name of a test where time is deadly to who remembers anything."""
+ROWS = "-- title: Rows\nINSERT INTO alerts SELECT a, b FROM events WHERE a = 'row';\n"
 BOUNDS = 'max_memory = "128MiB"\nmax_seconds = "1s"\n'
 
 
@@ -71,7 +90,7 @@ def agent(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Agent]:
     path = rule(tmp_path / "site", "site", 3)
     deadly = path.read_text().replace("000000000003", "000000000005").replace("'marker-site'", "'marker-site '")
     (tmp_path / "site" / "deadly.yml").write_text(deadly.replace("title: Marker site", "title: Deadly"))
-    (tmp_path / "deadly_worker.py").write_text(WORKER.format(how=request.param))
+    (tmp_path / "deadly_worker.py").write_text(WORKER.format(how=request.param, time=TIME in request.node.name))
     made = Agent(tmp_path / "a", rules=rule(tmp_path / "own", "own", 1).parent)
     made.program = (sys.executable, "-c", PROGRAM, str(tmp_path))
     configured(made, tmp_path / "site", last=BOUNDS)
@@ -125,3 +144,50 @@ def test_deadly_alerts(agent: Agent) -> None:
     letters = (agent.data / "quarantine" / "site" / "events.ndjson").read_text().splitlines()
     assert ["worse" in json.loads(row)["raw"] for row in letters] == [True]
     evaluated(agent)
+
+
+@pytest.mark.parametrize("agent", ["kill"], indirect=True)
+def test_deadly_statements(agent: Agent, tmp_path: Path) -> None:
+    """Of events whose rows the kernel makes, many together, those of which processes die are poisoned and kept; all
+    others give their rows."""
+    (tmp_path / "site" / "site.sql").write_text(ROWS)
+    file = tmp_path / "rows.json"
+    configured(
+        agent, tmp_path / "site", last=BOUNDS,
+        more=f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{file}"]\nformat = "json"\npoll = "20ms"\n',
+    )  # fmt: skip
+    agent.up()
+    running(agent)
+    texts = ("one", "two", "worst", "three", "four", "five", "worst of all", "six", "seven", "eight", "nine")
+    whole = tmp_path / "whole"
+    whole.write_text("".join(json.dumps({"a": "row", "b": text}) + "\n" for text in texts))
+    whole.replace(file)
+    until("the alerts", lambda: len(titles(agent)) == 9, 60)
+    assert evaluated(agent, input="file")["judged"] == 11
+    assert titles(agent) == ["Rows"] * 9
+    assert process(agent)["deaths"] == 3
+    letters = (agent.data / "quarantine" / "site" / "events.ndjson").read_text().splitlines()
+    assert {json.loads(json.loads(row)["raw"])["b"] for row in letters} == {"worst", "worst of all"}
+
+
+@pytest.mark.parametrize("agent", ["kill"], indirect=True)
+def test_deadly_time(agent: Agent, tmp_path: Path) -> None:
+    """When processes die of time's passing, the status says so and no event or rule is blamed; after some, the set goes
+    on without what it remembered."""
+    path = rule(tmp_path / "site", "site", 3)
+    path.write_text(path.read_text() + THRICE.format(word="site", number=4, of=3) + "generate: true\n")
+    rule(tmp_path / "site", "calm", 6)
+    agent.up()
+    running(agent)
+    mark(agent, "site")
+    until("a death", lambda: "while time passed" in (process(agent)["last_death"] or ""))
+    until("the loss", lambda: agent.said("state_lost"), 90)
+    running(agent)
+    mark(agent, "calm")
+    until("its alert", lambda: titles(agent) == ["Marker site", "Marker calm"])
+    deaths = process(agent)["deaths"]
+    assert deaths >= EVENTLESS_DEATHS
+    mark(agent, "calm")
+    until("all three", lambda: evaluated(agent)["judged"] == 3)
+    row = process(agent)
+    assert (row["deaths"], row["quarantined"]) == (deaths, [])

@@ -26,6 +26,20 @@ class Stage(IntEnum):
     """Correlations, statements and alerts of events that matched."""
     ALERTS_ALONE = 3
     """The same of a single event that was suspected."""
+    RESTORING = 4
+    """The state is restored; no event is at fault, as of the next two."""
+    TIME = 5
+    """Time passes for correlations, windows and suppression."""
+    ROWS = 6
+    """Alerts of rows of statements that have waited."""
+
+
+EVENTLESS = {
+    Stage.RESTORING: "while it restored its state",
+    Stage.TIME: "while time passed for correlations, windows and suppression",
+    Stage.ROWS: "at the alerts of rows that waited",
+}
+"""Stages in which the set's state is at fault, if anything of it; in words."""
 
 
 class Note(NamedTuple):

@@ -3,7 +3,8 @@
 A change of rules or settings ends the process and starts the next one at the cursor: what it had not committed is
 evaluated again, under the same alert ids. A process that dies is followed by another after a back-off, which is over
 when the cursor has moved. What it was at is in the black box (``blackbox.py``); of what one died of twice, the next
-leaves out the rule, or the event (``watched.py``).
+leaves out the rule, or the event (``watched.py``). Where several in a row die of a step that is about no event, at one
+cursor, the state is what they die of: the next one starts with an empty one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from vedette.model.counters import Log
 from vedette.runtime.checkpointer import Checkpointer
 from vedette.runtime.context import RunContext
 from vedette.runtime.strict.account import Account, Sent
-from vedette.runtime.strict.blackbox import BlackBox, Stage
+from vedette.runtime.strict.blackbox import EVENTLESS, BlackBox, Stage
 from vedette.runtime.strict.messages import ALL, Begin, Suspect
 from vedette.runtime.strict.process import Ended, Process
 from vedette.store.store import quarantined_of
@@ -40,6 +41,8 @@ FINISH_SECONDS = 0.05
 """The same when the agent is about to stop."""
 SUSPECTS = 100
 EXCLUDED = 10_000
+EVENTLESS_DEATHS = 5
+"""In a row at one cursor, after which the state is given up: three seconds of back-off."""
 
 
 class Isolated(NamedTuple):
@@ -85,6 +88,8 @@ class StrictSet:
         self._suspects: list[Suspect] = []
         self._excluded: dict[int, tuple[str, ...]] = {}
         self._deadly = Counter[str]()
+        self._eventless = 0
+        """Deaths in a row in a step that is about no event."""
         self._finishing = False
         self.starts = self.deaths = 0
         self.last_death = ""
@@ -138,9 +143,12 @@ class StrictSet:
                     reason = str(error)
                 if self.account.committed > before:
                     self._backoff.reset()
+                    self._eventless = 0
                 if not reason:
                     continue
                 self._died(reason)
+                if self._eventless >= EVENTLESS_DEATHS:
+                    await self._give_up_state()
                 wait = self._backoff.failed()
                 self.waiting_until = time.monotonic() + wait
                 with suppress(TimeoutError):
@@ -261,8 +269,26 @@ class StrictSet:
             action="it goes on at its cursor; other rule sets are not touched",
         )  # fmt: skip
 
+    async def _give_up_state(self) -> None:
+        """Raises ValueError when the store is damaged."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._context.writer, self._context.store.forget_state, self.account.name)
+        except OSError:  # after the next death again
+            return
+        self._eventless = 0
+        log.error(
+            Log.STATE_LOST, ruleset=self.account.name,
+            reason=f"{EVENTLESS_DEATHS} processes in a row ended over it: {self.last_death}",
+            action="correlations, statements and suppression of this rule set start empty",
+        )  # fmt: skip
+
     def _blame(self, stage: Stage, first: int, last: int, rule: int) -> str:
         """What the next process does otherwise; in words."""
+        if (eventless := EVENTLESS.get(stage)) is not None:
+            self._eventless += 1
+            return f"; {eventless}"
+        self._eventless = 0
         if stage is Stage.OTHER or last < self.account.committed or last >= self._context.raw_log.end:
             return ""
         if stage is Stage.ALERTS_ALONE or (stage is Stage.MATCHING and 0 < rule <= len(self.isolated.rules)):

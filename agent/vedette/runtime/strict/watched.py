@@ -89,9 +89,21 @@ class Watched(Evaluator):
                 continue
             self._box.note(Stage.MATCHING, offset, offset, number + 1)
             found += super()._matches(engine, event._replace(rules=frozenset((number,))))
+        self._box.note(Stage.OTHER)  # whatever comes before the next step, the rule asked last is not to blame
         if left_out:
             self._failures.undecided(engine, event.frame, left_out, self._clock())
         return found
+
+    def _pass_time(self, received_at: int) -> None:
+        self._box.note(Stage.TIME)
+        super()._pass_time(received_at)
+        self._box.note(Stage.OTHER)
+
+    async def _make_rows(self) -> None:
+        if self._rows_wait:
+            self._box.note(Stage.ROWS)
+            await super()._make_rows()
+            self._box.note(Stage.OTHER)
 
     def _make(self) -> None:
         if self._found:

@@ -43,7 +43,7 @@ from vedette.runtime.progress import Progress
 from vedette.runtime.restart import RestartPoint
 from vedette.runtime.stored import Stored
 from vedette.runtime.strict.beside import LogBeside
-from vedette.runtime.strict.blackbox import BlackBox
+from vedette.runtime.strict.blackbox import BlackBox, Stage
 from vedette.runtime.strict.messages import ALIVE_SECONDS, LENGTH, OUT_OF_MEMORY, Begin, frame
 from vedette.runtime.strict.sender import Sender
 from vedette.runtime.strict.watched import Watched
@@ -110,32 +110,40 @@ class Worker:
         self._engine = _engine(begin)
         settings = config.functions
         self._functions = Host(Limits(settings.max_seconds, settings.max_memory)) if settings.allow else None
-        self._state = State(
-            self._engine.plan, log_id=begin.log_id, lateness=int(config.state.max_lateness * 1_000_000),
-            max_bytes=config.state.max_bytes, settle=config.state.settle, functions=self._functions,
-        )  # fmt: skip
-        self._restore()
+        box = BlackBox(begin.blackbox)
+        box.note(Stage.RESTORING)
+        self._state = self._restored()
+        box.note(Stage.OTHER)
         self._engine.prepare(tuple(dict.fromkeys((item.codec, item.logsource) for item in config.input)))
         self._stored = Stored(self._context)
         self._sender = Sender(self._context, self._state, self._send, begin.log[3])
         self._evaluator = Watched(
             self._context, self._stored, self._sender, self._state, self._engine, begin.credit,
-            blackbox=BlackBox(begin.blackbox), begin=begin,
+            blackbox=box, begin=begin,
         )  # fmt: skip
         self._started, self._used = time.monotonic(), time.process_time()
 
-    def _restore(self) -> None:
+    def _restored(self) -> State:
         def parts() -> Any:
             while part := msgpack.unpackb(_read(self._taking))[1]:
                 yield part
 
-        given = parts()
+        given, state = parts(), self._empty()
         try:
-            self._state.restore(given)
+            state.restore(given)
         except ValueError as error:
             for _ in given:
                 pass
+            state = self._empty()  # part of it may have been restored
             log.error(Log.STATE_LOST, reason=str(error), action="correlations and suppression start empty")
+        return state
+
+    def _empty(self) -> State:
+        settings = self._begin.config.state
+        return State(
+            self._engine.plan, log_id=self._begin.log_id, lateness=int(settings.max_lateness * 1_000_000),
+            max_bytes=settings.max_bytes, settle=settings.settle, functions=self._functions,
+        )  # fmt: skip
 
     def _send(self, message: list[Any]) -> None:
         data = memoryview(frame(message))
