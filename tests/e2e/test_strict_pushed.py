@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +32,14 @@ def built(region: Region, number: int, *words: str) -> Path:
     return region.built(number, rules)
 
 
+def changed(agent: Agent, number: int, change: Callable[[], object]) -> None:
+    """Until a process has version ``number`` of the set, and the one before is gone."""
+    starts = process(agent, "region")["starts"]
+    change()
+    version(agent, number)
+    until("another process", lambda: process(agent, "region")["starts"] > starts)
+
+
 def test_push(tmp_path: Path, region: Region) -> None:
     """A push, a bad bundle, a rollback and a withdrawal change the strict set alone; a correlation that all versions
     have counts over the changes; a rule of the same id and another meaning has an id of its own."""
@@ -44,15 +52,15 @@ def test_push(tmp_path: Path, region: Region) -> None:
         f'[bundles]\ntrusted_keys = ["{region.public}"]\n[[ruleset]]\nname = "region"\nisolation = "strict"\n'
         f'[broker]\nurl = "{region.broker.url}"\n[uplink]\ntype = "mqtt"\n'
     )
+    first, second = built(region, 1), built(region, 2, "two")
     agent.up()
+    until("the first process", lambda: process(agent, "region")["running"])
     try:
         with Stream(agent.port):
-            region.publish(built(region, 1))
-            version(agent, 1)
+            changed(agent, 1, lambda: region.publish(first))
             mark(agent, "one")
             until("an alert", lambda: ("Marker one", "region/region-1") in alerts(agent))
-            region.publish(built(region, 2, "two"))
-            version(agent, 2)
+            changed(agent, 2, lambda: region.publish(second))
             mark(agent, "one")
             mark(agent, "two")
             until("its alert", lambda: ("Marker two", "region/region-2") in alerts(agent))
@@ -61,8 +69,7 @@ def test_push(tmp_path: Path, region: Region) -> None:
             }
             mark(agent, "one")
             until("the third", lambda: ("Three of one", "region/region-2") in alerts(agent))
-            vedette("bundle", "rollback", "-c", agent.config, "--set", "region")
-            version(agent, 1)
+            changed(agent, 1, lambda: vedette("bundle", "rollback", "-c", agent.config, "--set", "region"))
             mark(agent, "two")  # no rule of any set
             mark(agent, "one")
             until("of the first", lambda: alerts(agent).count(("Marker one", "region/region-1")) == 2)
