@@ -105,6 +105,12 @@ class Operators(Centre):
     ) -> subprocess.CompletedProcess[str]:
         return vedette("fleet", *words, *self.options(who, wait=wait), code=code)
 
+    def offline(self, who: str, *words: object, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+        """Without a broker."""
+        ca, key = self.analyst / "region-ca.pem", self.folder / f"{who}.pem"
+        given = ("--ca-file", ca, "--key", key, "--trust", self.trust, "--requests", self.requests)
+        return vedette("fleet", *words, "--offline", *given, code=code)
+
     def request(self, who: str, kind: str = "ask", **fields: Any) -> Request:
         now = moment()
         known = {

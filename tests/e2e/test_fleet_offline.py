@@ -3,19 +3,26 @@ back; what is forged, old or another fleet's changes nothing."""
 
 from __future__ import annotations
 
+import datetime
 import json
+import socket
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import zstandard
 
 from tests.e2e.agent import until, vedette
+from tests.e2e.test_asking import Operators
 from tests.e2e.test_fleet import FLEET, UNDO, Centre, Host
 from tests.e2e.test_fleet_lookups import Tables, has
 from tests.e2e.test_lookups import in_use, version
+from vedette.fleet.audit import Audit, verify
 
 pytestmark = pytest.mark.peer
+EVENTS = 300
 
 
 class Island(Host):
@@ -160,3 +167,150 @@ def test_what_is_not_carried(centre: Centre, host: Island) -> None:
                    "--ca-file", ca, code=2)  # fmt: skip
     assert "not signed by agent linz-1" in done.stderr
     until("the agent's life", host.running)
+
+
+class Asked(Island):
+    """With a syslog input, whose owner redacts passwords."""
+
+    def configure(self, settings: str) -> None:
+        super().configure(settings)
+        text = self.config.read_text().replace("[fleet]\n", "[fleet]\nredact = ['(?i)password=\\S+']\n", 1)
+        self.config.write_text(f'[[input]]\ntype = "syslog"\nname = "in"\ntcp = "127.0.0.1:{self.port}"\n' + text)
+
+    def fed(self) -> None:
+        with socket.create_connection(("127.0.0.1", self.port)) as connection:
+            for i in range(EVENTS):
+                connection.sendall(b"<38>Nov 22 10:00:00 web9 app[7]: event %06d password=s3cret\n" % i)
+        until("the events", lambda: self.input()["stored"] >= EVENTS)
+
+    @property
+    def record(self) -> list[dict[str, Any]]:
+        path = self.data / "fleet" / "audit.jsonl"
+        assert verify(path)[1] is None
+        return [*Audit(path).lines()]
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Iterator[tuple[Operators, Asked]]:
+    """A centre with operators, and a host that does not know them yet."""
+    centre = Operators(tmp_path / "centre")
+    host = Asked(tmp_path / "vienna", centre, "vienna-1", "vienna")
+    host.start()
+    host.ready()
+    yield centre, host
+    host.kill()
+
+
+def offline(centre: Operators, who: str, *words: object, code: int = 0) -> str:
+    """A question without a broker; the first digits of its id."""
+    done = centre.offline(who, *words, code=code)
+    return done.stderr.partition("request ")[2][:8]
+
+
+def trip(centre: Operators, host: Asked, name: str, code: int = 0) -> tuple[Path, str]:
+    """To the host; the zip, and what the import said."""
+    out = centre.folder / f"{name}.zip"
+    vedette("fleet", "export", "--site", "vienna", "--trust", centre.trust, "--requests", centre.requests, "--out", out)
+    done = vedette("fleet", "import", out, "-c", host.config, code=code)
+    return out, done.stdout + done.stderr
+
+
+def back(centre: Operators, host: Asked, name: str = "") -> Path:
+    """From the host."""
+    out = centre.folder / f"answers{name}.zip"
+    vedette("fleet", "export", "--answers", "--out", out, "-c", host.config)
+    return out
+
+
+def taken(centre: Operators, file: Path, code: int = 0) -> str:
+    ca = centre.analyst / "region-ca.pem"
+    done = vedette("fleet", "import", "--answers", file, "--trust", centre.trust, "--requests", centre.requests,
+                   "--ca-file", ca, code=code)  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def finished(host: Asked, count: int) -> None:
+    until("the replies", lambda: sum(row["event"] == "request_finished" for row in host.record) == count)
+
+
+def test_questions_travel_by_file(asked: tuple[Operators, Asked]) -> None:
+    """A question and evidence go in the zip of a site and come back in the host's answers, once; the host refuses what
+    a role does not allow, and a zip that comes twice; a part that was changed on the way back is refused and recorded,
+    and comes with the next answers."""
+    centre, host = asked
+    host.fed()
+    signed(centre)
+    ask = offline(centre, "vera", "ask", "versions", "--agent", "vienna-1")
+    now = datetime.datetime.now(datetime.UTC)
+    since, until_ = ((now + datetime.timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ") for hours in (-1, 1))
+    words = ("--agent", "vienna-1", "--from", since, "--to", until_, "--pattern", "event 00001", "--reason", "case 17")
+    evidence = offline(centre, "ann", "evidence", *words)
+    elsewhere = offline(centre, "vera", "ask", "disk", "--agent", "vienna-2")
+    first, said = trip(centre, host, "first")
+    assert {f"request {id}: taken" in said for id in (ask, evidence)} == {True}
+    assert elsewhere not in said
+    finished(host, 2)
+
+    again = vedette("fleet", "import", first, "-c", host.config).stderr
+    assert {f"request {id}: refused: replayed" in again for id in (ask, evidence)} == {True}
+    replays = [row for row in host.record if row["event"] == "request_refused"]
+    assert replays
+    assert {row["refused"] for row in replays} == {"replayed"}
+    assert [row["event"] for row in host.record].count("request_received") == 2
+
+    answers = back(centre, host)
+    with zipfile.ZipFile(answers) as source, zipfile.ZipFile(centre.folder / "changed.zip", "w") as changed:
+        for info in source.infolist():
+            data = source.read(info)
+            if info.filename.startswith(f"replies/{ask}"):
+                data = data[:-1] + bytes([data[-1] ^ 1])
+            changed.writestr(info.filename, data)
+    refused = taken(centre, centre.folder / "changed.zip", code=1)
+    assert f"request {ask}: refused: " in refused
+    assert [row["refused"] for row in centre.record if row["event"] == "reply_refused"]
+    assert "no answer" in centre.offline("vera", "fetch", ask, code=1).stderr
+    shown = centre.offline("ann", "fetch", evidence, "--evidence", centre.evidence)
+    assert "vienna-1: done" in shown.stderr
+    [path] = centre.evidence.rglob("*.jsonl.zst")
+    with zstandard.open(path, "rt") as lines:
+        rows = [json.loads(line)["raw"] for line in lines]
+    assert len(rows) == 10
+    assert "event 000019 [redacted]" in rows[9]
+
+    assert f"request {ask}: 1 new parts" in taken(centre, answers)
+    shown = centre.offline("vera", "fetch", ask).stdout
+    assert "vienna-1  done" in shown
+    assert "python" in shown
+    row = json.loads(centre.offline("vera", "fetch", ask, "--json").stdout)
+    assert (row["state"], row["whole"], len(row["records"])) == ("done", True, 1)
+    with zipfile.ZipFile(trip(centre, host, "second")[0]) as second:  # what is answered does not travel again
+        assert [name[9:17] for name in second.namelist() if name.startswith("requests/")] == [elsewhere]
+
+
+def test_refusals_and_what_waits_travel_too(asked: tuple[Operators, Asked]) -> None:
+    """Why a host refuses comes back signed; a request that was carried while the agent was away is taken at its start;
+    one that was changed on the way is refused; a group is asked by the answers of before."""
+    centre, host = asked
+    signed(centre)
+    denied = offline(centre, "vera", "do", "reload", "--agent", "vienna-1")
+    assert f"request {denied}: refused: role" in trip(centre, host, "first", code=1)[1]
+    taken(centre, back(centre, host))
+    assert "refused: role" in centre.offline("vera", "fetch", denied, code=1).stderr
+
+    host.kill()
+    asked_all = offline(centre, "vera", "ask", "versions", "--group", "site = vienna")
+    file = trip(centre, host, "second")[0]
+    host.start()
+    host.ready()
+    finished(host, 1)
+    assert f"request {asked_all}: 1 new parts" in taken(centre, back(centre, host, "2"))
+    assert "no agent whose answers" in centre.offline("vera", "ask", "disk", "--group", "site = graz", code=2).stderr
+
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(centre.folder / "forged.zip", "w") as forged:
+        for info in source.infolist():
+            data = source.read(info)
+            if info.filename.startswith("requests/"):
+                data = data.replace(b'"versions"', b'"status"')
+            forged.writestr(info.filename, data)
+    done = vedette("fleet", "import", centre.folder / "forged.zip", "-c", host.config, code=1)
+    assert "refused: signature" in done.stderr

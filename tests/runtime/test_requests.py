@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.fleet.asking import AGENT, FLEET, KEYS, OPERATORS, Authority, signed
 from vedette.config.settings import AgentSettings, Config, FleetSettings, MqttSettings, UplinkSettings
 from vedette.fleet.audit import Audit, verify
+from vedette.fleet.carried import REQUESTS
 from vedette.fleet.job import Job, Kind, Limits, Services
 from vedette.fleet.kinds import KINDS
 from vedette.fleet.operators import Operators
@@ -253,11 +255,21 @@ def test_owner_changes_his_mind(tmp_path: Path) -> None:
         lives.config = replace(lives.config, uplink=UplinkSettings())
         await lives.kill()
         agent = lives.start(wire)
-        return collection, await agent.take(signed(request()))
+        return collection, await carried(lives, agent, signed(request()))
 
     collection, reason = asyncio.run(main())
     assert collection.answers[AGENT].state == "refused"
     assert "has no certificate" in reason
+
+
+async def carried(lives: Lives, agent: Requests, envelope: bytes) -> str:
+    """Why a request that is carried there is refused; empty: it is not."""
+    folder = lives.config.agent.fleet_dir / REQUESTS
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{'0' * 32}.json").write_bytes(envelope)
+    [one] = await agent.carried()
+    assert not [*folder.iterdir()]
+    return one["why"]
 
 
 def test_as_files(tmp_path: Path) -> None:
@@ -267,15 +279,20 @@ def test_as_files(tmp_path: Path) -> None:
     async def main() -> Collection:
         agent = lives.start(Wire(random.Random(1), loss=1.0))
         collection = begun(tmp_path, request())
-        assert await agent.take(collection.envelope) == ""
-        assert "seen before" in await agent.take(collection.envelope)
+        assert await carried(lives, agent, collection.envelope) == ""
+        assert "seen before" in await carried(lives, agent, collection.envelope)
         while [one["state"] for one in agent.status()] != ["whole"]:
             await asyncio.sleep(0.01)
-        for data in agent.messages(collection.request.id, [(0, 2)]):
-            collection.take(AGENT, data)
-        assert not collection.answers[AGENT].whole
-        for data in agent.messages(collection.request.id):
-            collection.take(AGENT, data)
+        [(id, parts)] = agent.waiting()["parts"].items()
+        assert id == collection.request.id
+        for number in (*range(3, parts), *range(parts)):
+            assert not collection.answers[AGENT].whole
+            collection.take(AGENT, base64.b64decode(await agent.part(id, number)))
+            if collection.answers[AGENT].whole:
+                break
+        for unknown in ((id, parts), (id, -1), ("0" * 32, 0)):
+            with pytest.raises(ValueError, match="no such part"):
+                await agent.part(*unknown)
         return collection
 
     collection = asyncio.run(main())
@@ -291,7 +308,7 @@ def test_a_reply_that_was_damaged(tmp_path: Path) -> None:
         wire.listening = False
         agent = lives.start(wire)
         lost = begun(tmp_path, request())
-        await agent.take(lost.envelope)
+        await carried(lives, agent, lost.envelope)
         while [one["state"] for one in agent.status()] != ["whole"]:
             await asyncio.sleep(0.01)
         (tmp_path / "fleet" / "requests" / lost.request.id / "000003.part").write_bytes(b"\x01")

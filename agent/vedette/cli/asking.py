@@ -17,7 +17,7 @@ from vedette.fleet.replies import Part
 from vedette.fleet.requests import Request
 from vedette.model.times import seconds
 from vedette.mqtt.settings import MqttSettings
-from vedette.region import announce, requests
+from vedette.region import announce, requests, sites
 from vedette.region.repository import Repository
 from vedette.region.requests import Collection
 from vedette.region.sign import load_key, public_text
@@ -30,7 +30,8 @@ NO_ANSWER = "no answer"
 class Asking:
     """The options; see ``asking_options``."""
 
-    broker: MqttSettings
+    broker: MqttSettings | None
+    """None: requests and replies are carried by hand."""
     fleet: str
     operator: str
     key: Path
@@ -41,6 +42,7 @@ class Asking:
     expires: float
     reason: str
     as_json: bool
+    trust: Path
     agents: tuple[str, ...] = ()
     group: str = ""
 
@@ -63,7 +65,13 @@ def asking_options(
         click.option("--crl", type=path, help="The region's crl.pem: replies of revoked agents are refused."),
         click.option("--wait", default="30s", show_default=True, help="How long to wait for answers."),
         click.option(
-            "--expires", default=expires, show_default=True, help="Until when agents may act on it; 7d at most."
+            "--expires", default="", metavar="TIME",
+            help=f"Until when agents may act on it; 7d at most. Default: {expires}; with --offline 7d.",
+            callback=lambda context, _, text: text or ("7d" if context.params.get("offline") else expires),
+        ),
+        click.option(
+            "--offline", is_flag=True, is_eager=True,
+            help="Without a broker: what is asked goes with `vedette fleet export --site`.",
         ),
         click.option("--reason", required=reason, default=None if reason else "", help="Why: recorded on both sides."),
         click.option("--json", "as_json", is_flag=True, help="One JSON object per agent."),
@@ -74,7 +82,7 @@ def asking_options(
             click.option("--group", default="", metavar="EXPR", help="Whom to ask, as 'site = vienna'; or 'all'."),
             *options,
         ]
-    command = broker_options(command, required=True)
+    command = broker_options(command, required=False)
     for option in reversed(options):
         command = option(command)
     return command
@@ -82,21 +90,24 @@ def asking_options(
 
 def read_options(
     *, key: Path, operator: str, fleet: str, trust: Path, folder: Path, crl: Path | None, wait: str, expires: str,
-    reason: str, as_json: bool, agents: tuple[str, ...] = (), group: str = "", **broker: Any,
+    reason: str, as_json: bool, offline: bool, ca_file: Path | None, agents: tuple[str, ...] = (), group: str = "",
+    **broker: Any,
 ) -> Asking:  # fmt: skip
     """Raises ValueError and OSError."""
+    if offline == bool(broker["url"]):
+        raise ValueError("give either --broker URL or --offline")
     repository = Repository(trust)
     fleet = fleet or repository.fleet
     operator = operator or _name(repository, public_text(load_key(key)))
     if not operator:
         raise ValueError(f"{key}: nobody's key in {trust}: give your name by --as, or see [[operator]] in fleet.toml")
-    settings = MqttSettings(**broker)
-    if settings.ca_file is None:
+    settings = None if offline else MqttSettings(ca_file=ca_file, **broker)
+    if ca_file is None:
         raise ValueError("--ca-file: which authority signs the agents' certificates? Replies are checked against it")
     return Asking(
-        settings, fleet, operator, key, folder, settings.ca_file.read_bytes(),
+        settings, fleet, operator, key, folder, ca_file.read_bytes(),
         requests.revoked_serials(crl) if crl else frozenset(), seconds(wait), seconds(expires), reason, as_json,
-        agents, group,
+        trust, agents, group,
     )  # fmt: skip
 
 
@@ -114,8 +125,8 @@ def ask(
     *,
     alert: str = "",
 ) -> Collection:
-    """Send a request and take what comes until all have answered or ``--wait`` is over. Raises ValueError when nobody
-    is asked, OSError."""
+    """Send a request and take what comes until all have answered or ``--wait`` is over; offline the command ends once
+    it waits to be carried. Raises ValueError when nobody is asked, OSError."""
     if bool(options.agents) == bool(options.group):
         raise ValueError("whom? Give --agent ID or --group EXPR")
     log_to_stderr()
@@ -126,46 +137,58 @@ def ask(
         tuple(dict.fromkeys(options.agents)) or None, options.group or None, options.reason,
     )  # fmt: skip
 
+    def begin(agents: Sequence[str]) -> Collection:
+        click.echo(f"request {request.id}: {len(agents)} agents", err=True)
+        return Collection.begin(
+            options.folder, request, load_key(options.key), agents, options.authorities, options.revoked, alert=alert
+        )
+
+    if options.broker is None:
+        agents: Sequence[str] = request.agents or ()
+        if expression is not None:
+            agents = requests.chosen(sites.answers(options.trust), expression.matches)
+            if not agents:
+                raise ValueError(f"no agent whose answers were carried here has labels for {options.group!r}")
+        begin(agents).carry()
+        click.echo(f"it goes with: vedette fleet export --site; later: vedette fleet fetch {request.id[:8]} --offline")
+        click.get_current_context().exit()
+    broker = options.broker
+
     async def conduct() -> Collection:
         agents: Sequence[str] = request.agents or ()
         if expression is not None:
-            beats = await announce.heartbeats(options.broker, options.fleet)
+            beats = await announce.heartbeats(broker, options.fleet)
             agents = requests.chosen(beats, expression.matches)
             away = sorted(agent for agent, beat in beats.items() if beat.get("state") == "lost")
             if away:
                 click.echo(safe(f"away, so not asked: {', '.join(away[:20])}"), err=True)
             if not agents:
                 raise ValueError(f"no agent that is here has labels for {options.group!r}")
-        collection = Collection.begin(
-            options.folder,
-            request,
-            load_key(options.key),
-            agents,
-            options.authorities,
-            options.revoked,
-            alert=alert,
-        )
-        click.echo(f"request {request.id}: {len(agents)} agents", err=True)
-        return await _converse(options, collection, news, fresh=True)
+        return await _converse(options, broker, begin(agents), news, fresh=True)
 
     return asyncio.run(conduct())
 
 
 def fetch(options: Asking, id: str, news: Callable[[str, Part], None] | None = None) -> Collection:
-    """Go on with a request that was made before. Raises ValueError and OSError."""
+    """Go on with a request that was made before; offline with what was carried here. Raises ValueError and OSError."""
     log_to_stderr()
     collection = Collection(requests.find(options.folder, id), options.authorities, options.revoked)
-    return asyncio.run(_converse(options, collection, news, fresh=False))
+    if options.broker is None:
+        return collection
+    return asyncio.run(_converse(options, options.broker, collection, news, fresh=False))
 
 
 def stop(options: Asking, id: str) -> Collection:
     """Cancel one, and take what agents still send. Raises ValueError and OSError."""
     log_to_stderr()
+    broker = options.broker
+    if broker is None:
+        raise ValueError("a request is cancelled by a broker; what is carried ends when it expires")
     collection = Collection(requests.find(options.folder, id), options.authorities, options.revoked)
 
     async def conduct() -> Collection:
         key = load_key(options.key)
-        async with requests.by_broker(options.broker, options.fleet, collection.request.id[:12]) as wire:
+        async with requests.by_broker(broker, options.fleet, collection.request.id[:12]) as wire:
             await requests.cancel(wire, collection, key)
             await requests.converse(wire, collection, key, options.wait, fresh=False)
         collection.close()
@@ -175,10 +198,11 @@ def stop(options: Asking, id: str) -> Collection:
 
 
 async def _converse(
-    options: Asking, collection: Collection, news: Callable[[str, Part], None] | None, *, fresh: bool
-) -> Collection:
+    options: Asking, broker: MqttSettings, collection: Collection, news: Callable[[str, Part], None] | None, *,
+    fresh: bool,
+) -> Collection:  # fmt: skip
     key = load_key(options.key)
-    async with requests.by_broker(options.broker, options.fleet, collection.request.id[:12]) as wire:
+    async with requests.by_broker(broker, options.fleet, collection.request.id[:12]) as wire:
         await requests.converse(
             wire, collection, key, options.wait, fresh=fresh, news=news or (lambda agent, part: None)
         )

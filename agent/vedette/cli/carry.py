@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import click
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -46,6 +50,11 @@ def carry_in(path: Path, file: Path) -> None:
         click.echo(f"{count} files are there; the agent takes them when it starts")
         return
     click.echo(f"{count} files; in force: desired document {took['desired']}, roll-out document {took['rollout']}")
+    for one in took.get("requests", []):
+        done = f"refused: {one['refused']}: {one['why']}" if one["refused"] else "taken"
+        click.echo(safe(f"request {one['request'][:8]}: {done}"), err=bool(one["refused"]))
+    if any(one["refused"] not in ("", "replayed") for one in took.get("requests", [])):
+        raise SystemExit(1)
 
 
 def carry_out(path: Path, out: Path | None) -> None:
@@ -57,8 +66,22 @@ def carry_out(path: Path, out: Path | None) -> None:
     target = out or Path(f"{agent.id}-answers.zip")
     key = _key(config)
     record = audit.read_bytes() if audit.exists() else b""
-    carried.pack(target, carried.answer(agent.fleet, agent.id, utc_now(), status, record, key))
+    said = carried.answer(agent.fleet, agent.id, utc_now(), status, record, key)
+    waiting = ask(config.agent.control_socket, "replies", seconds=SECONDS)
+    carried.pack(target, chain(said, _replies(config, waiting)))
     click.echo(safe(f"written to {target}, {'signed' if key else 'not signed, as there is no certificate'}"))
+    click.echo(f"replies to {len(waiting['parts'])} requests, {len(waiting['refusals'])} refusals")
+
+
+def _replies(config: Config, waiting: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """Parts of replies, one at a time, as the agent signs them."""
+    for request, count in waiting["parts"].items():
+        for number in range(count):
+            row = ask(config.agent.control_socket, "reply", seconds=SECONDS, request=request, part=number)
+            yield f"replies/{request}/{number:06}", base64.b64decode(row["message"])
+    for request, message in waiting["refusals"].items():
+        if request not in waiting["parts"]:
+            yield f"replies/{request}/{0:06}", base64.b64decode(message)
 
 
 def _fleet(config: Config) -> Path:

@@ -37,9 +37,9 @@ def fleet() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @config_option
 def fleet_import(file: Path, config: Path) -> None:
-    """Take a zip that was carried here by hand: the fleet's signed files.
+    """Take a zip that was carried here by hand: the fleet's signed files, and what its operators ask.
 
-    The agent looks at it at once, with the checks of what a broker brings.
+    The agent looks at it at once, with the checks of what a broker brings. Exit code 1 when it refuses a request.
 
     Example: vedette fleet import linz.zip
     """
@@ -47,7 +47,7 @@ def fleet_import(file: Path, config: Path) -> None:
 
 
 @fleet.command("export")
-@click.option("--answers", is_flag=True, required=True, help="What the agent answers: its status and its record.")
+@click.option("--answers", is_flag=True, required=True, help="What the agent answers: status, record, replies.")
 @click.option("--out", type=click.Path(path_type=Path), help="The file. Default: AGENT-answers.zip.")
 @config_option
 def fleet_export(answers: bool, out: Path | None, config: Path) -> None:

@@ -105,9 +105,9 @@ def evidence(
 @evidence_option
 @lambda command: asking_options(command, whom=False)
 def fetch(id: str, place: Path, **options: Any) -> None:
-    """Go on with the request ID: take what has not come yet.
+    """Go on with the request ID: take what has not come yet, and show what has.
 
-    Its first digits are enough.
+    Its first digits are enough. With --offline it shows what `vedette fleet import --answers` has brought.
 
     Example: vedette fleet fetch 1f0c29aa --key ann.pem --broker mqtts://region.example:8883 …
     """
@@ -121,6 +121,9 @@ def fetch(id: str, place: Path, **options: Any) -> None:
         as_json(collection)
     else:
         table([("agent", "state"), *((agent, state(collection, agent)) for agent in collection.answers)])
+        show = TABLES.get(collection.request.body.get("question", ""), _pairs)
+        if any(answer.have for answer in collection.answers.values()):
+            show(collection)
     raise SystemExit(end(collection))
 
 

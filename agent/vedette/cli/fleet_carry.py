@@ -12,6 +12,13 @@ from vedette.cli.fleet_centre import trust_option
 from vedette.fleet import carried
 from vedette.region import sites
 from vedette.region.repository import Repository
+from vedette.region.requests import revoked_serials
+from vedette.system.wallclock import utc_now
+
+requests_option = click.option(
+    "--requests", "asked", type=click.Path(path_type=Path), default=Path("requests"), show_default=True,
+    help="Where requests and replies are kept.",
+)  # fmt: skip
 
 
 @click.command("export")
@@ -19,12 +26,13 @@ from vedette.region.repository import Repository
 @click.option("--answers", is_flag=True, help="On a host: write what its agent answers.")
 @click.option("--out", type=click.Path(path_type=Path), help="The file. Default: SITE.zip or AGENT-answers.zip.")
 @trust_option
+@requests_option
 @config_option
-def export(site: str | None, answers: bool, out: Path | None, folder: Path, config: Path) -> None:
+def export(site: str | None, answers: bool, out: Path | None, folder: Path, asked: Path, config: Path) -> None:
     """Write a zip that is carried by hand, to or from a host without a connection.
 
-    With --site the fleet's signed files for the agents of a site; a host takes them by `vedette fleet import`. With
-    --answers, on a host, its status and its record.
+    With --site the fleet's signed files for the agents of a site, and what was asked of them with --offline; a host
+    takes them by `vedette fleet import`. With --answers, on a host, its status, its record and its replies.
 
     Example: vedette fleet export --site linz --out linz.zip
     """
@@ -34,7 +42,7 @@ def export(site: str | None, answers: bool, out: Path | None, folder: Path, conf
         carry_out(config, out)
         return
     target = out or Path(f"{site}.zip")
-    files = [*sites.files_for(Repository(folder), site)]
+    files = [*sites.files_for(Repository(folder), site), *sites.requests_for(asked, folder, site, utc_now())]
     carried.pack(target, files)
     click.echo(safe(f"written to {target}: {len(files)} files, {target.stat().st_size / 1e6:.1f} MB"))
 
@@ -43,13 +51,18 @@ def export(site: str | None, answers: bool, out: Path | None, folder: Path, conf
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--answers", is_flag=True, help="What a host has written with `vedette fleet export --answers`.")
 @click.option("--ca-file", type=click.Path(path_type=Path), help="Agents' authorities: refuse what none vouches for.")
+@click.option("--crl", type=click.Path(path_type=Path), help="The region's crl.pem: refuse revoked agents.")
 @trust_option
+@requests_option
 @config_option
-def take(file: Path, answers: bool, ca_file: Path | None, folder: Path, config: Path) -> None:
+def take(
+    file: Path, answers: bool, ca_file: Path | None, crl: Path | None, folder: Path, asked: Path, config: Path
+) -> None:  # fmt: skip
     """Take a zip that was carried by hand, on a host or from one.
 
-    On a host its agent looks at it at once, with the checks of what a broker brings. With --answers `vedette fleet
-    status` shows what the host answered. Exit code 1 when the host's record was changed.
+    On a host its agent looks at it at once, with the checks of what a broker brings; exit code 1 when it refuses a
+    request. With --answers `vedette fleet status` shows what the host answered, and `vedette fleet fetch ID --offline`
+    its replies, which need --ca-file. Exit code 1 when the host's record was changed, or a reply is refused.
 
     Example: vedette fleet import linz.zip
     """
@@ -57,10 +70,21 @@ def take(file: Path, answers: bool, ca_file: Path | None, folder: Path, config: 
         carry_in(config, file)
         return
     repository = Repository(folder)
-    answer = carried.read_answer(file, repository.fleet, None if ca_file is None else ca_file.read_bytes())
+    authorities = None if ca_file is None else ca_file.read_bytes()
+    revoked = revoked_serials(crl) if crl else frozenset[int]()
+    answer = carried.read_answer(file, repository.fleet, authorities, revoked)
     fault = sites.keep(folder, answer)
     proof = "signed by it" if answer.proved else "believed as it was carried here: give --ca-file"
     click.echo(safe(f"{answer.agent}: {proof}"))
-    if fault:
-        click.echo(safe(f"{answer.agent}: {fault}"), err=True)
+    wrong = [fault] if fault else []
+    if authorities is not None:
+        for collection, new in sites.take_replies(asked, answer, carried.replies_in(file), authorities, revoked):
+            id = collection.request.id[:8]
+            click.echo(safe(f"{answer.agent}: request {id}: {new} new parts: vedette fleet fetch {id} --offline"))
+            wrong += [f"request {id}: refused: {why}" for why in collection.refusals]
+    elif any(True for _ in carried.replies_in(file)):
+        wrong.append("its replies were not taken: give --ca-file, against which they are checked")
+    for why in wrong:
+        click.echo(safe(f"{answer.agent}: {why}"), err=True)
+    if wrong:
         raise SystemExit(1)

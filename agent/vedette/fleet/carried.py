@@ -1,9 +1,11 @@
 """What is carried by hand: a zip of the fleet's signed files for a host, and one of what a host answers.
 
 To a host: ``tuf/NAME``, ``blobs/SHA256``, ``lookups/SHA256.vlookup``, the layout of a ``FolderSource``
-(``trust.py``). Nothing in it is believed because it is there: it lies in a folder, and goes through the same checks as
-what a broker brings. Back: ``answer.json`` (fleet, agent, time, the status), its ``signature`` by the key of the
-agent's ``certificate`` where it has one, and ``audit.jsonl``.
+(``trust.py``), and ``requests/ID.json``, what operators ask, as signed (``requests.py``).
+Nothing in it is believed because it is there: it lies in a folder, and goes through the same checks as what a broker
+brings. Back: ``answer.json`` (fleet, agent, time, the status), its ``signature`` by the key of the agent's
+``certificate`` where it has one, ``audit.jsonl``, and ``replies/ID/NNNNNN``, parts of replies, each of which is signed
+itself (``replies.py``).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from vedette.fleet.certificates import sign, signed_by, vouched
 from vedette.fleet.documents import canonical
+from vedette.fleet.replies import MAX_MESSAGE
 
 FORMAT = 1
 DOMAIN = b"vedette answer 1\n"
@@ -27,8 +30,11 @@ MAX_ANSWER = 64 << 20
 """Bytes of what a host answers, unpacked."""
 TO_HOST = re.compile(
     r"tuf/(?:timestamp|[1-9][0-9]{0,8}\.(?:root|snapshot|targets|rollout))\.json|blobs/[0-9a-f]{64}"
-    r"|lookups/[0-9a-f]{64}\.vlookup"
+    r"|lookups/[0-9a-f]{64}\.vlookup|requests/[0-9a-f]{32}\.json"
 )
+REQUESTS = "carried/requests"
+"""In the agent's folder of its fleet."""
+_REPLY = re.compile(r"replies/([0-9a-f]{32})/[0-9]{6,10}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
@@ -95,11 +101,22 @@ def answer(
         yield "signature", sign(DOMAIN + said, key[0])
 
 
-def read_answer(path: Path, fleet: str, authorities: bytes | None) -> Answer:
-    """What a host answers in the zip ``path``. ``authorities`` (PEM): of agents; None: who signed it is not looked at.
-    Raises ValueError and OSError."""
+def replies_in(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Request and part of each reply in the zip ``path``, believed by nobody. Raises ValueError and OSError."""
     with _opened(path) as file:
-        names = {info.filename: info for info in file.infolist()}
+        for info in file.infolist():
+            if (match := _REPLY.fullmatch(info.filename)) is None:
+                continue
+            if info.file_size > MAX_MESSAGE:
+                raise ValueError(f"{path}: {info.filename} is longer than a part of a reply may be")
+            yield match[1], file.read(info)
+
+
+def read_answer(path: Path, fleet: str, authorities: bytes | None, revoked: Collection[int] = ()) -> Answer:
+    """What a host answers in the zip ``path``, but for replies. ``authorities`` (PEM): of agents; None: who signed it
+    is not looked at; ``revoked``: serial numbers of certificates. Raises ValueError and OSError."""
+    with _opened(path) as file:
+        names = {info.filename: info for info in file.infolist() if not _REPLY.fullmatch(info.filename)}
         if sum(info.file_size for info in names.values()) > MAX_ANSWER:
             raise ValueError(f"{path}: unpacks to more than an answer may have")
         if {"answer.json", "audit.jsonl"} - names.keys():
@@ -120,7 +137,7 @@ def read_answer(path: Path, fleet: str, authorities: bytes | None) -> Answer:
         return made
     certificate, signature = parts.get("certificate", b""), parts.get("signature", b"")
     try:
-        vouched(certificate, made.agent, authorities)
+        vouched(certificate, made.agent, authorities, revoked)
         if not signed_by(DOMAIN + parts["answer.json"], signature, certificate):
             raise ValueError("another key has signed it")
     except ValueError as error:

@@ -4,6 +4,7 @@
     FOLDER/ID/request.json         the envelope
     FOLDER/ID/agents.json          whom it was sent to
     FOLDER/ID/alert                of evidence: the alert that it is for
+    FOLDER/ID/carry                it waits to be carried by hand, until all have answered
     FOLDER/ID/AGENT/NNNNNN.part    parts of that agent's reply, as they came
 
 A part is believed only when the agent that the topic names has signed it, by a certificate of the region's authority
@@ -51,6 +52,8 @@ BODY_SHOWN = 4 << 10
 """Bytes of a request's body in the record; of a longer one its size."""
 SHOWN = 100
 """Agents named in the record."""
+CARRY = "carry"
+"""Marks a request that is carried by hand."""
 _AGENT = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
@@ -100,6 +103,8 @@ class Collection:
         self.answers: dict[str, Answer] = {agent: Answer() for agent in agents}
         self.audit = Audit(folder.parent / "audit.jsonl")
         self._folded = Folded(self.audit)
+        self.refusals: list[str] = []
+        """Why parts were refused since it was opened; the first of them."""
         for agent, answer in self.answers.items():
             for path in sorted((folder / agent).glob("*.part")):
                 with suppress(ReplyRefused):  # of a certificate that has ended meanwhile: it comes again
@@ -134,6 +139,10 @@ class Collection:
         """The alert that evidence was asked for; empty: none. Raises OSError."""
         path = self.folder / "alert"
         return path.read_text() if path.exists() else ""
+
+    def carry(self) -> None:
+        """Have it carried by hand. Raises OSError."""
+        write_whole(self.folder / CARRY, b"", 0o600)
 
     def take(self, agent: str, message: bytes) -> Reply | None:
         """Keep a part that ``agent`` sent; None: it was refused, which is recorded, or is here already. Raises
@@ -184,6 +193,8 @@ class Collection:
     def close(self) -> None:
         """Write what the record still counts, and who answered. Raises OSError."""
         self._folded.settle(all=True)
+        if all(one.over for one in self.answers.values()):
+            (self.folder / CARRY).unlink(missing_ok=True)
         whole = sum(one.whole for one in self.answers.values())
         self.audit.append(
             "request_collected", request=self.request.id, asked=len(self.answers), whole=whole,
@@ -210,6 +221,8 @@ class Collection:
 
     def _refuse(self, agent: str, error: ReplyRefused) -> None:
         named = agent if agent in self.answers else "others"
+        if len(self.refusals) < SHOWN:
+            self.refusals.append(f"{error.kind}: {error}")
         if error.kind == "bomb" and agent in self.answers and not self.answers[agent].stopped:
             self.answers[agent].stopped = str(error)
         self._folded.append(

@@ -2,12 +2,14 @@
 
 To a site goes what any of its agents may need, by the groups that an agent there can be in, with all metadata: a zip of
 the layout that agents read (``fleet/carried.py``). What hosts answer is kept in ``FOLDER/answers``, a file an agent,
-and read as if it were its heartbeat.
+and read as if it were its heartbeat. Requests that were made without a broker travel in the same zips
+(``region/requests.py``), and so do their replies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ from vedette.fleet import labels, releases
 from vedette.fleet.audit import Head, verify
 from vedette.fleet.carried import Answer
 from vedette.fleet.documents import Desired, Group
-from vedette.region import fleetlookups
+from vedette.fleet.requests import read
+from vedette.region import fleetlookups, requests
 from vedette.region.repository import Repository, needed_blobs, needed_metadata
+from vedette.region.requests import CARRY
 from vedette.system.durable import write_whole
 
 
@@ -53,6 +57,33 @@ def files_for(repository: Repository, site: str) -> Iterator[tuple[str, Path | b
     for one in fleetlookups.needed(repository.folder, desired):
         if one.target.sha256 in wanted:
             yield f"lookups/{one.path.name}", one.path
+
+
+def requests_for(folder: Path, trust: Path, site: str, now: int) -> Iterator[tuple[str, bytes]]:
+    """Name and envelope of all that waits in ``folder`` to be carried to agents of ``site``, or to such as have never
+    answered. Raises ValueError and OSError."""
+    sites = {agent: row.get("actual", {}).get("labels", {}).get("site") for agent, row in answers(trust).items()}
+    for mark in sorted(folder.glob(f"*/{CARRY}")):
+        envelope = (mark.parent / "request.json").read_bytes()
+        asked = orjson.loads((mark.parent / "agents.json").read_bytes())
+        request = read(envelope)[0]
+        if request.expires > now and any(sites.get(agent, site) == site for agent in asked):
+            yield f"requests/{request.id}.json", envelope
+
+
+def take_replies(
+    folder: Path, answer: Answer, parts: Iterable[tuple[str, bytes]], authorities: bytes, revoked: Collection[int] = ()
+) -> Iterator[tuple[requests.Collection, int]]:
+    """Give the parts of an agent's replies to the requests in ``folder`` that they answer, with the checks of those
+    that a broker brings; each request with the number of parts that are new. Those of requests made elsewhere are
+    passed over. Raises ValueError and OSError."""
+    for id, group in groupby(parts, key=lambda one: one[0]):
+        if not (folder / id / "request.json").exists():
+            continue
+        collection = requests.Collection(folder / id, authorities, revoked)
+        new = sum(collection.take(answer.agent, message) is not None for _, message in group)
+        collection.close()
+        yield collection, new
 
 
 def _named(repository: Repository, groups: Any) -> set[str]:

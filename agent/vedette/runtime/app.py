@@ -416,12 +416,25 @@ class Agent:
             "reload": self._reload_command,
             "release": self._release_command,
             "carried": self._carried_command,
+            "replies": self._replies_command,
+            "reply": self._reply_command,
         }
 
     async def _carried_command(self) -> Any:
         if self._fleet is None:
             raise ValueError("this agent follows no fleet: [fleet] root")
-        return await self._fleet.carried()
+        took: dict[str, Any] = await self._fleet.carried()
+        if self._requests is not None:
+            took["requests"] = await self._requests.carried()
+        return took
+
+    async def _replies_command(self) -> Any:
+        return {"parts": {}, "refusals": {}} if self._requests is None else self._requests.waiting()
+
+    async def _reply_command(self, request: str, part: int) -> Any:
+        if self._requests is None:
+            raise ValueError("this agent follows no fleet: [fleet] root")
+        return {"message": await self._requests.part(request, part)}
 
     async def _command(self, name: str, **words: Any) -> Any:
         """Raises ValueError and OSError."""

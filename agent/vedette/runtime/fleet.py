@@ -68,6 +68,9 @@ class Fleet:
         self._group = ""
         self._failed: dict[str, str] = {}
         """Why a bundle was refused, by SHA-256, in this life."""
+        if self._targets.carried.metadata("timestamp.json") is not None:
+            with suppress(TrustRefused, OSError):  # what a broker brought since then is newer
+                self._took(self._trust.refresh(self._targets.carried))
 
     @property
     def operators(self) -> Operators | None:
@@ -142,9 +145,6 @@ class Fleet:
 
     async def run(self) -> None:
         """Until cancelled. While the folder of trust cannot be written, what is in force stays."""
-        if self._targets.carried.metadata("timestamp.json") is not None:
-            with suppress(TrustRefused, OSError):  # what a broker brought since then is newer
-                self._took(await asyncio.to_thread(self._trust.refresh, self._targets.carried))
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._wait()):

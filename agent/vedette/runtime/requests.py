@@ -1,7 +1,8 @@
 """What operators ask of this agent: taken, worked on, answered, and recorded for its owner.
 
-Loaded only with ``[fleet] root``. Requests come on the agent's ``commands`` topic or as files (``take``); who may ask
-is in the fleet's signed list of operators, what may be asked in ``[fleet] allow`` of this host's own file.
+Loaded only with ``[fleet] root``. Requests come on the agent's ``commands`` topic, or as files that somebody has
+carried here (``carried``), which are removed once they are decided on; who may ask is in the fleet's signed list of
+operators, what may be asked in ``[fleet] allow`` of this host's own file.
 ``fleet/requests.py`` decides, ``fleet/kinds.py`` has the kinds, ``fleet/spool.py`` keeps requests and replies until the
 operator has them: after a kill both go on where they were.
 
@@ -13,8 +14,9 @@ of messages, requests under way, bytes that wait. Requests and refusals are in `
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,12 +29,24 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from vedette.delivery.topics import agent_topic
 from vedette.fleet import actual, replies
 from vedette.fleet.audit import Audit
+from vedette.fleet.carried import REQUESTS
 from vedette.fleet.folded import Folded
 from vedette.fleet.job import Job, Kind, Services, Stopped
 from vedette.fleet.kinds import KINDS
 from vedette.fleet.operators import Operators
 from vedette.fleet.replies import Part, Signer
-from vedette.fleet.requests import CANCEL, RESUME, UNANSWERED, Host, Refused, Request, about_request, admit
+from vedette.fleet.requests import (
+    CANCEL,
+    MAX_REQUEST,
+    RESUME,
+    UNANSWERED,
+    Host,
+    Refused,
+    Request,
+    about_request,
+    admit,
+    read,
+)  # fmt: skip
 from vedette.fleet.spool import Held, Spool
 from vedette.model.counters import Log
 from vedette.mqtt.connection import Message
@@ -79,6 +93,9 @@ class Requests:
         self._spool = Spool(context.config.agent.fleet_dir / "requests", context.clock)
         self._folded = Folded(fleet.audit)
         self._incoming: asyncio.Queue[bytes] = asyncio.Queue(MAX_WAITING)
+        self._carrying = asyncio.Lock()
+        self._came_before = any((context.config.agent.fleet_dir / REQUESTS).glob("*.json"))
+        """Requests were carried here while no agent ran."""
         self._outlet: Outlet | None = None
         self._jobs: dict[str, Job] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -86,7 +103,8 @@ class Requests:
         self._outgoing: dict[str, set[int]] = {}
         """Requests whose parts are sent, and those of their parts that have been."""
         self._refused: OrderedDict[str, None] = OrderedDict()
-        self._answers: list[bytes] = []
+        self._answers: list[tuple[str, bytes]] = []
+        """Refusals to be sent: request, message."""
         self._parts = asyncio.Event()
         self._signer: tuple[tuple[int, int], Signer] | None = None
 
@@ -96,17 +114,33 @@ class Requests:
         uplink.subscribe(self._topic, self._came)
         self._parts.set()
 
-    async def take(self, envelope: bytes) -> str:
-        """Take a request that came in another way, as a file; returns why it is refused, or nothing."""
-        return await self._decide(envelope)
+    async def carried(self) -> list[dict[str, str]]:
+        """Decide on the requests that were carried here, but for those that ask others; of each its file, and why it is
+        refused. Raises OSError."""
+        folder, made = self._context.config.agent.fleet_dir / REQUESTS, []
+        async with self._carrying:
+            for path in await asyncio.to_thread(lambda: sorted(folder.glob("*.json"))):
+                envelope = await asyncio.to_thread(_start_of, path)
+                if self._asked(envelope):
+                    refused = await self._decide(envelope)
+                    kind, why = ("", "") if refused is None else (refused.kind, str(refused))
+                    made.append({"request": path.stem, "refused": kind, "why": why})
+                await asyncio.to_thread(path.unlink, missing_ok=True)
+        return made
 
-    def messages(self, request: str, have: Sequence[tuple[int, int]] = ()) -> Iterator[bytes]:
-        """The parts of a reply that are there, but for those of the ranges ``have``, as they travel. Raises LookupError
-        for a request that this agent does not hold, OSError, ValueError."""
-        held = self._spool.held[request]
-        for number in range(held.parts):
-            if not any(first <= number <= last for first, last in have):
-                yield self._message(held, number)
+    def waiting(self) -> dict[str, Any]:
+        """What can be carried back: the parts there are of each reply, and the refusals of this life."""
+        parts = {id: held.parts for id, held in self._spool.held.items()}
+        return {"parts": parts, "refusals": {id: base64.b64encode(one).decode() for id, one in self._answers}}
+
+    async def part(self, request: str, number: int) -> str:
+        """A part of a reply as it travels, in Base64. Raises ValueError for one that this agent does not hold,
+        OSError."""
+        held = self._spool.held.get(request)
+        if held is None or type(number) is not int or not 0 <= number < held.parts:
+            raise ValueError(f"no such part: {request} {number}")
+        kept = await asyncio.to_thread(held.kept, number)
+        return base64.b64encode(replies.pack(request, kept.part, self._sign())).decode()
 
     def status(self) -> list[dict[str, Any]]:
         """The requests that this agent works on, or whose replies wait."""
@@ -120,6 +154,11 @@ class Requests:
         """Until cancelled."""
         for held in self._spool.held.values():
             self._begin(held)
+        if self._came_before:
+            try:
+                await self.carried()
+            except OSError as error:
+                self._failed(error)
         senders = [asyncio.create_task(self._send()), asyncio.create_task(self._expire())]
         try:
             while True:
@@ -149,27 +188,36 @@ class Requests:
         except asyncio.QueueFull:
             self._refusal(Refused("busy", f"more than {MAX_WAITING} messages wait"))
 
-    async def _decide(self, envelope: bytes) -> str:
-        """Act on a request; returns why it is refused, or nothing. Raises OSError."""
+    def _asked(self, envelope: bytes) -> bool:
+        """Whether this agent has to say something to it: a zip is for all hosts of a site."""
+        try:
+            config = self._context.config
+            return read(envelope)[0].asks(config.agent.id, actual.labels(config))
+        except ValueError:
+            return True  # and refuse it
+
+    async def _decide(self, envelope: bytes) -> Refused | None:
+        """Act on a request; returns why not. Raises OSError."""
         try:
             self._sign()
             request = await asyncio.to_thread(admit, envelope, self._host(), KINDS, self._spool.seen, self._kind_of)
             if request.kind in (RESUME, CANCEL):
                 await asyncio.to_thread(self._spool.note, request)
                 self._follow(request)
-                return ""
+                return None
             held = await asyncio.to_thread(self._spool.take, request, envelope)
         except Refused as error:
             self._refusal(error)
-            return str(error)
+            return error
         except ValueError as error:
-            self._refusal(Refused("certificate", str(error)))
-            return str(error)
+            refused = Refused("certificate", str(error))
+            self._refusal(refused)
+            return refused
         body = orjson.dumps(dict(request.body))
         shown = {"body": dict(request.body)} if len(body) <= BODY_SHOWN else {"body_bytes": len(body)}
         self._record("request_received", **_about(request), reason=request.reason, **shown)
         self._begin(held)
-        return ""
+        return None
 
     def _host(self) -> Host:
         config, trusted = self._context.config, self._fleet
@@ -220,8 +268,10 @@ class Requests:
         state = "unknown" if error.kind == "unknown" else "refused"
         part = Part(0, replies.packed(b""), 0, True, state, f"{error.kind}: {error}")
         with suppress(ValueError, OSError):
+            if self._outlet is None:  # they wait to be carried: the newest count
+                del self._answers[: -MAX_WAITING + 1]
             if len(self._answers) < MAX_WAITING:
-                self._answers.append(replies.pack(id, part, self._sign()))
+                self._answers.append((id, replies.pack(id, part, self._sign())))
                 self._parts.set()
 
     # --- working
@@ -287,7 +337,7 @@ class Requests:
         if outlet is None:
             return False
         if self._answers:
-            await outlet.reply(self._answers[0])
+            await outlet.reply(self._answers[0][1])
             self._answers.pop(0)
             return True
         for id, sent in [*self._outgoing.items()]:
@@ -311,9 +361,6 @@ class Requests:
                 self._outgoing.pop(id, None)
             return True
         return False
-
-    def _message(self, held: Held, number: int) -> bytes:
-        return replies.pack(held.request.id, held.kept(number).part, self._sign())
 
     def _sign(self) -> Signer:
         """Key and certificate as they are now: they are renewed while the agent runs. Raises ValueError without any."""
@@ -353,6 +400,12 @@ class Requests:
 
     def _failed(self, error: Exception) -> None:
         log.error(Log.REQUEST_FAILED, reason=str(error), action="it is tried again at the next start")
+
+
+def _start_of(path: Path) -> bytes:
+    """As much of a file as a request may have, and a byte more. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(MAX_REQUEST + 1)
 
 
 def _about(request: Request) -> Mapping[str, Any]:
