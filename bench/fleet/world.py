@@ -30,12 +30,9 @@ from vedette.fleet.documents import (
     Change,
     Desired,
     Group,
-    Progress,
     Ring,
     Rollout,
-    State,
     Target,
-    place,
     read_desired,
     read_rollout,
 )
@@ -83,17 +80,17 @@ def template(folder: Path) -> tuple[dict[str, Any], Config]:
 
 
 class Centre:
-    """The operators' and the controller's side: one group of all agents, a bundle, and how far its change has come."""
+    """The operators' side: one group of all agents, whose bundle they change. The controller moves the change."""
 
-    def __init__(self, folder: Path, broker: str, rings: Sequence[Ring]) -> None:
+    def __init__(
+        self, folder: Path, broker: str, rings: Sequence[Ring], gates: Mapping[str, float | bool] | None = None
+    ) -> None:  # fmt: skip
         self._keys = [Ed25519PrivateKey.generate() for _ in range(3)]
         named = [Signatory(f"operator-{i}", key.public_key()) for i, key in enumerate(self._keys)]
         self.repository = Repository(folder)
         self.repository.create(FLEET, named, 2, named, 2)
-        self._broker, self.rings = MqttSettings(url=broker), tuple(rings)
-        self._serial = self._rollouts = 0
-        self._before: Target | None = None
-        self.change: Change | None = None
+        self._broker, self._rings, self._gates = MqttSettings(url=broker), tuple(rings), gates or {}
+        self._serial = 0
         self._sign()
 
     @property
@@ -105,30 +102,25 @@ class Centre:
             self.repository.sign(key)
         self.repository.commit()
 
-    def desire(self, bundle: bytes) -> Target:
-        """Operators sign a change from the last bundle to this one; nobody has it yet."""
+    async def desire(
+        self, bundle: bytes, before: Target | None = None, gates: Mapping[str, float | bool] | None = None
+    ) -> Change:
+        """Operators sign and publish a change from ``before`` to this bundle; without ``before``, all have it at once.
+        ``gates``: others for this change. As ``vedette fleet plan|sign|apply`` do."""
         self._serial += 1
         target = Target(f"bundles/{self._serial}.vbundle", hashlib.sha256(bundle).hexdigest(), self._serial)
-        self.change = Change(f"c{self._serial}", target, self._before)
-        group = Group("everyone", "all", parse("all"), {"default": self.change})
-        made = Desired(FLEET, self._serial, "2026-11-22T00:00:00Z", (group,), self.rings)
-        self.repository.stage_desired(made, {target.target: bundle})
-        self._sign()
-        self._before, self._rollouts = target, 0
-        return target
+        change = Change(f"c{self._serial}", target, before or target)
+        group = Group("everyone", "all", parse("all"), {"default": change})
+        limits = {**self._gates, **(gates or {})}
+        made = Desired(FLEET, self._serial, "2026-11-22T00:00:00Z", (group,), self._rings, limits)
 
-    async def roll(self, state: State, ring: int = 0, extra: Sequence[str] = ()) -> None:
-        """The controller moves the change."""
-        assert self.change is not None
-        self._rollouts += 1
-        progress = Progress(state, ring, tuple(extra))
-        await asyncio.to_thread(self.repository.commit, Rollout(FLEET, self._rollouts, {self.change.id: progress}))
+        def put_in_force() -> None:
+            self.repository.stage_desired(made, {target.target: bundle})
+            self._sign()
+
+        await asyncio.to_thread(put_in_force)
         await announce(self._broker, self.repository)
-
-    def lowest(self, agents: Sequence[str], count: int) -> list[str]:
-        assert self.change is not None
-        change = self.change.id
-        return sorted(agents, key=lambda id: place(change, id))[:count]
+        return change
 
 
 class World:
