@@ -1,4 +1,4 @@
-//! The class `Events` of the import: what `engine/native.py` passes, made into a plan.
+//! The class `Events` of the import: what `engine/described.py` passes, made into a plan.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -24,7 +24,7 @@ use crate::sift::{Direct, Named, Reads, Texts, View};
 
 type Searches = (PyBackedBytes, Vec<(u32, u8)>);
 
-/// One group, as `engine/native.py` describes it.
+/// One group, as `engine/described.py` describes it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct GroupParts {
@@ -104,7 +104,7 @@ impl GroupParts {
     }
 }
 
-/// What rules ask of lines, as `engine/native.py` describes it.
+/// What rules ask of lines, as `engine/described.py` describes it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct TextParts {

@@ -98,7 +98,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// By what `engine/columns.py` calls it: a value's number, or one of its codes.
+    /// By what `Native` (`engine/native.py`) calls it: a value's number, or one of its codes.
     #[must_use]
     pub fn of(code: i64) -> Self {
         match code {
