@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tests.fleet.kit import desired, group
-from tests.region.steer.kit import NEW, OLD, RINGS, SECOND, Host, World, bundle
+from tests.region.steer.kit import BEAT, NEW, OLD, RINGS, SECOND, START, Host, World, bundle
 from vedette.fleet.documents import Change, Ring, place
 
 IDS = [f"agent-{i:03}" for i in range(100)]
@@ -31,6 +31,24 @@ def test_ring_by_ring() -> None:
     world.minutes(20)
     assert world.state == "done"
     assert [event for _, event in world.events] == [*["rollout_ring", "rollout_soaks"] * 3, "rollout_done"]
+
+
+def test_a_restart_hides_no_flood() -> None:
+    """Agents that are restarted all through the soak, cleanly, have shown nothing: the ring waits until they have, and
+    is stopped."""
+    world = World(bundle(), IDS)
+
+    def restarts(host: Host, world: World) -> None:
+        if host.runs == NEW.sha256 and world.now < START + 90 * BEAT:
+            host.figures.update(started=world.now - 20 * SECOND, alerts={"noisy": 0})
+        else:
+            floods(host, world)
+
+    world.worse = restarts
+    world.minutes(89)
+    assert (world.state, len(world.given)) == ("rolling", 5)
+    world.minutes(30)
+    assert (world.state, len(world.given)) == ("aborted", 5)
 
 
 def test_what_stays_goes_through_no_rings() -> None:

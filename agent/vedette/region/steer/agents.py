@@ -28,8 +28,8 @@ class Agent:
     """One agent. ``heard``: its last heartbeat, 0: nobody knows when; ``fresh``: the last one that is surely new."""
 
     __slots__ = (
-        "before", "desired", "findings", "fresh", "group", "heard", "id", "labels", "lag", "loaded", "lost", "mark",
-        "mid", "now", "old", "problems", "refused", "since",
+        "before", "born", "desired", "findings", "fresh", "group", "heard", "id", "labels", "lag", "loaded", "lost",
+        "mark", "mid", "now", "old", "problems", "refused", "since",
     )  # fmt: skip
 
     def __init__(self, id: str) -> None:
@@ -48,6 +48,8 @@ class Agent:
         self.old: Vitals | None = None
         self.mid: Vitals | None = None
         self.mark: Vitals | None = None
+        self.born: Vitals | None = None
+        """The first figures of its present life, where the controller has seen it begin."""
         self.before: Rates | None = None
         self.lag = 0.0
         self.findings: tuple[Finding, ...] = ()
@@ -69,16 +71,24 @@ class Agent:
         """Seconds for which it has been watched."""
         return (self.now.time - self.old.time) / 1e6 if self.now and self.old else 0.0
 
+    def compared(self) -> float:
+        """Seconds of its present life that ``case`` compares."""
+        if self.now is None or self.mark is None:
+            return 0.0
+        begun = self.born.time if self.born is not None else self.now.started
+        return (self.now.time - max(self.mark.time, begun)) / 1e6
+
     def watch(self) -> None:
         """It is compared with how it was up to now."""
         self.mark, self.findings = self.now, ()
         self.before = rates(self.old, self.now) if self.old and self.now else None
 
     def case(self, refusal: str = "", silent: float = 0.0) -> Case:
-        now, mark, old = self.now, self.mark, self.old
+        now, mark = self.now, self.mark
         after = None
         if now is not None and mark is not None:
-            after = rates(old if old is not None and old.time > mark.time else mark, now)
+            newer = (one for one in (self.old, self.born) if one is not None and one.time > mark.time)
+            after = rates(max(newer, key=lambda one: one.time, default=mark), now)
         lag = min(self.lag, now.lag) if now is not None else 0.0
         return Case(now, mark, self.before, after, lag, refusal, silent)
 
@@ -152,6 +162,8 @@ class Agents:
         if now is None:
             return
         agent.lag = agent.now.lag if agent.now is not None else now.lag
+        if agent.now is not None and now.started != agent.now.started:
+            agent.born = now
         gap = agent.now is not None and now.time - agent.now.time > self._span("away")
         agent.now = now
         if agent.mid is None or agent.old is None or now.time < agent.mid.time:  # its clock was put back

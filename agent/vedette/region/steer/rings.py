@@ -5,9 +5,10 @@
   ``percent`` that holds nobody who is heard names one.
 * Its **soak** begins when the share ``taken`` of its agents prove to run the change; who is away for ``away`` seconds
   is not waited for.
-* It **ends** when the soak is over, no gate has failed, and as many of them as had to take it were heard after that:
-  the figures are of all of the soak. A ring that adds no agent is passed over. After the last one the change is done.
-  Who was away takes what its ring has when it comes back.
+* It **ends** when the soak is over, no gate has failed, and as many of them as had to take it were heard after that,
+  with figures of one life over the soak, or over ``baseline`` seconds of it: who was restarted has shown nothing yet.
+  A ring that adds no agent is passed over. After the last one the change is done. Who was away takes what its ring has
+  when it comes back.
 * A gate that fails **aborts** the change, paused ones too: everybody goes back to ``from``. It is not begun again but
   by a new change (``vedette fleet plan --retry``).
 """
@@ -75,7 +76,7 @@ class Standing(NamedTuple):
     left: int = 0
     """Of those away, that are not waited for any more."""
     fresh: int = 0
-    """Of the taken, heard since the soak is over."""
+    """Of the taken, heard since the soak is over, with figures of long enough."""
     back: int = 0
     """Of an aborted change: those that run ``from`` again."""
     findings: Mapping[str, tuple[Finding, ...]] = {}
@@ -104,8 +105,10 @@ def standing(
     if progress is None or progress.state is State.DONE:
         return _settled(step, members, agents, now, done=progress is not None)
     within = holds(step, rings, progress, members)
-    over = note.soak + round(rings[min(progress.ring, len(rings) - 1)].soak * SECOND) if note.soak and rings else 0
+    soak = rings[min(progress.ring, len(rings) - 1)].soak if rings else 0.0
+    over = note.soak + round(soak * SECOND) if note.soak and rings else 0
     assert agents.limits is not None
+    enough = min(soak, agents.limits.values["baseline"])
     silence, within_time = agents.limits.values["silence"], agents.limits.values["take_within"] * SECOND
     counts = dict.fromkeys(Standing._fields[:10], 0)
     found: tuple[dict[str, tuple[Finding, ...]], dict[str, tuple[Finding, ...]]] = {}, {}
@@ -131,8 +134,8 @@ def standing(
             counts["given"] += 1
             counts[_where(step, agent, refusal, agents, now)] += 1
             counts["left"] += agents.gone(agent, now)
-            if over and agent.fresh >= over and agent.runs(step.kind, step.name, step.change):
-                counts["fresh"] += 1
+            shown = over and agent.fresh >= over and agent.compared() >= enough
+            counts["fresh"] += bool(shown and agent.runs(step.kind, step.name, step.change))
     return Standing(**counts, findings=found[0], others=found[1])
 
 
