@@ -32,6 +32,7 @@ from vedette.model.event import LogSource
 from vedette.plan.plan import Plan
 from vedette.rules import build
 
+pytestmark = pytest.mark.slow
 RULES = Path(__file__).parents[2] / "rules" / "sigma"
 LIMITS = Limits(8 << 20, 600.0, 1.0, 1)
 
@@ -127,6 +128,7 @@ def test_the_reply(whole: list[dict[str, Any]], data: Path, plan: Plan, tmp_path
     assert end["hosts"] == named  # a file is of the host itself
 
 
+@pytest.mark.crash
 def test_killed_and_stopped(whole: list[dict[str, Any]], data: Path, plan: Plan, tmp_path: Path) -> None:
     """Its process killed, the agent stopped in the middle: the reply has each record once, and the same."""
     host = Host(data, tmp_path, body(plan), cpu=0.3)

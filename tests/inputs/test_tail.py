@@ -408,6 +408,7 @@ async def test_a_folder_that_cannot_be_read_is_no_rotation(tmp_path: Path) -> No
                 await until(lambda: len(bin.events) == 3)
             append(tmp_path / "a.log", "two\n")
             await until(lambda: len(bin.events) == 4)
+            await until(lambda: any(entry["event"] == Log.FILE_ROTATED for entry in logs))
     rotated = [entry["path"] for entry in logs if entry["event"] == Log.FILE_ROTATED]
     assert rotated == [str(tmp_path / "b.log")]
 

@@ -33,6 +33,7 @@ from vedette.runtime.evaluation import evaluate
 from vedette.runtime.timeline import Timeline
 from vedette.system import child
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 SECOND = 1_000_000
 INPUTS = {"auth": "syslog", "web": "access", "audit": "auditd"}
@@ -183,6 +184,7 @@ def test_the_command_scan_says_the_same(tmp_path: Path, plan: Plan, raw: Path) -
     assert said == {rule: count for rule, count in found.items() if rule in detections}
 
 
+@pytest.mark.crash
 def test_killed_at_random(tmp_path: Path, plan: Plan, raw: Path) -> None:
     """However often its process is killed, the report comes out the same."""
     whole = hunt(order(tmp_path / "whole", plan, raw))

@@ -173,7 +173,7 @@ def test_a_kill_between_batches(
         life = start("killed", engine(sql))
         waited += bool(life.pipeline.state.statements.waiting)
         assert kills < 2000
-    assert kills > 4
+    assert kills > 2
     assert waited > 1
     assert by_id(life.alerts(), "seq") == by_id(expected, "seq")
 
