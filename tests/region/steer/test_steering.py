@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
+import msgpack
 import pytest
 
 from tests.fleet.kit import desired, group
 from tests.region.steer.kit import BEAT, NEW, OLD, RINGS, SECOND, START, Host, World, bundle
 from vedette.fleet.documents import Change, Ring, place
+from vedette.region.steer.agents import Agents
+from vedette.region.steer.steering import Steering
 
 IDS = [f"agent-{i:03}" for i in range(100)]
 
@@ -49,6 +52,21 @@ def test_a_restart_hides_no_flood() -> None:
     assert (world.state, len(world.given)) == ("rolling", 5)
     world.minutes(30)
     assert (world.state, len(world.given)) == ("aborted", 5)
+
+
+def test_a_controller_that_starts_looks_at_what_it_has_heard() -> None:
+    """It hears agents before it has read the documents: a flood among that is found at its first look."""
+    world = World(bundle(), IDS)
+    world.minutes(13)
+    assert len(world.given) == 5
+    agents = Agents()
+    agents.restore(msgpack.unpackb(world.rows))
+    for host in world.hosts.values():
+        floods(host, world)
+        agents.take(host.id, host.beat(world.now + 120 * SECOND), world.now + 120 * SECOND)
+    steering = Steering(agents, world.notes)
+    steering.follow(world.document, world.rollout)
+    assert [move.event for _, move in steering.moves(world.now + 120 * SECOND)] == ["rollout_aborted"]
 
 
 def test_what_stays_goes_through_no_rings() -> None:

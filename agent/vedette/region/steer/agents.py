@@ -110,6 +110,7 @@ class Agents:
         self.groups = {group.name: {} for group in desired.groups}
         for agent in self.by_id.values():
             self._place(agent)
+            agent.findings = limits.findings(agent.case())  # heartbeats may have come before
 
     def _place(self, agent: Agent) -> None:
         self.groups.get(agent.group, {}).pop(agent.id, None)
