@@ -11,7 +11,6 @@ Its figures go into ``docs/scale/measured.json``, and from there into ``docs/sca
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import struct
 import sys
@@ -34,6 +33,7 @@ from bench.usage import PAGE, TICKS, family
 from tests.broker import running
 from vedette.delivery.envelope import decode_row, landed, pack_batch, split_batch
 from vedette.delivery.landing import LandingFolder
+from vedette.system import descriptors
 
 ALERTS = 20_000
 BATCH = 20
@@ -93,9 +93,7 @@ def landing(folder: Path, sent: Sequence[bytes]) -> dict[str, float]:
 
 def broker(folder: Path) -> dict[str, float]:
     """Memory of a connection and CPU of a message, in a mosquitto of its own."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = CONNECTIONS + 200
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, hard)), hard))
+    descriptors.raise_limit()
     with running(folder, verbose=False) as server:
         port = server.port
         before = _mosquitto()

@@ -25,7 +25,6 @@ import orjson
 from bench.fleet.controller import Controller, cpu_seconds, resident_mb
 from bench.fleet.world import RINGS, TLS_AGENTS, Centre, World
 from vedette.fleet.documents import Target
-from vedette.system import descriptors
 
 DAY = 86_400.0
 BUNDLE_BYTES = 64 << 10
@@ -181,7 +180,6 @@ def main() -> None:
     parser.add_argument("--idle", type=float, default=60.0, metavar="SECONDS", help="watched without any change")
     parser.add_argument("--json", type=Path, metavar="FILE")
     given = parser.parse_args()
-    descriptors.raise_limit()
     with tempfile.TemporaryDirectory() as folder:
         found = asyncio.run(measure(Path(folder), given.agents, given.heartbeat, given.verifying, given.idle))
     if given.json is not None:

@@ -44,6 +44,7 @@ from vedette.region.announce import announce
 from vedette.region.repository import Repository
 from vedette.region.roles import Signatory
 from vedette.runtime.heartbeat import heartbeat
+from vedette.system import descriptors
 
 FLEET = "bench"
 RULES = Path(__file__).parents[2] / "rules" / "sigma"
@@ -147,6 +148,7 @@ class World:
 
     def _site(self) -> Site:
         """A broker with a certificate of a new region."""
+        descriptors.raise_limit()  # a connection an agent, here and in the broker
         members, tls_port = self.folder / "region", free_port()
         vedette("member", "enroll", "broker", "--folder", members, "--role", "broker", "--host", "127.0.0.1")
         member = members / "members" / "broker"
