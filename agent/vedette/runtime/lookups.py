@@ -369,6 +369,9 @@ class Lookups:
             log.warning(Log.LOOKUP_ROLLED_BACK, lookup=name, current=path.name,
                         action="versions up to the one rolled back from are refused; build a new one")  # fmt: skip
             await self._switched()
+            if name in self._wanted and name in self._announced:  # it has just come: say why it is not taken again
+                self._due[name] = time.monotonic()
+                self._wake.set()
             return {"lookup": name, "current": path.name}
 
     async def removed(self, name: str) -> dict[str, Any]:

@@ -66,6 +66,12 @@ METRICS: tuple[Metric, ...] = (
         ("backlog.*", "input_backlog_events", "events", "Events stored and not evaluated yet", "input"),
     ),
     *_rows(
+        "process",
+        ("starts", "process_starts", "count", "Starts of the agent with this data folder"),
+        ("crashes", "process_crashes", "count", "Of these, after a life that ended without a stop"),
+        ("cpu_seconds", "process_cpu_seconds", "seconds", "CPU time since the start"),
+    ),
+    *_rows(
         "inputs.*",
         ("received", "input_received_events", "events", "Events that came in"),
         ("stored", "input_stored_events", "events", "Events written to the raw log"),
@@ -95,6 +101,7 @@ METRICS: tuple[Metric, ...] = (
         ("dead_count", "rules_dead", "rules", "Rules that cannot run or that no input can reach"),
         ("waiting.*", "rules_waiting", "rules", "Rules that wait for an input that is not configured", "input"),
         ("undecided.*", "rule_undecided_events", "events", "Events on which a rule came to no answer", "rule_id"),
+        ("alerts.*", "rule_alerts", "alerts", "Alerts since the start, of the rules that made the most", "rule_id"),
         ("quarantined_count", "rules_quarantined", "rules", "Rules and correlations in quarantine"),
     ),
     *_rows(
@@ -199,6 +206,7 @@ METRICS: tuple[Metric, ...] = (
         ("evicted", "statement_state_evicted_keys", "groups", "Keys evicted for want of room"),
         ("waiting", "statement_waiting_rows", "rows", "Rows of statements whose alerts are not made yet"),
         ("waiting_bytes", "statement_waiting_bytes", "bytes", "Memory of rows that wait"),
+        ("dropped", "statement_state_dropped_rows", "rows", "Rows of all statements that had no room to wait"),
         ("timeless", "statement_timeless_rows", "events", "Events without the time that their table asks for"),
         ("unfit", "statement_unfit_values", "count", "Values that were NULL because they did not fit their column"),
     ),
