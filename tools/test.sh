@@ -1,7 +1,7 @@
 #!/bin/sh
-# All tests, by pytest in the folder $1: those of the Spark jobs and those of whole agents beside the others, since they
-# wait more than they work. With "unit" only those that need no other program, no agent of their own and little time,
-# in two halves of about the same work. Ends with an error when any failed.
+# All tests, by pytest in the folder $1: those of the Spark jobs and, in three parts by name, those of whole agents beside
+# the others, since they wait more than they work. With "unit" only those that need no other program, no agent of their
+# own and little time, in two halves of about the same work. Ends with an error when any failed.
 set -u
 bin=$1
 mkdir -p build
@@ -30,18 +30,22 @@ if [ "${2:-}" = unit ]; then
 fi
 
 tests tests/spark_jobs >build/tests-spark_jobs.log 2>&1 &
-spark=$!
-tests tests/e2e >build/tests-e2e.log 2>&1 &
-agents=$!
-trap 'kill $spark $agents 2>/dev/null' EXIT
+others="$! "
+for part in a-f g-r s-z; do
+    # shellcheck disable=SC2086 # a pattern
+    tests tests/e2e/test_[$part]*.py >build/tests-e2e-$part.log 2>&1 &
+    others="$others$! "
+done
+trap 'kill $others 2>/dev/null' EXIT
 trap 'exit 1' HUP INT TERM
 
 status=0
 tests --ignore tests/spark_jobs --ignore tests/e2e tests || status=$?
-wait $agents || status=$?
-echo "==> tests/e2e"
-cat build/tests-e2e.log
-wait $spark || status=$?
-echo "==> tests/spark_jobs"
-cat build/tests-spark_jobs.log
+for one in $others; do
+    wait "$one" || status=$?
+done
+for part in e2e-a-f e2e-g-r e2e-s-z spark_jobs; do
+    echo "==> $part"
+    cat build/tests-$part.log
+done
 exit $status
