@@ -134,7 +134,7 @@ def test_noise_goes_nowhere(host: Host, capfd: pytest.CaptureFixture[str]) -> No
         "import os\nos.kill(os.getppid(), 0)\nreturn 1",
         "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nif libc.ptrace(16, os.getppid(), 0, 0):\n"
         "    raise OSError\nreturn 1",
-        "open('/tmp/vedette-udf-test', 'w').write('x')\nreturn 1",
+        "with open('/tmp/vedette-udf-test', 'w') as file:\n    file.write('x')\nreturn 1",
     ],
 )
 def test_what_the_kernel_refuses(host: Host, deed: str) -> None:

@@ -123,9 +123,20 @@ def configure_logging(settings: LogSettings, **always: str) -> None:
 def log_to_stderr() -> None:
     """Of a command that is no agent: warnings only, since standard output is for its results."""
     structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS["warning"]),
+        processors=[
+            _warnings,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ],
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
+
+
+def _warnings(_: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if _LEVELS.get(method, 40) < _LEVELS["warning"]:
+        raise structlog.DropEvent
+    return event
 
 
 def report_suppressed() -> None:
