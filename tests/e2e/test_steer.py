@@ -242,6 +242,7 @@ def test_good_and_bad(region: tuple[Steered, list[Edge]]) -> None:
             centre.order("abort")
             centre.reach("aborted")
             all_run(edges, 4)
+            until("the report", lambda: centre.show().get("state") == "aborted")
             text = vedette("fleet", "rollout", "show", "--trust", centre.trust, *centre.at_broker, code=1).stdout
             assert "abort by carol" in text
     finally:

@@ -40,11 +40,11 @@ def shown() -> str:
 
 @pytest.fixture
 def fleet(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """``build/fleet`` below the working folder: a site with a raw log that holds the page's line, its alert in the
+    """``build/sites`` below the working folder: a site with a raw log that holds the page's line, its alert in the
     landing and the tables. Gives the line's place."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rules").symlink_to(ROOT / "rules")
-    site, now = tmp_path / "build" / "fleet" / "dublin", time.time_ns() // 1000
+    site, now = tmp_path / "build" / "sites" / "dublin", time.time_ns() // 1000
     site.mkdir(parents=True)
     (site / "vedette.toml").write_text(f'[agent]\nid = "edge-dublin-1"\ndata_dir = "{site}/data"\n')
     log = RawLog.open(site / "data" / "raw", RawLogSettings(), Counters())
@@ -55,7 +55,7 @@ def fleet(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ref = {"log_id": log.log_id, "offset": frame.offset, "length": len(raw)}
     row = alert(1, event_time=now, detected_at=now, received_at=now, raw=raw, raw_ref=ref, site="dublin",
                 level="critical", rule_title="Reverse Shell in a Logged Command")  # fmt: skip
-    whole = tmp_path / "build" / "fleet"  # in full, since the JVM stays in the folder that it was started in
+    whole = tmp_path / "build" / "sites"  # in full, since the JVM stays in the folder that it was started in
     land(whole / "landing", [row])
     run(spark, "ingest", f"--landing={whole}/landing", f"--tables={whole}/tables")
     return f"{ref['log_id']}:{ref['offset']}+{ref['length']}"
@@ -84,7 +84,7 @@ def test_every_command_of_the_walk_runs(fleet: str) -> None:
             said[line] = done.stdout
     show = next(line for line in said if line.startswith("vedette logs show") and "|" not in line)
     assert said[show] == shown() + "\n"
-    assert Path("build/fleet/report.html").stat().st_size > 50_000
-    assert fleet in Path("build/fleet/report.html").read_text("utf-8")
+    assert Path("build/sites/report.html").stat().st_size > 50_000
+    assert fleet in Path("build/sites/report.html").read_text("utf-8")
     kinds = {line.split()[0] for line in commands()}
     assert kinds >= {"make", "python", "vedette", "grep"}
