@@ -73,10 +73,14 @@ class Agent:
 
     def compared(self) -> float:
         """Seconds of its present life that ``case`` compares."""
-        if self.now is None or self.mark is None:
+        now, mark = self.now, self.mark
+        if now is None or mark is None:
             return 0.0
-        begun = self.born.time if self.born is not None else self.now.started
-        return (self.now.time - max(self.mark.time, begun)) / 1e6
+        begun = mark.time
+        if mark.started != now.started:
+            first = self.born.time if self.born is not None else now.started
+            begun = max(begun, first) if first <= now.time else begun  # else its clock was put back
+        return (now.time - begun) / 1e6
 
     def watch(self) -> None:
         """It is compared with how it was up to now."""
