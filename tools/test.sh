@@ -1,7 +1,7 @@
 #!/bin/sh
-# All tests, by pytest in the folder $1: those of the Spark jobs and, in three parts by name, those of whole agents beside
-# the others, since they wait more than they work. With "unit" only those that need no other program, no agent of their
-# own and little time, in two halves of about the same work. Ends with an error when any failed.
+# All tests, by pytest in the folder $1: those of the Spark jobs, of the installer and, in three parts by name, of whole
+# agents beside the others, since they wait more than they work. With "unit" only those that need no other program, no
+# agent of their own and little time, in two halves of about the same work. Ends with an error when any failed.
 set -u
 bin=$1
 mkdir -p build
@@ -29,22 +29,27 @@ if [ "${2:-}" = unit ]; then
     exit $status
 fi
 
-tests tests/spark_jobs >build/tests-spark_jobs.log 2>&1 &
-others="$! "
-for part in a-f g-r s-z; do
-    # shellcheck disable=SC2086 # a pattern
-    tests tests/e2e/test_[$part]*.py >build/tests-e2e-$part.log 2>&1 &
+others=
+beside() { # NAME PATH...
+    name=$1
+    shift
+    tests "$@" >"build/tests-$name.log" 2>&1 &
     others="$others$! "
-done
+}
+beside spark_jobs tests/spark_jobs
+beside install tests/install tests/bench
+beside agents-a-f tests/e2e/test_[a-f]*.py
+beside agents-g-r tests/e2e/test_[g-r]*.py
+beside agents-s-z tests/e2e/test_[s-z]*.py
 trap 'kill $others 2>/dev/null' EXIT
 trap 'exit 1' HUP INT TERM
 
 status=0
-tests --ignore tests/spark_jobs --ignore tests/e2e tests || status=$?
+tests --ignore tests/spark_jobs --ignore tests/install --ignore tests/bench --ignore tests/e2e tests || status=$?
 for one in $others; do
     wait "$one" || status=$?
 done
-for part in e2e-a-f e2e-g-r e2e-s-z spark_jobs; do
+for part in agents-a-f agents-g-r agents-s-z install spark_jobs; do
     echo "==> $part"
     cat build/tests-$part.log
 done
