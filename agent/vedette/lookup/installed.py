@@ -12,10 +12,10 @@
 
 Invariants: a file gets its name when each of its blocks has the digest that was signed, and is synced before that;
 ``current`` moves after it by an atomic rename, so a crash between any two steps leaves the old or the new version
-current, whole. Versions only rise: by build time, and above what was rolled back from; but for those that the fleet's
-documents name, whose own serial rises. A partial file needs no record
-of what is in it: each block is checked against its digest when it is opened again, so a kill costs at most the block
-that was being written.
+current, whole. ``previous`` is never built later than ``current``: of the two rules ask the later. Versions only rise:
+by build time, and above what was rolled back from; but for those that the fleet's documents name, whose own serial
+rises. A partial file needs no record of what is in it: each block is checked against its digest when it is opened
+again, so a kill costs at most the block that was being written.
 """
 
 from __future__ import annotations
@@ -166,9 +166,12 @@ class Installed:
         target = folder / f"{signed.created}-{signed.version[:12]}{SUFFIX}"
         part.path.rename(target)
         sync_path(folder)
-        before = self.current(signed.name)
+        before, earlier = self.current(signed.name), self.previous(signed.name)
+        if earlier is not None and _built(earlier) > signed.created:
+            (folder / "previous").unlink()
+            sync_path(folder)
         self._link(signed.name, f"{signed.name}{SUFFIX}", target)
-        later = before is not None and _built(before) > signed.created  # of the two, rules would ask that one
+        later = before is not None and _built(before) > signed.created
         if before is not None and before != target and before.exists() and not later:
             self._link(signed.name, "previous", before)
         gone = self._linked(signed.name, "withdrawn")
