@@ -19,6 +19,7 @@ from vedette.cli.main import main
 from vedette.delivery.envelope import ALERT, DEAD_LETTER, LANDED_ALERT, SEQS, STATUS
 from vedette.model.counters import TOTALS, Counters, Dropped, Lost
 from vedette.runtime import status
+from vedette.runtime.app import Agent
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -57,13 +58,15 @@ def quoted(text: str) -> set[str]:
 
 
 def status_keys() -> set[str]:
-    """The top-level keys of ``status.collect``, from its source."""
+    """The top-level keys of ``status.collect``, and those that the agent adds, from their source."""
     tree = ast.parse(inspect.getsource(status.collect))
     returned = next(node.value for node in ast.walk(tree) if isinstance(node, ast.Return))
     assert isinstance(returned, ast.Dict)
     keys = {key.value for key in returned.keys if isinstance(key, ast.Constant)}
     assert None in returned.keys  # **counters.snapshot()
-    return {str(key) for key in keys} | set(Counters().snapshot())
+    added = re.findall(r'^ +found\["(\w+)"\] = ', inspect.getsource(Agent.status), re.MULTILINE)
+    assert "process" in added
+    return {str(key) for key in keys} | set(Counters().snapshot()) | set(added)
 
 
 def totals() -> set[str]:

@@ -24,6 +24,15 @@ from vedette.store.store import OfSet, Store
 pytestmark = pytest.mark.peer
 
 
+def counted(agent: Agent) -> Counter[str]:
+    """The matches of each rule: alerts that left at once, and those that the records of folded ones count. On a busy
+    machine six seconds of folding may end before the sixth match, so that the rest has an alert and a record, too."""
+    found = Counter[str]()
+    for row in agent.alerts():
+        found[row["rule_title"]] += row["count"] if row["kind"] == "fold" else 1
+    return found
+
+
 def test_folds(tmp_path: Path) -> None:
     """Repeated alerts of a strict set are folded: the first leaves at once, and the record, which a kill of the process
     and one of the agent do not touch, counts all the others and names the first."""
@@ -44,17 +53,14 @@ def test_folds(tmp_path: Path) -> None:
                 agent.kill()
                 agent.up()
                 running(agent)
-        until("both records", lambda: sum(row["kind"] == "fold" for row in agent.alerts()) >= 2, 60)
-        agent.settled()
+        until("all to be counted", lambda: counted(agent) == {"Marker own": 6, "Marker site": 6}, 60)
         rows = agent.alerts()
     finally:
         agent.kill()
+    folds, first = ([row for row in rows if (row["kind"] == "fold") == fold] for fold in (True, False))
+    assert {row["rule_title"] for row in folds} == {"Marker own", "Marker site"}
+    assert {row["parent_id"] for row in folds} <= {row["alert_id"] for row in first}
     by_rule = {title: [row for row in rows if row["rule_title"] == title] for title in ("Marker own", "Marker site")}
-    for of_rule in by_rule.values():
-        folds = [row for row in of_rule if row["kind"] == "fold"]
-        first = [row for row in of_rule if row["kind"] != "fold"]
-        assert sum(row["count"] for row in folds) + len(first) == 6, of_rule
-        assert {row["parent_id"] for row in folds} <= {row["alert_id"] for row in first}
     assert {row["bundle"] for row in by_rule["Marker site"]} == {"site"}
 
 
