@@ -1,7 +1,7 @@
 """What intruders leave in logs: the incidents that a stream plants, each a short run of lines that belong together.
 
 A planted line is ready but for its time (the same control bytes as in ``benign``) and holds no ``%d`` slot. Attackers
-come from 203.0.113.0/24 and fetch from ``.invalid`` names, so that a planted line is told from an ordinary one.
+come from 203.0.113.0/24 and fetch from ``.invalid`` names, so that a planted line differs from an ordinary one.
 """
 
 from __future__ import annotations

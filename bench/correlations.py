@@ -5,8 +5,8 @@ alive, then they come to groups at random; the window is longer than all of it, 
 everything in it. Bytes a live group are what the process's resident state grew by while the groups were made over
 their number, beside what the state itself accounts for. What is decided late (averages, medians, percentiles) is
 decided ``DECIDED`` after its event, within the time measured. With ``commits`` what changed is committed to a store on
-disk every COMMIT_EVERY updates, as the agent does every 100 ms; the median of several runs is told. Each figure is of a
-process of its own: ``python -m bench.correlations KIND GROUPS UPDATES MATCHES [commits]`` prints it as JSON.
+disk every COMMIT_EVERY updates, as the agent does every 100 ms; the median of several runs is reported. Each figure is
+of a process of its own: ``python -m bench.correlations KIND GROUPS UPDATES MATCHES [commits]`` prints it as JSON.
 """
 
 from __future__ import annotations

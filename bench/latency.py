@@ -2,7 +2,7 @@
 
 Among the lines, sent at a steady rate in turns of TURN seconds, is every PROBE_EVERY seconds one that holds the time at
 which it was written to the socket, and that a rule alerts on. One process sends; another looks into the agent's outbox
-every POLL seconds, so a latency is told up to that too long; a third is subscribed at the broker.
+every POLL seconds, so a latency may be reported that much too long; a third is subscribed at the broker.
 """
 
 from __future__ import annotations

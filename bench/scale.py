@@ -190,7 +190,7 @@ def sizes(known: Mapping[str, Any], agents: int) -> dict[str, float]:
 
 
 def document() -> None:
-    """Write the tables of ``docs/scale.md`` anew."""
+    """Rewrite the tables of ``docs/scale.md``."""
     DOCUMENT.write_text(written(DOCUMENT.read_text("utf-8"), load()), "utf-8")
 
 

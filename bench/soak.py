@@ -6,7 +6,7 @@ deleted. Once a second memory, descriptors and the agent's own account are read;
 At the end the load stops, the agent settles, and ``verdict`` lists what is not as promised: nothing, then the exit code
 is 0.
 
-**Memory** is told apart by what the kernel says of the process (``/proc/PID/status``) and what the agent says itself:
+**Memory** is split by what the kernel reports of the process (``/proc/PID/status``) and what the agent reports itself:
 
 ========  ==================================================================================================
 file      pages of files (``RssFile``): libraries, and the store, which is mapped. The kernel takes them back

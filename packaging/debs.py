@@ -4,7 +4,7 @@ Both architectures' packages come through an apt of the recipe's own (its lists 
 the host's apt is not touched), which reads the host's list of sources and checks them against the keys there. A file
 that is in the cache with the locked digest is taken as it is, so a build with a full cache needs no network.
 
-Debian takes a package from its servers when a newer one replaces it. Then the newer one is taken, which is said, unless
+Debian takes a package from its servers when a newer one replaces it. Then the newer one is taken and reported, unless
 ``strict``: a security update is no reason not to be able to build. ``write_lock`` brings the lock up to date; keep the
 cache folder of a release that is to be built again.
 """

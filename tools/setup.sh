@@ -1,7 +1,7 @@
 #!/bin/sh
 # A Python environment with everything for development, of the versions in requirements.lock:
 # sh tools/setup.sh PYTHON VENV. Without a PYTHON ("") it is the system's, else the oldest supported one there is. An
-# environment of another Python, or made from other versions, is made anew.
+# environment of another Python, or made from other versions, is rebuilt.
 set -eu
 asked="$1"
 venv="$2"

@@ -1,6 +1,6 @@
 """Bursts and silences: hours of the days evaluated that are unlike the usual (``baselines``).
 
-Counts of matches are not Poisson: one fold record stands for many matches at once. So the scale of what is ordinary is
+Counts of matches are not Poisson: one fold record counts many matches at once. So the scale of what is ordinary is
 at least that of counts of which the variance is ``DISPERSION`` times the mean, and a burst is measured without the
 fullest five minutes of its hour, unless these alone are beyond what one fold could say (``LONE``).
 

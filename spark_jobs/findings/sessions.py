@@ -1,7 +1,7 @@
 """Sessions: runs of one entity's activity without a gap of ``GAP`` seconds, whatever the number of sites.
 
 The usual (``entities``) have none: theirs never end. A session belongs to the day on which it began, and a day's
-sessions are written anew as a whole, so that late alerts may join two or let one begin earlier.
+sessions are rewritten as a whole, so that late alerts may join two or let one begin earlier.
 """
 
 from __future__ import annotations

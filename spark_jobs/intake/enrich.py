@@ -1,7 +1,7 @@
 """What the region knows about hosts, sites and indicators, joined to a batch of alerts.
 
 A lookup is ``FOLDER/<name>.parquet`` (a file or a folder) or ``FOLDER/<name>.csv`` (with a header line); columns are
-found by name, ones that are not here are passed over. Each batch looks at them anew, so a lookup is in effect with the
+found by name, missing ones are skipped. Each batch looks them up again, so a lookup is in effect with the
 first batch after it was replaced; replace it by renaming a whole one into place.
 
 * ``assets``: by ``host`` and ``site``; an empty ``site`` means every site, and gives way to a row of that site.

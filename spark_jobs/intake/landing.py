@@ -3,7 +3,7 @@
 Structured Streaming keeps the account of which files are done (``new_files``: names only, a bounded number each
 micro-batch); the rows are then read by name. So one bad file costs a second look at its batch, never the stream.
 
-Three kinds of file are never rows, and each is said:
+Three kinds of file are never rows, and each is reported:
 
 * **Damaged or foreign**: Spark fails on it. ``damaged`` finds it by halving the batch, and ``examine`` says why; it is
   bad only if its bytes can be read all the same. If they cannot, storage is at fault: the error is raised and the batch

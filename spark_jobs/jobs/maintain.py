@@ -197,7 +197,7 @@ def sums_by_day(alerts: DataFrame) -> dict[str, tuple[int, int]]:
 
 def known_whole(spark: SparkSession, tables: Tables, day: str, gone: tuple[int, int]) -> bool:
     """Whether all that was counted on ``day`` is still in ``ALERTS``, but for the copies ``gone`` from there. Counts
-    that have outlived some of their alerts cannot be made anew: they stay."""
+    that have outlived some of their alerts cannot be made again: they stay."""
     one = date.fromisoformat(day)
     left = sums_by_day(counted_from(spark, tables, one, one)).get(day, (0, 0))
     counts = said_by_day(spark, tables, day, day).get(day, (0, 0))

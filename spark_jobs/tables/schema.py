@@ -153,7 +153,7 @@ WIN_5M = _counts(
     "date", "window_start", "fleet", "site", "rule_id", "level",
 )  # fmt: skip
 """Counts by 5 minutes of ``counted_at``. ``alerts`` are alerts proper (a fold is none); ``matches`` how often the rule
-matched: an alert stands for one, of a correlation too, and a fold for its ``count``. ``date`` is the window's, UTC."""
+matched: an alert counts one, of a correlation too, and a fold its ``count``. ``date`` is the window's, UTC."""
 
 ENTITY_SITE_5M = _counts(
     "entity_site_5m", "string date; time window_start; string kind value fleet site rule_id level",

@@ -26,7 +26,7 @@ _SUMS = (
 
 
 class Dialect(NamedTuple):
-    """What the engines call differently; ``{}`` stands for the argument."""
+    """Functions whose names differ between engines; ``{}`` is the argument."""
 
     micros: str
     """Of a time, microseconds since 1970, UTC."""
@@ -44,7 +44,7 @@ DUCK = Dialect("epoch_us({})", "make_timestamptz({})", "strftime({}, '%Y-%m-%d')
 def counted(alerts: str) -> str:
     """The columns that the counts are made of.
 
-    ``matches`` is how many an alert speaks of: the ``count`` of a fold is how many further alerts it stands for. That
+    ``matches`` is how many an alert counts: the ``count`` of a fold is the number of further alerts. That
     of a correlation is what its condition speaks of, events or values: the correlation matched once.
     """
     fold = "coalesce(kind, '') = 'fold'"

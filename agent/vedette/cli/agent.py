@@ -261,7 +261,7 @@ def alerts(config: Path, data_dir: Path | None, limit: int, follow: bool, as_jso
 
     Those without a receipt (here) and the newest 10,000 with one (sent). A line each: here or sent, time, level, kind,
     host, rule and text. The text of a detection is its event; of a correlation its count, group and last event; of a
-    fold how many further alerts it stands for. The agent may be running or not.
+    fold how many further alerts it counts. The agent may be running or not.
 
     Example: vedette alerts --follow
     """

@@ -41,7 +41,7 @@ MAX_PLAIN = 1024
 """Characters of a message in which a user is looked for, or an address that no word names; what is longer tells more
 than a login."""
 MAX_MESSAGE = 8192
-"""Characters of a message that is read at all: where more is said, what names the peer may stand anywhere."""
+"""Length up to which a message is read, in characters: in longer ones the peer may be named anywhere."""
 MAX_CANDIDATES = 64
 """Texts of a message that are looked at as addresses, times among them; with more it speaks of too many."""
 MAX_BEFORE = 64
@@ -129,7 +129,7 @@ _OUTGOING = (
     "said: ",
     "refused to talk",
 )
-"""What is said of a server that was called, not of a caller."""
+"""Words about a server that was called, not about a caller."""
 
 _V4 = re.compile(r"[0-9][0-9]{0,2}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}(?![\w-]|\.\w)")
 _FOUR = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])(?:\.(?!\Z)|\Z)){4}")

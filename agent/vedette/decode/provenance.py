@@ -34,7 +34,7 @@ class Field(NamedTuple):
     """A field that a format gives under a name of its own, or transformed."""
 
     name: str
-    """``<n>`` at its end stands for a number of up to four digits."""
+    """``<n>`` at its end is a number of up to four digits."""
     of: tuple[str, ...] = ()
     """Names of which one stands in every event to which the format gives the field; empty: none needs to."""
     how: Provenance = Provenance.VERBATIM

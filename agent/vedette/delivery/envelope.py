@@ -57,7 +57,7 @@ MAX_FIELDS = 64
 MAX_ENTITIES = 32
 MAX_CONTRIBUTING = 20
 MAX_COUNT = 1 << 40
-"""Matches that one alert stands for, so that sums of them fit 64 bits."""
+"""Matches that one alert counts, so that sums of them fit 64 bits."""
 MAX_ALERT = 512 << 10
 """Bytes of one encoded alert; with every other bound spent it has less."""
 BATCH_BYTES = 128 << 10

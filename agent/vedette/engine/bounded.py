@@ -1,6 +1,6 @@
 """Answers that are kept to spare work, bounded in what they weigh: whatever comes in, they take no more than that.
 
-What an attacker's lines make an engine remember only costs working it out anew.
+What an attacker's lines make an engine remember only costs computing it again.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ KEY = 14
 SET = WAYS * SLOT
 OLD = SET * 3 // 4
 MAX_ANSWERS = 0xFFFF
-"""Distinct answers; with more, all is forgotten and begun anew."""
+"""Distinct answers; with more, the cache is emptied."""
 
 TRIAL = 2048
 MAX_TRIAL = 1 << 14
@@ -202,7 +202,7 @@ class Cache:
             self._store.put(digest, answer, self._room)
 
     def forget(self) -> None:
-        """Begin anew, with the account as it is."""
+        """Empty it; the account stays as it is."""
         self._store = Store(self.max_bytes - self._room)
         self.get = self._store.get
         """The answer under a digest; None for none."""

@@ -128,7 +128,7 @@ class _Scope(NamedTuple):
     """A set of candidate rules of one kind of input: what their truth depends on."""
 
     begin: Callable[[], Hash]
-    """Gives the hash of a key: it has read what stands for the scope and for no other."""
+    """Gives the hash of a key: it has read what identifies this scope and no other."""
     split: bool
     """Whether events of this codec that begin with ``<`` are syslog."""
     host: bool
@@ -501,7 +501,7 @@ class Engine:
             self._set_quarantined(self.quarantined | {rule})
 
     def _set_quarantined(self, rules: frozenset[int]) -> None:
-        """From now on nothing is said that was kept about these rules."""
+        """From now on no cached answer about these rules is used."""
         self.quarantined = rules
         for _, scopes in self._views.values():
             scopes.clear()

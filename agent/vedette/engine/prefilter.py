@@ -1,7 +1,7 @@
 """Which events of a chunk can match at all: one Hyperscan scan over the raw bytes of the whole chunk.
 
 The database holds the literals of every rule that has some (``plan/literals.py``) and the guards. An event with
-a hit is a **candidate** of the rules that the hit stands for; a rule without literals is a candidate everywhere.
+a hit is a **candidate** of the rules whose literal it is; a rule without literals is a candidate everywhere.
 The scan never misses an event that matches; it may name too many.
 
 Of a rule with literals of two kinds (``Plan.further``) an event must hold one of each, so a pattern says of each rule

@@ -5,7 +5,7 @@
   all the same, and spoils no other.
 * **Array**: valid JSON of objects alone. An array with anything else in it (a reading of numbers, say) is one event.
 
-An event's bytes are those of the payload, not written anew; what lies between two events (newlines, commas, the
+An event's bytes are those of the payload, not serialized again; what lies between two events (newlines, commas, the
 brackets) is in none. What is not a batch is one event, and that is what ``split`` says of all it is not sure of.
 """
 

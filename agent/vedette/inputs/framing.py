@@ -1,7 +1,7 @@
 """Byte streams into whole events: lines, and syslog over TCP (RFC 6587). No sockets and no clock.
 
-Promise: the events do not depend on how the stream was cut into pieces, every byte belongs to an event or is said to
-be dropped, and what is held back is bounded by ``max_event`` plus one piece.
+Promise: the events do not depend on how the stream was cut into pieces, every byte belongs to an event or is counted
+as dropped, and what is held back is bounded by ``max_event`` plus one piece.
 
 ``Lines`` cuts at ``\\n`` only (a ``\\r`` before it stays in the event). It works per piece, never per line: one
 ``rfind`` and one copy. Of a line longer than ``max_event`` the first ``max_event`` bytes are the event, flagged CUT;

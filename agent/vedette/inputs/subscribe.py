@@ -97,7 +97,7 @@ class _Seen:
         self._forgotten = 0
 
     def forget(self) -> None:
-        """The identifiers begin anew."""
+        """Packet identifiers start from 1 again."""
         self._forgotten = self._count
 
     @staticmethod

@@ -44,7 +44,7 @@ from vedette.system.backoff import BACKOFF, Backoff
 log = structlog.get_logger()
 
 STEADY_SECONDS = 10.0
-"""A connection that lived this long starts the back-off anew; two clients of one id do not hammer the broker."""
+"""A connection that lived this long resets the back-off; two clients of one id do not hammer the broker."""
 
 DEFAULT_SESSION = Session()
 
@@ -209,7 +209,7 @@ class MqttClient:
             self._connection.ack(message)
 
     def reconnect(self) -> None:
-        """Drop the connection and connect anew at once: the broker then resends what was not acknowledged."""
+        """Drop the connection and reconnect at once: the broker then resends what was not acknowledged."""
         if self._connection is not None:
             self._again = True
             self.connected.clear()

@@ -54,9 +54,9 @@ class Asks:
             self.by.setdefault(column, rule)
 
 
-def recipe(name: str, table: Path, rules: RuleSet, said: Recipe) -> Recipe:
-    """``said``, with what ``rules``, loaded with it as ``wanted``, ask of the lookup ``name``, which is to be built of
-    ``table``. Raises ValueError for a column that the table lacks, and when no rule asks it."""
+def recipe(name: str, table: Path, rules: RuleSet, declared: Recipe) -> Recipe:
+    """``declared``, with what ``rules``, loaded with it as ``wanted``, ask of the lookup ``name``, which is to be built
+    of ``table``. Raises ValueError for a column that the table lacks, and when no rule asks it."""
     there = header(table)
     found = asks(name, there, rules)
     if not found.keys:
@@ -76,16 +76,18 @@ def recipe(name: str, table: Path, rules: RuleSet, said: Recipe) -> Recipe:
                 f"{table}:1: {found.keys[key]} asks for the column {key.columns[0]} as {key.kind},"
                 f" {found.keys[other]} as {other.kind}: ask alike in both, or give the table the column twice"
             )
-    given = {key.columns for key in said.keys}  # what is said has precedence for joins
-    more = [key for key in found.keys if key not in said.keys and (key.kind in OF_SIGMA or key.columns not in given)]
-    keys = (*said.keys, *more)
-    needed = [*(column for key in keys for column in key.columns), *found.columns, *(said.valid or ())]
+    given = {key.columns for key in declared.keys}  # keys that were declared have precedence for joins
+    more = [
+        key for key in found.keys if key not in declared.keys and (key.kind in OF_SIGMA or key.columns not in given)
+    ]
+    keys = (*declared.keys, *more)
+    needed = [*(column for key in keys for column in key.columns), *found.columns, *(declared.valid or ())]
     return replace(
-        said,
+        declared,
         keys=keys,
-        types={**found.types, **said.types},
-        columns=said.columns or tuple(dict.fromkeys(needed)),
-        duplicates=said.duplicates or ("keep" if found.several else "refuse"),
+        types={**found.types, **declared.types},
+        columns=declared.columns or tuple(dict.fromkeys(needed)),
+        duplicates=declared.duplicates or ("keep" if found.several else "refuse"),
     )
 
 

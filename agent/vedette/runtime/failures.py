@@ -149,7 +149,7 @@ class Failures:
         self._keep(None, reason, frame, start, end, f"{type(error).__name__} {about}")
 
     def step(self, what: str, error: Exception) -> None:
-        """A step that no single event stands for went wrong; ``what`` was left out."""
+        """A step that belongs to no single event went wrong; ``what`` was left out."""
         reason = f"{type(error).__name__}: {error}"[:500]
         self._counters.totals["poisoned"] += 1
         log.error(Log.EVALUATION_FAILED, what=what, reason=reason, action="the agent goes on; please report it")

@@ -32,7 +32,7 @@ UNITS = {
 
 
 class Metric(NamedTuple):
-    """``path``: where its numbers are in a status; ``*`` stands for a key, and ``[name]`` for a list whose items have
+    """``path``: where its numbers are in a status; ``*`` is any key, and ``[name]`` for a list whose items have
     that key, both of which become a label."""
 
     name: str

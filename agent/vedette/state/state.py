@@ -4,8 +4,9 @@ suppression, the tables of statements.
 Events and frames come in the order of the log; everything here is a function of that, of the plan and the
 settings. ``delta`` gives what changed since the last one, as bytes for the transaction that moves the cursor; a
 ``State`` restored from all deltas goes on as if it had not stopped. After ``rewrite`` the next deltas also hold what
-has not changed, a slice each; with the one after which ``rewritten`` is true, the deltas before ``rewrite`` say nothing
-that is not said again. So the deltas kept are bounded by what is remembered, and nothing is ever copied in memory.
+has not changed, a slice each; with the one after which ``rewritten`` is true, the deltas before ``rewrite`` hold
+nothing that is not in later ones. So the deltas kept are bounded by what is
+remembered, and nothing is ever copied in memory.
 
 Bytes of a delta: msgpack ``[FORMAT, log_id, clock, correlations, suppression, audit]`` (without ``audit``, as versions
 before have written it, no audit event is open), and ``statements`` behind where theirs have changed. Offsets are of the

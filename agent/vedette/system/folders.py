@@ -19,7 +19,7 @@ from vedette.system.descriptors import SPENT
 def listed(folder: Path, suffixes: Collection[str]) -> list[Path]:
     """What lies in ``folder`` and the folders below with one of the ``suffixes``, by name; hidden ones are left out.
 
-    A folder that cannot be listed stands for itself. Raises OSError when no descriptor is left: that is no folder
+    A folder that cannot be listed counts as one entry. Raises OSError when no descriptor is left: that is no folder
     without files.
     """
     found: list[Path] = []

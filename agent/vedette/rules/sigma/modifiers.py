@@ -89,7 +89,7 @@ class SigmaTest(SigmaType):
 
 
 class SigmaTestModifier(SigmaValueModifier[SigmaNumber, SigmaTest]):
-    """What stands for a modifier with ``op``; each has a class of its own."""
+    """The modifier with ``op``; each has a class of its own."""
 
     op: Op
     option = ""
@@ -253,7 +253,7 @@ MODIFIERS: dict[str, Modifier] = {
         _name, before=PLACES, fixed=True,
     ),
     "windash": Modifier(
-        "each of `- / – — ―` before a word stands for all five; at most three in a value", _text, ours=SigmaDashModifier
+        "each of `- / – — ―` before a word matches all five; at most three in a value", _text, ours=SigmaDashModifier
     ),
     "base64": Modifier("the value in base64", _encoded, fixed=True),
     "base64offset": Modifier(
@@ -263,8 +263,8 @@ MODIFIERS: dict[str, Modifier] = {
     ),
     **dict.fromkeys(WIDE, _UTF16),
     "expand": Modifier(
-        "`%name%` stands for the values that a [lookup or pipeline](#pipelines-and-lookups) gives it; `cidr\\|expand`"
-        " for networks",
+        "`%name%` is replaced by the values that a [lookup or pipeline](#pipelines-and-lookups) gives it;"
+        " `cidr\\|expand` for networks",
         _text, ours=SigmaPlaceholderModifier,
     ),
     **dict.fromkeys(UNITS, _TIME),

@@ -6,7 +6,7 @@ Several run in the order of their ``priority``, then as they are given. What wor
 
 A **lookup** gives a placeholder its values: ``Administrators.txt`` is ``%Administrators%``. Text files hold a value a
 line; of CSV files the first column counts, and a first row that says ``value`` or the placeholder's name is a heading.
-Empty lines and lines that begin with ``#`` are none. A value is a Sigma pattern: ``srv*`` stands for all that begin so.
+Empty lines and lines that begin with ``#`` are none. A value is a Sigma pattern: ``srv*`` is all that begin so.
 Where a pipeline gives the same placeholder, the pipeline's values hold. A long list is made a lookup (``lists.py``). A
 built lookup, ``Assets.vlookup``, is asked for each value, whatever its size (``lookup/table.py``).
 """

@@ -41,7 +41,7 @@ class Sent(NamedTuple):
     begins: bool
     """The state begins to be written again with this part."""
     whole: bool
-    """What was written before it began is said again by now."""
+    """Whether what was written before it began has been written again by now."""
     quarantined: Any
     """The rules in quarantine; None: as before."""
     done: asyncio.Future[None]
