@@ -15,7 +15,7 @@ from tests.e2e.agent import Agent, until
 from tests.e2e.test_rules import mark, rule
 from tests.e2e.test_rulesets import THRICE
 from tests.e2e.test_strict import configured, evaluated, process, running
-from vedette.runtime.strict.supervisor import EVENTLESS_DEATHS
+from vedette.runtime.strict.supervisor import CONDEMNED_AFTER, EVENTLESS_DEATHS
 from vedette.runtime.strict.watched import DEADLY_EVENTS
 
 pytestmark = pytest.mark.peer
@@ -38,8 +38,12 @@ import os, signal, sys, time
 from vedette.engine.match import Engine
 from vedette.runtime.alerts import AlertBuilder
 from vedette.runtime.strict import worker
+from vedette.state.correlate import Correlator
 from vedette.state.state import State
+from vedette.stream.operators.windowed import Windowed
 
+def crash():
+    os.kill(os.getpid(), signal.SIGSEGV)
 def kill():
     os.kill(os.getpid(), signal.SIGKILL)
 def spin():
@@ -74,6 +78,22 @@ def does_advance(self, received_at):
         deadly()
     return advance(self, received_at)
 
+count, update = Correlator._count, Windowed.push
+
+def does_count(self, node, *given):
+    if node.groups and "Three" in node.c.title:  # at its second match
+        deadly()
+    return count(self, node, *given)
+
+def does_update(self, port, rows):
+    if any("worst" in str(row) for row in rows):
+        deadly()
+    return update(self, port, rows)
+
+if {operators}:
+    Correlator._count, Windowed.push = does_count, does_update
+    passes, take = (lambda *given: True), AlertBuilder.take
+    does_take = take
 Engine.true, AlertBuilder._passes, AlertBuilder.take = is_true, does_pass, does_take
 if {time}:
     State.advance = does_advance
@@ -81,7 +101,17 @@ sys.exit(worker.main())
 """
 TIME = "time"
 """In the name of a test where time is deadly to who remembers anything."""
+OPERATORS = "operators"
+"""The same of one where a correlation and a statement's window are."""
+WINDOW = """\
+-- title: Window
+-- id: 6a1f0000-0000-4000-8000-000000000088
+INSERT INTO alerts SELECT b, COUNT(*) AS n, window_end
+FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE))
+WHERE a = 'row' GROUP BY b, window_start, window_end;
+"""
 ROWS = "-- title: Rows\nINSERT INTO alerts SELECT a, b FROM events WHERE a = 'row';\n"
+CALM = THRICE.format(word="calm", number=7, of=6).replace("Three of", "Two of").replace("gte: 3", "gte: 2")
 BOUNDS = 'max_memory = "128MiB"\nmax_seconds = "1s"\n'
 
 
@@ -90,7 +120,8 @@ def agent(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Agent]:
     path = rule(tmp_path / "site", "site", 3)
     deadly = path.read_text().replace("000000000003", "000000000005").replace("'marker-site'", "'marker-site '")
     (tmp_path / "site" / "deadly.yml").write_text(deadly.replace("title: Marker site", "title: Deadly"))
-    (tmp_path / "deadly_worker.py").write_text(WORKER.format(how=request.param, time=TIME in request.node.name))
+    (tmp_path / "deadly_worker.py").write_text(WORKER.format(how=request.param, time=TIME in request.node.name,
+                                                              operators=OPERATORS in request.node.name))  # fmt: skip
     made = Agent(tmp_path / "a", rules=rule(tmp_path / "own", "own", 1).parent)
     made.program = (sys.executable, "-c", PROGRAM, str(tmp_path))
     configured(made, tmp_path / "site", last=BOUNDS)
@@ -191,3 +222,51 @@ def test_deadly_time(agent: Agent, tmp_path: Path) -> None:
     until("all three", lambda: evaluated(agent)["judged"] == 3)
     row = process(agent)
     assert (row["deaths"], row["quarantined"]) == (deaths, [])
+
+
+@pytest.mark.parametrize("agent", ["crash"], indirect=True)
+def test_deadly_operators(agent: Agent, tmp_path: Path) -> None:
+    """A correlation and a statement at which processes die again and again are in quarantine by name, over a restart of
+    the agent, too; every event is evaluated by all others, and what another correlation remembers is kept."""
+    path = rule(tmp_path / "site", "site", 3)
+    path.write_text(path.read_text() + THRICE.format(word="site", number=4, of=3) + "generate: true\n")
+    calm = rule(tmp_path / "site", "calm", 6)
+    calm.write_text(calm.read_text() + CALM + "generate: true\n")
+    (tmp_path / "site" / "site.sql").write_text(ROWS + WINDOW)
+    file = tmp_path / "rows.json"
+    configured(
+        agent, tmp_path / "site", last=BOUNDS,
+        more=f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{file}"]\nformat = "json"\npoll = "20ms"\n',
+    )  # fmt: skip
+    agent.up()
+    running(agent)
+    mark(agent, "calm")
+    until("its alert", lambda: titles(agent) == ["Marker calm"])
+    for _ in range(3):
+        mark(agent, "site")
+    until("the alerts", lambda: titles(agent).count("Marker site") == 3, 60)
+    row = process(agent)
+    assert (row["deaths"], [one["title"] for one in row["quarantined"]]) == (CONDEMNED_AFTER, ["Three of site"])
+    assert "000000000004" in row["last_death"]
+    whole = tmp_path / "whole"
+    texts = ("one", "two", "worst", "three", "worst of all")
+    whole.write_text("".join(json.dumps({"a": "row", "b": text}) + "\n" for text in texts))
+    whole.replace(file)
+    until("the rows", lambda: titles(agent).count("Rows") == len(texts), 60)
+    row = process(agent)
+    assert row["deaths"] == 2 * CONDEMNED_AFTER, agent.text()[-3000:]
+    assert {(one["title"], one["kind"], one["events"]) for one in row["quarantined"]} == {
+        ("Three of site", "correlation", CONDEMNED_AFTER),
+        ("Window", "statement", CONDEMNED_AFTER),
+    }
+    mark(agent, "calm")
+    until("the other correlation", lambda: "Two of calm" in titles(agent))
+    evaluated(agent)
+    assert not (agent.data / "quarantine" / "site").exists()
+    assert agent.stop() == 0
+    agent.up()
+    running(agent)
+    mark(agent, "site")
+    until("its alert", lambda: titles(agent).count("Marker site") == 4)
+    evaluated(agent)
+    assert (process(agent)["deaths"], len(process(agent)["quarantined"])) == (0, 2)

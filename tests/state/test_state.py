@@ -63,6 +63,38 @@ def put(state: State, second: float, group: str, offset: int, **more: Any) -> li
     return [(one.correlation.title, one.event.offset) for one in fired]
 
 
+SQL = """
+title: B
+name: b
+logsource: {product: x}
+detection: {selection: {f: bbbb}, condition: selection}
+---
+title: above
+id: 0a0a0a0a-0000-4000-8000-000000000004
+correlation:
+  type: temporal
+  rules: [0a0a0a0a-0000-4000-8000-000000000001, b]
+  timespan: 20s
+"""
+
+
+def test_who_is_at_work() -> None:
+    """A caller is given the id of each correlation before it runs, of those above others too, and an empty one as soon
+    as nothing runs."""
+    seen = list[str]()
+    state = State(plan(RULES + "---" + SQL), lateness=0, at_work=seen.append)
+    for offset in range(3):
+        put(state, offset, "g", offset)
+        assert seen[-1] == ""
+    many, few, above = (f"0a0a0a0a-0000-4000-8000-00000000000{number}" for number in (1, 2, 4))
+    assert {many, few, above} <= {*seen}
+    assert seen.index(many) < seen.index(above)
+    seen.clear()
+    state.advance(60 * SECOND)
+    assert seen[0] == few  # it waits for the end of its window
+    assert seen[-1] == ""
+
+
 def test_bytes_are_bounded() -> None:
     """However many groups come, state stays within the bound; the least recently touched go and are counted."""
     state = State(PLAN, lateness=0, max_bytes=20_000)

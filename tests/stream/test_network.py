@@ -66,6 +66,24 @@ def network(*statements: Statement, operator: type[Operator] = Tumbled) -> Netwo
     return Network(statements, Budget(), {**OPERATORS, Expand: operator})
 
 
+def test_who_is_at_work() -> None:
+    """A caller is given the id of a statement while its operators run, and an empty one afterwards, also where they
+    raise."""
+
+    class Seen(Tumbled):
+        def push(self, port: int, rows: Sequence[Row]) -> None:
+            held.append(seen[-1])
+            raise ValueError
+
+    seen, held = list[str](), list[str]()
+    statements = (statement("a", calc(scan(COLUMNS), more_than(1))), statement("b", windows(scan(COLUMNS))))
+    one = Network(statements, Budget(), {**OPERATORS, Expand: Seen}, seen.append)
+    one.feed("r", (2, seconds(2), "h", 2))
+    one.drain()
+    assert sorted(zip(seen[::2], seen[1::2], strict=True)) == [("a", ""), ("b", "")]
+    assert held == ["b"]
+
+
 def test_a_filter_gives_its_rows_in_order() -> None:
     one = network(statement("a", calc(scan(COLUMNS), more_than(1))))
     for n in (1, 2, 3):

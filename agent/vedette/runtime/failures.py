@@ -164,9 +164,10 @@ class Failures:
             tally = engine.tally
             self._put(rules[number], "rule", tally.undecided[number], tally.reasons[number], now)
 
-    def quarantine(self, rule: Rule, events: int, reason: str, now: int) -> None:
-        """``rule`` must not be evaluated any more, having failed on so many events."""
-        self._put(rule, "rule", events, reason, now)
+    def quarantine(self, rule: AnyRule, times: int, reason: str, now: int) -> None:
+        """``rule`` must not be evaluated any more, having failed so many times."""
+        kind = "rule" if isinstance(rule, Rule) else "statement" if isinstance(rule, Statement) else "correlation"
+        self._put(rule, kind, times, reason, now)
 
     def correlations(self, failed: Iterable[Failure], now: int) -> None:
         """Correlations raised; those that did so too often are muted already."""

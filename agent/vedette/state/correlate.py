@@ -44,6 +44,7 @@ from vedette.state.groups import Groups
 from vedette.state.packed import ENTRY_BYTES, FULL, MARK, appended, goes_on
 from vedette.state.windows import ENTRY_BYTES as WINDOW_ENTRY_BYTES
 from vedette.state.windows import HELD, LATE_BYTES, MAX_LATE, Window
+from vedette.stream.operator import AtWork
 
 MAX_ENTRIES = 100_000
 CUT = 256
@@ -71,9 +72,12 @@ class Correlator:
     """See the module's text."""
 
     def __init__(
-        self, correlations: Iterable[Correlation], clock: Clock, *, max_bytes: int, settle: bool = False
-    ) -> None:
+        self, correlations: Iterable[Correlation], clock: Clock, *, max_bytes: int, settle: bool = False,
+        at_work: AtWork | None = None,
+    ) -> None:  # fmt: skip
+        """``at_work`` is given the id of each correlation before it takes in a match or is decided."""
         self.clock = clock
+        self._at_work = at_work
         self.max_bytes = max_bytes
         self.graph = Graph(correlations, settle=settle)
         self.nodes = self.graph.nodes
@@ -97,7 +101,10 @@ class Correlator:
         """Take in an event of the lane ``source``, by all its ``items``; returns what fires."""
         if source in self._due or source in self._behind:
             self._settle(source)  # first: what it was waiting for may be of interest to what comes now
+        at_work = self._at_work
         for number, (node, slot, values, value, carried) in enumerate(items, 1):
+            if at_work is not None:
+                at_work(node.c.id)
             key = node.tag + (values[0].encode() if node.single else node.text(values))
             try:
                 if node.packs:
@@ -356,19 +363,25 @@ class Correlator:
                 heapq.heappush(self._due.setdefault(slowest, []), (due, depth, key))
                 continue
             del self._scheduled[key]
+            node = self.groups.node(key)
+            if self._at_work is not None:
+                self._at_work(node.c.id)
             try:
                 self._decide(key, due + 1)
             except Exception as error:
-                self._fail(self.groups.node(key), key, error)
+                self._fail(node, key, error)
         if not heap:
             self._due.pop(source, None)
         behind = self._behind.get(source, [])
         while behind and behind[0][0] < self.clock.watermark(source):
             _, _, key, time = heapq.heappop(behind)
+            node = self.groups.node(key)
+            if self._at_work is not None:
+                self._at_work(node.c.id)
             try:
                 self._decide_late(key, time)
             except Exception as error:
-                self._fail(self.groups.node(key), key, error)
+                self._fail(node, key, error)
         if not behind:
             self._behind.pop(source, None)
 
@@ -406,6 +419,8 @@ class Correlator:
                 offset, length = window.offset(at), window.length(at)
                 for group, value, carried in seen_by(node, above, slot, window, values, start, stop):
                     key, place = above.tag + above.text(group), (time, offset, length, (slot,))
+                    if self._at_work is not None:
+                        self._at_work(above.c.id)
                     try:
                         self._add(above, key, slot, group, value, carried, window.sources, *place)
                     except Exception as error:

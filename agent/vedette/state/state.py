@@ -27,6 +27,7 @@ from vedette.state.clock import Clock
 from vedette.state.correlate import CHECK_EVERY, Correlator
 from vedette.state.firing import Firing
 from vedette.state.suppress import Fold, Suppressor
+from vedette.stream.operator import AtWork
 from vedette.stream.statements import Statements
 from vedette.stream.userfunctions import Functions
 
@@ -38,16 +39,18 @@ SLICE_BYTES = 64 << 10
 
 class State:
     """See the module's text. ``lateness`` is in microseconds; ``max_bytes`` bounds the correlations' windows, and the
-    statements' tables. ``functions`` runs user functions, where they are allowed."""
+    statements' tables. ``functions`` runs user functions, where they are allowed. ``at_work`` is given the id of each
+    correlation and statement before it runs, and an empty one afterwards."""
 
     def __init__(
         self, plan: Plan, *, log_id: str = "", lateness: int = 30_000_000, max_bytes: int = 64 << 20,
-        settle: bool = False, functions: Functions | None = None,
+        settle: bool = False, functions: Functions | None = None, at_work: AtWork | None = None,
     ) -> None:  # fmt: skip
         self.log_id = log_id
         self._max_bytes, self._settle = max_bytes, settle
         self.clock = Clock(lateness)
-        self.correlator = Correlator(plan.correlations, self.clock, max_bytes=max_bytes, settle=settle)
+        self._at_work = at_work
+        self.correlator = self._correlator(plan)
         self.suppressor = Suppressor(self.clock)
         self.joiner = Joiner()
         self._functions = functions
@@ -67,7 +70,10 @@ class State:
             self._looked = self.clock.running
             self.suppressor.advance()
         self.statements.advance(self.clock.running)
-        return self.correlator.advance()
+        fired = self.correlator.advance()
+        if self._at_work is not None:
+            self._at_work("")
+        return fired
 
     def observe(self, input: str, host: str | None, time: int) -> tuple[int, bool]:
         """An event that correlations or suppression look at: its lane, and whether that jumps (``clock.py``)."""
@@ -78,7 +84,10 @@ class State:
     ) -> list[Firing]:
         """An event of the lane ``source``, with all the rules that it matches."""
         items = [item for rule_id in rule_ids for item in self.correlator.graph.prepare(rule_id, event)]
-        return self.correlator.add(items, source, time, offset, length)
+        fired = self.correlator.add(items, source, time, offset, length)
+        if self._at_work is not None:
+            self._at_work("")
+        return fired
 
     def folds(self) -> list[Fold]:
         """The folds to send since the last call."""
@@ -88,7 +97,7 @@ class State:
         """Go on under another plan: correlations of an unchanged digest keep their windows, statements the tables of
         operators that mean the same."""
         old = self.correlator
-        self.correlator = Correlator(plan.correlations, self.clock, max_bytes=self._max_bytes, settle=self._settle)
+        self.correlator = self._correlator(plan)
         statements = self._of(plan)
         self.started_empty = [*self.correlator.adopt(old), *statements.adopt(self.statements)]
         self.statements = statements
@@ -97,10 +106,16 @@ class State:
         if self._unwritten is not None:
             self._unwritten = self.correlator.groups.adopted(self._unwritten, old.groups)
 
+    def _correlator(self, plan: Plan) -> Correlator:
+        return Correlator(
+            plan.correlations, self.clock, max_bytes=self._max_bytes, settle=self._settle, at_work=self._at_work
+        )
+
     def _of(self, plan: Plan) -> Statements:
         return Statements(
-            plan.statements, plan.lookups, max_bytes=self._max_bytes, functions=self._functions, modules=plan.modules
-        )
+            plan.statements, plan.lookups, max_bytes=self._max_bytes, functions=self._functions, modules=plan.modules,
+            at_work=self._at_work,
+        )  # fmt: skip
 
     def muted(self) -> set[str]:
         """Ids of the correlations and statements in quarantine."""

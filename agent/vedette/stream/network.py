@@ -37,7 +37,7 @@ from vedette.stream.expression import one as evaluate
 from vedette.stream.functions.javaregex import Patience
 from vedette.stream.keyed import Budget
 from vedette.stream.lanes import IDLE, MAX_LANES, MIN_LANES, Lanes, Source
-from vedette.stream.operator import FOREVER, NEVER, Operator
+from vedette.stream.operator import FOREVER, NEVER, AtWork, Operator
 from vedette.stream.operators.table import OPERATORS
 from vedette.stream.userfunctions import Functions
 from vedette.stream.waiting import Waiting
@@ -136,7 +136,8 @@ class _Tap:
 
 
 class _Island:
-    def __init__(self) -> None:
+    def __init__(self, at_work: AtWork | None) -> None:
+        self._at_work = at_work
         self.taps: dict[_Entry, _Tap] = {}
         self.statements: list[Statement] = []
         self.muted = False
@@ -147,14 +148,19 @@ class _Island:
 
     def flush(self) -> None:
         """Let the rows that wait go on, then the watermarks."""
+        at_work = self._at_work if self.statements and not self.muted else None
         Patience.left = self.patience
         try:
             if not self.muted:
+                if at_work is not None:
+                    at_work(self.statements[0].id)
                 self._flush()
         except Exception as error:  # the statements of other islands go on
             self.muted, self.failure = True, error
         finally:
             self.patience, Patience.left = max(1, Patience.left), 1 << 62
+            if at_work is not None:
+                at_work("")
         for entry, tap in self.taps.items():
             tap.taken, tap.mark = len(entry.rows), max(tap.mark, entry.mark)
         self.look()
@@ -199,12 +205,14 @@ class Network:
     """See the module's text.
 
     ``operators``: of each class of node what runs it. Rows that wait take as much as ``budget`` allows for state.
+    ``at_work`` is given the id of a statement of an island before its operators run, and an empty one afterwards.
     """
 
     def __init__(
         self, statements: Sequence[Statement], budget: Budget,
-        operators: Mapping[type[Node], type[Operator]] = OPERATORS,
+        operators: Mapping[type[Node], type[Operator]] = OPERATORS, at_work: AtWork | None = None,
     ) -> None:  # fmt: skip
+        self._at_work = at_work
         self.statements, self.budget = tuple(statements), budget
         self.waiting = Waiting(self.statements, budget.limit)
         """Results that nobody has taken yet."""
@@ -272,7 +280,7 @@ class Network:
                 root[find(below)] = find(operator)
         islands: dict[int, _Island] = {}
         for one in every:
-            island = islands.setdefault(find(one), _Island())
+            island = islands.setdefault(find(one), _Island(self._at_work))
             if isinstance(one, _Sink):
                 island.statements.append(one.statement)
         for entry in self._entries.values():

@@ -12,7 +12,7 @@ nothing else from one call to the next but its marks, and what follows from both
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from vedette.plan.query import Node, Row
@@ -23,6 +23,9 @@ NEVER = -(1 << 62)
 """A watermark before all time."""
 FOREVER = 1 << 62
 """The watermark at the end of the input: nothing comes any more."""
+
+AtWork = Callable[[str], None]
+"""Takes the id of the statement, or correlation, that runs now; empty: none does."""
 
 
 class Operator(ABC):

@@ -17,6 +17,7 @@ from vedette.stream.functions.dates import date_text, stamp_text, time_text
 from vedette.stream.keyed import Budget, pack, unpack
 from vedette.stream.lanes import Source
 from vedette.stream.network import Network
+from vedette.stream.operator import AtWork
 from vedette.stream.reader import Event, Reader
 from vedette.stream.userfunctions import Functions
 
@@ -134,18 +135,20 @@ def _inner(of: Type, value: Any) -> str:
 class Statements:
     """See the module's text. ``lookups``: the opened ones by name. ``max_bytes`` bounds the state of all together.
     ``functions`` runs user functions, which ``modules`` are of; None: statements that call some do not run
-    (``refused``).
+    (``refused``). ``at_work`` is given the id of a statement before its operators run or one of its rows is taken, and
+    an empty one afterwards.
 
     Raises ValueError for statements that nothing here can run, as no front end makes them."""
 
     def __init__(
         self, statements: Iterable[Statement], lookups: Mapping[str, Any] | None = None, *, max_bytes: int = 64 << 20,
-        functions: Functions | None = None, modules: Iterable[Modules] = (),
+        functions: Functions | None = None, modules: Iterable[Modules] = (), at_work: AtWork | None = None,
     ) -> None:  # fmt: skip
         every = tuple(statements)
         self.statements = tuple(one for one in every if functions is not None or not one.modules)
         self.refused = tuple(one for one in every if functions is None and one.modules)
-        self.network = _network(self.statements, max_bytes)
+        self._at_work = at_work
+        self.network = _network(self.statements, max_bytes, at_work)
         if self.refused:
             _network(self.refused, max_bytes)  # what is wrong with them is known where they do not run, too
         if functions is not None:
@@ -265,10 +268,14 @@ class Statements:
     def _taken(self) -> Iterator[Selected]:
         last, texts = None, Texts()
         for statement, row, number in self.network.waiting.take():
+            if self._at_work is not None:
+                self._at_work(statement.id)
             if statement is not last:
                 # rows may be of a statement that the plan does not have any more
                 last, texts = statement, self._texts.get((statement.id, statement.digest)) or _texts(statement)
             yield Selected(statement, row, texts, number)
+        if self._at_work is not None:
+            self._at_work("")
 
     @property
     def waiting(self) -> int:
@@ -330,9 +337,9 @@ class Statements:
         self.network.touch()
 
 
-def _network(statements: tuple[Statement, ...], max_bytes: int) -> Network:
+def _network(statements: tuple[Statement, ...], max_bytes: int, at_work: AtWork | None = None) -> Network:
     try:
-        return Network(statements, Budget(max_bytes))
+        return Network(statements, Budget(max_bytes), at_work=at_work)
     except Exception as error:  # whatever a damaged plan says
         if len(statements) != 1:
             for one in statements:

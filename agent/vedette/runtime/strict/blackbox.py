@@ -4,7 +4,8 @@ A page of memory that both map. The process writes before each step which event 
 nothing can tear that matters: the writer is dead when it is read.
 
 Bytes: raw offset of the first event (8), of the last (8), number of the rule that is asked alone, from 1 (4; 0: all of
-them), the stage (1); little-endian.
+them), the stage (1), the length of the next (1), the id of the correlation or statement at work as UTF-8, cut after
+``ID_BYTES``; little-endian. A new stage begins with none at work.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import mmap
 import os
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
-_FORM = struct.Struct("<QQIB")
+_FORM = struct.Struct("<QQIBB")
+_LENGTH_AT = _FORM.size - 1
+ID_BYTES = 200
 
 
 class Stage(IntEnum):
@@ -32,12 +36,15 @@ class Stage(IntEnum):
     """Time passes for correlations, windows and suppression."""
     ROWS = 6
     """Alerts of rows of statements that have waited."""
+    WRITING = 7
+    """What has changed in the state is written down; no event is at fault."""
 
 
 EVENTLESS = {
     Stage.RESTORING: "while it restored its state",
     Stage.TIME: "while time passed for correlations, windows and suppression",
     Stage.ROWS: "at the alerts of rows that waited",
+    Stage.WRITING: "while it wrote its state",
 }
 """Stages in which the set's state is at fault, if anything of it; in words."""
 
@@ -47,6 +54,14 @@ class Note(NamedTuple):
     last: int
     rule: int
     stage: Stage
+    at_work: str
+    """Id of a correlation or statement; empty: none was."""
+
+
+@lru_cache(maxsize=4096)
+def cut(rule_id: str) -> str:
+    """As much of an id as the page holds."""
+    return rule_id.encode()[:ID_BYTES].decode(errors="ignore")
 
 
 class BlackBox:
@@ -62,11 +77,21 @@ class BlackBox:
         return cls(descriptor)
 
     def note(self, stage: Stage, first: int = 0, last: int = 0, rule: int = 0) -> None:
-        _FORM.pack_into(self._page, 0, first, last, rule, stage)
+        _FORM.pack_into(self._page, 0, first, last, rule, stage, 0)
+
+    def at_work(self, rule_id: str) -> None:
+        """This correlation or statement runs now; empty: none does."""
+        if not rule_id:
+            self._page[_LENGTH_AT] = 0
+            return
+        data = cut(rule_id).encode()
+        self._page[_FORM.size : _FORM.size + len(data)] = data
+        self._page[_LENGTH_AT] = len(data)
 
     def read(self) -> Note:
-        first, last, rule, stage = _FORM.unpack_from(self._page)
-        return Note(first, last, rule, Stage(stage) if stage in (*Stage,) else Stage.OTHER)
+        first, last, rule, stage, length = _FORM.unpack_from(self._page)
+        at_work = self._page[_FORM.size : _FORM.size + length].decode(errors="ignore")
+        return Note(first, last, rule, Stage(stage) if stage in (*Stage,) else Stage.OTHER, at_work)
 
     def close(self) -> None:
         """Closing twice is allowed."""

@@ -64,6 +64,9 @@ class Begin(NamedTuple):
     """By offset of an event the ids of rules that no process survived there; ``ALL``: its alerts are not made."""
     deadly: dict[str, int]
     """By id of a rule on how many events."""
+    condemned: dict[str, int]
+    """By id of a correlation or statement, as the black box has it, how many processes died while it ran: it goes into
+    quarantine."""
     blackbox: int
     """A descriptor."""
 

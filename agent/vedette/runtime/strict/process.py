@@ -35,6 +35,10 @@ class Ended(Exception):
     """The process is no more; says why."""
 
 
+class KilledFromOutside(Ended):
+    """By a SIGKILL that the agent has not sent: what it ran is not at fault."""
+
+
 class Process:
     """See the module's text."""
 
@@ -81,7 +85,7 @@ class Process:
             self._to.write(data)
             await self._to.drain()
         except (OSError, RuntimeError):
-            raise Ended(await self._why()) from None
+            raise await self._why() from None
 
     async def messages(self) -> AsyncIterator[list[Any]]:
         """Until it ends: then Ended is raised."""
@@ -94,10 +98,10 @@ class Process:
                 if not isinstance(message, list) or not message:
                     raise ValueError("it is no list")
             except (asyncio.IncompleteReadError, OSError):
-                raise Ended(await self._why()) from None
+                raise await self._why() from None
             except (ValueError, msgpack.UnpackException) as error:
                 self.kill(f"what it sent is no message: {error}")
-                raise Ended(await self._why()) from None
+                raise await self._why() from None
             self._heard, self._cpu_then, self._spoke = time.monotonic(), self.cpu_seconds, True
             yield message
 
@@ -124,16 +128,17 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
-    async def _why(self) -> str:
+    async def _why(self) -> Ended:
         self.kill()
         code = await self._process.wait()
         if self._reason:
-            return self._reason
+            return Ended(self._reason)
         if code == OUT_OF_MEMORY:
-            return "no memory was left within max_memory"
+            return Ended("no memory was left within max_memory")
         if code < 0:
-            return f"killed by {signal.Signals(-code).name}"
-        return f"it ended with code {code}"
+            kind = KilledFromOutside if code == -signal.SIGKILL else Ended
+            return kind(f"killed by {signal.Signals(-code).name}")
+        return Ended(f"it ended with code {code}")
 
     async def end(self) -> None:
         """Kill it, and wait until it is gone."""

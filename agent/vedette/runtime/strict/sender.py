@@ -8,6 +8,7 @@ from typing import Any
 
 from vedette.model.event import Alert
 from vedette.runtime.context import EvaluationContext
+from vedette.runtime.strict.blackbox import BlackBox, Stage
 from vedette.runtime.uncommitted import Uncommitted
 from vedette.state.state import State
 
@@ -16,8 +17,10 @@ class Sender(Uncommitted):
     """``send`` takes a message (``messages.py``) to the agent."""
 
     def __init__(
-        self, context: EvaluationContext, state: State, send: Callable[[list[Any]], None], waiting: int
-    ) -> None:
+        self, context: EvaluationContext, state: State, send: Callable[[list[Any]], None], waiting: int,
+        blackbox: BlackBox,
+    ) -> None:  # fmt: skip
+        self._box = blackbox
         super().__init__(context)
         self._counters, self._progress, self._state, self._send = context.counters, context.progress, state, send
         self._outbox_bytes, self._long = waiting, False
@@ -50,9 +53,11 @@ class Sender(Uncommitted):
             if offset == progress.committed and not changed:
                 return
             begins = self._long and not state.rewriting
+            self._box.note(Stage.WRITING)
             if begins:
                 state.rewrite()
             delta, whole = state.delta(), state.rewritten
+            self._box.note(Stage.OTHER)
             self.alerts, self.bytes, self._positions = [], 0, {}
             quarantined = dict(failures.quarantined) if failures.changed else None
             failures.changed = False

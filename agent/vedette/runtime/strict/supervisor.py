@@ -3,8 +3,10 @@
 A change of rules or settings ends the process and starts the next one at the cursor: what it had not committed is
 evaluated again, under the same alert ids. A process that dies is followed by another after a back-off, which is over
 when the cursor has moved. What it was at is in the black box (``blackbox.py``); of what one died of twice, the next
-leaves out the rule, or the event (``watched.py``). Where several in a row die of a step that is about no event, at one
-cursor, the state is what they die of: the next one starts with an empty one.
+leaves out the rule, or the event (``watched.py``). A correlation or statement that was at work in ``CONDEMNED_AFTER``
+deaths, less than ``FORGET_SECONDS`` apart, goes into quarantine: the others are then evaluated on the events at which
+they died. Where several in a row die of a step that is about no event, at one cursor, and neither was at work, the
+state is what they die of: the next one starts with an empty one.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from vedette.runtime.context import RunContext
 from vedette.runtime.strict.account import Account, Sent
 from vedette.runtime.strict.blackbox import EVENTLESS, BlackBox, Stage
 from vedette.runtime.strict.messages import ALL, Begin, Suspect
-from vedette.runtime.strict.process import Ended, Process
+from vedette.runtime.strict.process import Ended, KilledFromOutside, Process
 from vedette.store.store import quarantined_of
 from vedette.system.backoff import Backoff
 
@@ -41,6 +43,9 @@ FINISH_SECONDS = 0.05
 """The same when the agent is about to stop."""
 SUSPECTS = 100
 EXCLUDED = 10_000
+CONDEMNED_AFTER = 3
+"""Deaths at one correlation or statement."""
+FORGET_SECONDS = 3600.0
 EVENTLESS_DEATHS = 5
 """In a row at one cursor, after which the state is given up: three seconds of back-off."""
 
@@ -88,6 +93,10 @@ class StrictSet:
         self._suspects: list[Suspect] = []
         self._excluded: dict[int, tuple[str, ...]] = {}
         self._deadly = Counter[str]()
+        self._at_work = Counter[str]()
+        """By id of a correlation or statement deaths while it ran."""
+        self._blamed_at = 0.0
+        """Monotonic: the last of these."""
         self._eventless = 0
         """Deaths in a row in a step that is about no event."""
         self._finishing = False
@@ -105,7 +114,7 @@ class StrictSet:
         """Go on with these."""
         self.settings, self.isolated = settings, isolated
         self.account.max_backlog = settings.backlog_bytes(self._context.config.raw_log)
-        self._suspects, self._excluded, self._deadly = [], {}, Counter()
+        self._suspects, self._excluded, self._deadly, self._at_work = [], {}, Counter(), Counter()
         self._again.set()
 
     async def release(self) -> None:
@@ -136,17 +145,17 @@ class StrictSet:
         try:
             while True:
                 self._again.clear()
-                before, reason = self.account.committed, ""
+                before, reason, outside = self.account.committed, "", False
                 try:
                     await self._one()
                 except (Ended, OSError) as error:
-                    reason = str(error)
+                    reason, outside = str(error), isinstance(error, KilledFromOutside)
                 if self.account.committed > before:
                     self._backoff.reset()
                     self._eventless = 0
                 if not reason:
                     continue
-                self._died(reason)
+                self._died(reason, outside)
                 if self._eventless >= EVENTLESS_DEATHS:
                     await self._give_up_state()
                 wait = self._backoff.failed()
@@ -208,7 +217,8 @@ class StrictSet:
             context.config, self.settings, one.plan, dict(one.lookups), one.credit, context.raw_log.log_id,
             self._log_now(), context.raw_log.newest, account.committed, account.row()[2],
             context.store.get(quarantined_of(account.name)), tuple(self._suspects), dict(self._excluded),
-            dict(self._deadly), self._box.descriptor,
+            dict(self._deadly), {one: deaths for one, deaths in self._at_work.items() if deaths >= CONDEMNED_AFTER},
+            self._box.descriptor,
         )  # fmt: skip
 
     def _log_now(self) -> tuple[int, int, int, int]:
@@ -259,10 +269,11 @@ class StrictSet:
 
     # --- what it died of
 
-    def _died(self, reason: str) -> None:
+    def _died(self, reason: str, outside: bool) -> None:
         self.deaths += 1
         note, self.figures = self._box.read(), {}
-        what = self._blame(note.stage, note.first, note.last, note.rule)
+        at_work = "" if outside else note.at_work
+        what = self._condemn(at_work) or self._blame(note.stage, note.first, note.last, note.rule)
         self.last_death = f"{reason}{what}"
         log.error(
             Log.RULESET_DIED, ruleset=self.account.name, reason=self.last_death, offset=self.account.committed,
@@ -282,6 +293,17 @@ class StrictSet:
             reason=f"{EVENTLESS_DEATHS} processes in a row ended over it: {self.last_death}",
             action="correlations, statements and suppression of this rule set start empty",
         )  # fmt: skip
+
+    def _condemn(self, at_work: str) -> str:
+        """``_blame`` of a correlation or statement; empty when none was at work, or it is in quarantine already."""
+        now = time.monotonic()
+        if now - self._blamed_at > FORGET_SECONDS:
+            self._at_work = Counter({one: deaths for one, deaths in self._at_work.items() if deaths >= CONDEMNED_AFTER})
+        if not at_work or self._at_work[at_work] >= CONDEMNED_AFTER:
+            return ""
+        self._blamed_at, self._eventless = now, 0
+        self._at_work[at_work] += 1
+        return f"; at the correlation or statement {at_work}"
 
     def _blame(self, stage: Stage, first: int, last: int, rule: int) -> str:
         """What the next process does otherwise; in words."""

@@ -4,6 +4,9 @@ An event on which a process died is evaluated rule by rule by the next one, and 
 be deadly. A rule that died alone on an event is left out there: the event is undecided for it, kept as a dead letter,
 and after ``DEADLY_EVENTS`` of them the rule is in quarantine, as a rule of the agent's own plan that comes to no
 answer. Where the making of an event's alerts was deadly, the event is poisoned.
+
+A correlation or statement that was at work in so many deaths that the supervisor condemns it is in quarantine from the
+start, with the statements that share operators with it.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from vedette.engine.join import Joined
 from vedette.engine.match import Engine, Match, UndecidedEvent
 from vedette.engine.rows import Batch
 from vedette.model.event import Frame
+from vedette.plan.plan import AnyRule
 from vedette.runtime.evaluator import Evaluator
-from vedette.runtime.strict.blackbox import BlackBox, Stage
+from vedette.runtime.strict.blackbox import BlackBox, Stage, cut
 from vedette.runtime.strict.messages import ALL, Begin
 
 DEADLY_EVENTS = 3
@@ -36,6 +40,21 @@ class Watched(Evaluator):
             if (events := begin.deadly[rule.id]) >= DEADLY_EVENTS and number not in self.engine.quarantined:
                 self._failures.quarantine(rule, events, DIED, self._clock())
                 self.engine.quarantine({rule.digest})
+        self._condemn(begin.condemned)
+
+    def _condemn(self, deaths: Mapping[str, int]) -> None:
+        if not deaths:
+            return
+        plan, statements = self.engine.plan, self._state.statements
+        found = {one.id: times for one in plan.statements if (times := deaths.get(cut(one.id)))}
+        statements.mute({*found, *statements.muted()})
+        sharing = statements.muted() if found else set()
+        every: list[AnyRule] = [*plan.correlations, *plan.statements]
+        for one in every:
+            if one.id in sharing or cut(one.id) in deaths:
+                times = deaths.get(cut(one.id), max(found.values(), default=1))
+                self._failures.quarantine(one, times, DIED, self._clock())
+        self._quarantine_again(self.engine)
 
     def event(self, engine: Engine, event: Joined) -> None:
         offset = event.frame.offset + event.start

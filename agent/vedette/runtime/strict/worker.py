@@ -110,13 +110,13 @@ class Worker:
         self._engine = _engine(begin)
         settings = config.functions
         self._functions = Host(Limits(settings.max_seconds, settings.max_memory)) if settings.allow else None
-        box = BlackBox(begin.blackbox)
+        self._box = box = BlackBox(begin.blackbox)
         box.note(Stage.RESTORING)
         self._state = self._restored()
         box.note(Stage.OTHER)
         self._engine.prepare(tuple(dict.fromkeys((item.codec, item.logsource) for item in config.input)))
         self._stored = Stored(self._context)
-        self._sender = Sender(self._context, self._state, self._send, begin.log[3])
+        self._sender = Sender(self._context, self._state, self._send, begin.log[3], box)
         self._evaluator = Watched(
             self._context, self._stored, self._sender, self._state, self._engine, begin.credit,
             blackbox=box, begin=begin,
@@ -143,6 +143,7 @@ class Worker:
         return State(
             self._engine.plan, log_id=self._begin.log_id, lateness=int(settings.max_lateness * 1_000_000),
             max_bytes=settings.max_bytes, settle=settings.settle, functions=self._functions,
+            at_work=self._box.at_work,
         )  # fmt: skip
 
     def _send(self, message: list[Any]) -> None:
