@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from tests.certificates import Authority
 from tests.inputs.intake import LOCAL, Bin, listening, rsyslogd, until
 from vedette.inputs import accept
-from vedette.inputs.syslog import TlsListener
+from vedette.inputs.connected import TlsListener
 from vedette.model.counters import Counters, Log
 
 OSSL = glob.glob("/usr/lib*/rsyslog/lmnsd_ossl.so") + glob.glob("/usr/lib*/*/rsyslog/lmnsd_ossl.so")

@@ -28,7 +28,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, Protocol
 
 from vedette.model.event import MAX_EVENT, Flag
 
@@ -53,6 +53,39 @@ class Run(NamedTuple):
     data: bytes
     ends: array[int] | None
     marks: Marks
+
+
+class Framer(Protocol):
+    """How the messages of one connection are delimited."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that ``take`` would give now."""
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes that are kept of an unfinished message."""
+
+    @property
+    def held(self) -> int:
+        """Bytes that are kept in all."""
+
+    @property
+    def within(self) -> bool:
+        """Whether the stream is within a message, also one whose rest is discarded."""
+
+    def feed(self, data: bytes | bytearray, size: int | None = None) -> None:
+        """Take in the first ``size`` bytes of ``data``; the buffer may be reused afterwards. Raises ValueError where
+        the stream cannot be read on; whole messages before that stay available."""
+
+    def cut(self) -> None:
+        """Keep no more of an unfinished message. Raises ValueError as ``feed`` does."""
+
+    def end(self) -> None:
+        """The stream ends. Raises ValueError as ``feed`` does."""
+
+    def take(self) -> list[Run]:
+        """The whole messages so far, in order."""
 
 
 class Lines:

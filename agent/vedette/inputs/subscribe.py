@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from hashlib import md5
 from itertools import accumulate, islice
 from typing import NamedTuple
@@ -31,6 +30,7 @@ import orjson
 import structlog
 
 from vedette.decode.codecs import CODECS, Kind
+from vedette.inputs.acknowledge import Acknowledgements
 from vedette.inputs.batches import split
 from vedette.inputs.deliver import deliver
 from vedette.inputs.mqtt import MqttInput
@@ -45,10 +45,6 @@ log = structlog.get_logger()
 
 CHUNK_MESSAGES = 4096
 """In one chunk: bounds chunks of empty payloads, and the origin table's index."""
-DRAIN_SECONDS = 2.0
-"""How long ``stop`` waits for the log to be on disk, to acknowledge the rest."""
-ACK_BURST = 200
-"""Acknowledgements before the event loop gets its turn."""
 LOGGED_TOPICS = 1000
 """Topics whose first payload that is cut, or is not JSON, is logged."""
 IDENTIFIERS = 65535
@@ -154,8 +150,6 @@ class MqttSubscription:
         self._bytes = 0
         self._since = 0
         self._came = asyncio.Event()
-        self._stored: asyncio.Queue[tuple[int, list[Message]]] = asyncio.Queue()  # bounded by receive_maximum
-        self._last = 0
         self._waiting = asyncio.Event()
         self._logged: set[tuple[Log, str]] = set()
         self._stopping = False
@@ -170,18 +164,17 @@ class MqttSubscription:
                 expiry=settings.session_expiry, receive_maximum=settings.receive_maximum, retained_once=True
             ),
         )
+        self._acknowledgements = Acknowledgements(intake, self.client.ack)  # bounded by receive_maximum
 
     async def run(self) -> None:
         """Receive until ``stop`` or cancelled; raises OSError when the raw log cannot be written."""
-        await self.client.run_with(self._hand_over(), self._acknowledge(), self._refetch())
+        await self.client.run_with(self._hand_over(), self._acknowledgements.run(), self._refetch())
 
     async def stop(self) -> None:
-        """Store what was gathered, acknowledge what gets on disk within DRAIN_SECONDS, disconnect; ends ``run``."""
+        """Store what was gathered, acknowledge what gets on disk in time, disconnect; ends ``run``."""
         self._stopping = True
         self.flush()
-        with suppress(TimeoutError):  # not acknowledged: the broker sends it again
-            async with asyncio.timeout(DRAIN_SECONDS):
-                await self._stored.join()
+        await self._acknowledgements.drain()
         await self.client.close()
 
     def bound(self, descriptors: int) -> None:
@@ -217,7 +210,7 @@ class MqttSubscription:
             self._counters.drop(name, Dropped.DUPLICATE, len(whole))
             self._counters.bytes_in[name] += came.size
             # Its first copy may not be on disk yet.
-            self._stored.put_nowait((self._last, [message._replace(payload=b"")]))
+            self._acknowledgements.owe([message._replace(payload=b"")])
             return
         if found is None or message.payload[:1] == b"{":  # an array is valid JSON, or it is no batch
             self._check_json(whole, message.topic)
@@ -262,8 +255,8 @@ class MqttSubscription:
         if not self._gathered:
             return
         gathered, self._gathered, self._bytes = self._gathered, [], 0
-        self._last = deliver(self._chunk(gathered), self._intake, self._counters)
-        self._stored.put_nowait((self._last, [came.message._replace(payload=b"") for came in gathered]))
+        offset = deliver(self._chunk(gathered), self._intake, self._counters)
+        self._acknowledgements.owe([came.message._replace(payload=b"") for came in gathered], offset)
 
     def _chunk(self, gathered: list[_Gathered]) -> Chunk:
         data: list[bytes] = []
@@ -297,16 +290,6 @@ class MqttSubscription:
             marks=tuple(marks),
             message_ids=ids,
         )
-
-    async def _acknowledge(self) -> None:
-        while True:
-            offset, messages = await self._stored.get()
-            await self._intake.durable(offset)
-            for i, message in enumerate(messages):
-                self.client.ack(message)
-                if i % ACK_BURST == ACK_BURST - 1:
-                    await asyncio.sleep(0)
-            self._stored.task_done()
 
     async def _refetch(self) -> None:
         """After a time without room: make the broker send again what was left with it."""

@@ -1,0 +1,299 @@
+"""The connections of an input: bound, admitted, read while the raw log accepts, looked at, and closed.
+
+A ``Listener`` owns the sockets of one input that others connect to; what it reads from them is for its owner to say,
+who extends it and ``Connection``. All share one receive buffer: what a read brought is taken in before the loop goes
+on. While the raw log takes nothing no connection is read, and TCP slows the senders.
+
+A connection that within ``message_timeout`` ends no message that it has begun is closed, logged and counted
+(``connections_stalled``). One that is silent between messages may stay. Who may connect, and the TLS handshake, is in
+``accept.py``; how an address becomes sockets in ``bind.py``.
+
+When the raw log cannot be written the listener stops reading and ``run`` raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from ssl import SSLContext
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from vedette.inputs.accept import IDLE_SECONDS, Acceptor, Admitted, Gate
+from vedette.inputs.bind import bind
+from vedette.inputs.connected import ConnectedInput
+from vedette.inputs.deliver import deliver
+from vedette.model.counters import Counters, Log
+from vedette.model.event import CHUNK_BYTES, Chunk, Intake
+from vedette.mqtt.tls import Renewed, server_context
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 1.0
+"""Between looks for stalled and idle connections, at most."""
+LOOKS = 4
+"""Such looks per ``message_timeout`` or IDLE_SECONDS, at least."""
+GOODBYE_SECONDS = 1.0
+"""At stop, for what was written last to reach the peers."""
+
+
+class Connection(Admitted):
+    """One TCP peer; the listener does the work."""
+
+    def __init__(self, listener: Listener[Any], tls: bool, gate: Gate, peer: str) -> None:
+        super().__init__(gate, peer)
+        self.listener = listener
+        self.tls = tls
+        self.bytes = 0
+        """Received."""
+        self.whole = False
+        """A message ended since the last look."""
+        self.heard = 0.0
+        """When a look last found that one had (of the loop's clock)."""
+        self.began = 0.0
+        """When a message was seen unfinished that still is (of the loop's clock); 0: none."""
+        self.ended = False
+        self.full = False
+        """The peer does not read what we have written to it."""
+
+    @property
+    def within(self) -> bool:
+        """Whether the stream is within a message."""
+        return False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.listener.connected(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.listener.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self.ended:
+            self.bytes += nbytes
+            self.listener.received(self, nbytes)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.listener.lost(self)
+
+    def pause_writing(self) -> None:
+        self.full = True
+        self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self.listener.read_again(self)
+
+    def close(self) -> None:
+        """Close the transport once: in Python 3.11.2 one of TLS that was closed twice cannot be aborted."""
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class Listener(ABC, Generic[C]):
+    """The sockets of one input; see the module's text. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        settings: ConnectedInput,
+        intake: Intake,
+        counters: Counters,
+        clock: Callable[[], int],
+        idle: float = IDLE_SECONDS,
+    ) -> None:
+        self._name = settings.name
+        self._tls, self._timeout = settings.tls, settings.message_timeout
+        self._intake = intake
+        self._counters = counters
+        self._clock = clock
+        self._idle = idle
+        self.buffer = bytearray(CHUNK_BYTES)
+        self.view = memoryview(self.buffer)
+        self.gate = Gate(settings.name, settings.max_connections, settings.max_connections_per_peer, counters)
+        self._acceptors: list[Acceptor] = []
+        self._connections: dict[C, None] = {}
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._resuming: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._done = asyncio.Event()
+        self._failure: OSError | None = None
+        self.addresses: list[tuple[str, str, int]] = []
+        """Bound: ``("tcp", "tls" or "udp", host, port)``."""
+
+    # --- what an owner says
+
+    @abstractmethod
+    def make(self, tls: bool, gate: Gate, peer: str) -> C:
+        """The place of a new connection."""
+
+    @abstractmethod
+    def received(self, connection: C, size: int) -> None:
+        """The first ``size`` bytes of the shared buffer are from ``connection``."""
+
+    @abstractmethod
+    def end(self, connection: C) -> None:
+        """The peer's stream ends here, once: close, and take what is whole. Called once at least."""
+
+    def stall(self, connection: C) -> None:
+        """What it has begun will not be ended: ``end`` comes next."""
+
+    def looked(self) -> None:
+        """Another look was taken."""
+
+    # --- sockets
+
+    async def listen(self, kind: str, address: str, *, tls: bool = False) -> None:
+        """Accept at ``address`` (empty: nowhere). Raises OSError naming the input, the address and what to do."""
+        context = self._context() if tls else None
+        for sock in await self._bind(kind, address):
+            self._acceptors.append(Acceptor(sock, self.gate, partial(self.make, tls), context))
+
+    def _context(self) -> Renewed[SSLContext]:
+        """Certificate and key, read; raises OSError naming the input and the file."""
+        tls = self._tls
+        assert tls is not None
+        context = Renewed(partial(server_context, tls.cert, tls.key, tls.client_ca), (tls.cert, tls.key, tls.client_ca))
+        try:
+            context.get()
+        except (OSError, ValueError) as error:
+            raise OSError(f"input {self._name!r}: tls: {error}") from error
+        return context
+
+    async def _bind(self, kind: str, address: str) -> list[socket.socket]:
+        """Sockets of an address (``bind.py``), logged and listed in ``addresses``. Raises OSError."""
+        bound = await bind(self._name, kind, address)
+        for sock in bound:
+            more = self._prepare(sock, kind)
+            where = sock.getsockname()
+            self.addresses.append((kind, where[0], where[1]))
+            log.info(Log.LISTENING, input=self._name, transport=kind, host=where[0], port=where[1], **more)
+        return bound
+
+    def _prepare(self, sock: socket.socket, kind: str) -> dict[str, int]:
+        """A bound socket's options, to be logged."""
+        return {}
+
+    def bound(self, connections: int) -> None:
+        """How many connections there may be at a time; those that are open stay."""
+        self.gate.limit = connections
+
+    async def run(self) -> None:
+        await self._done.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def close_doors(self) -> None:
+        """Accept no more, and look no more. May be called again."""
+        self._stopping = True
+        for acceptor in self._acceptors:
+            acceptor.close()
+        self.gate.close()
+        if self._resuming is not None:
+            self._resuming.cancel()
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+
+    async def closed(self) -> None:
+        """All that was written has gone out, or GOODBYE_SECONDS have passed; ``run`` ends."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + GOODBYE_SECONDS
+        while self._connections:  # each leaves when the loop calls its connection_lost
+            if loop.time() >= until:
+                for connection in self._connections:
+                    connection.transport.abort()
+            await asyncio.sleep(0)
+        self._acceptors.clear()
+        self._done.set()
+
+    # --- connections
+
+    def connected(self, connection: C) -> None:
+        """From here on it is read."""
+        if self._stopping:
+            connection.ended = True
+            connection.transport.abort()
+            return
+        self._connections[connection] = None
+        if not self._intake.accepting():
+            self.pause()
+
+    def lost(self, connection: C) -> None:
+        """It is closed, by whomever."""
+        if connection in self._connections:
+            del self._connections[connection]
+            self.end(connection)
+
+    def look(self) -> None:
+        """Close what has been within one message for ``message_timeout``, and see who is idle; while nothing is read
+        nobody is to blame."""
+        loop = asyncio.get_running_loop()
+        now, timeout = loop.time(), self._timeout
+        self._look_timer = loop.call_later(min(LOOK_SECONDS, timeout / LOOKS, self._idle / LOOKS), self.look)
+        self.looked()
+        for connection in list(self._connections):
+            whole, within = connection.whole, connection.within
+            connection.whole = False
+            if whole or not connection.heard or self._resuming is not None:
+                connection.heard = now
+            elif now - connection.heard >= self._idle:
+                connection.idles()
+            if whole or not within or self._resuming is not None or connection.ended:
+                connection.began = now if within else 0.0
+            elif not connection.began:
+                connection.began = now
+            elif now - connection.began >= timeout:
+                self._stalled(connection)
+
+    def _stalled(self, connection: C) -> None:
+        self._counters.totals["connections_stalled"] += 1
+        reason = f"a message was begun and not ended within message_timeout = {self._timeout:g} s"
+        log.warning(Log.CONNECTION_STALLED, input=self._name, peer=connection.peer, reason=reason)
+        self.stall(connection)
+        self.end(connection)
+        connection.transport.abort()
+
+    def pause(self) -> None:
+        """Read nothing until the raw log accepts again."""
+        for connection in self._connections:
+            connection.transport.pause_reading()
+        if self._resuming is None and not self._stopping:
+            self._resuming = asyncio.get_running_loop().create_task(self._resume())
+
+    async def _resume(self) -> None:
+        await self._intake.ready()
+        self._resuming = None
+        for connection in self._connections:
+            self.read_again(connection)
+
+    def read_again(self, connection: C) -> None:
+        """Read it, unless something else forbids."""
+        if self._resuming is None and not connection.full and not connection.ended:
+            connection.transport.resume_reading()
+
+    # --- to the raw log
+
+    def deliver(self, chunk: Chunk) -> int | None:
+        """The raw offset after ``chunk``; None once the raw log cannot be written."""
+        if self._failure:
+            return None
+        try:
+            return deliver(chunk, self._intake, self._counters)
+        except OSError as error:
+            log.error(Log.RAW_LOG_UNWRITABLE, input=self._name, reason=str(error))
+            self._failure = error
+            self._done.set()
+            for connection in self._connections:
+                connection.transport.abort()
+            self.failed()
+            return None
+
+    def failed(self) -> None:
+        """The raw log cannot be written: read nothing more."""
