@@ -105,13 +105,15 @@ async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
 
 
 @contextmanager
-def rsyslogd(folder: Path, action: str) -> Iterator[Path]:
-    """A real rsyslogd that forwards by ``action`` what ``logger -u`` writes to the socket it yields."""
+def rsyslogd(folder: Path, action: str, module: str = "") -> Iterator[Path]:
+    """A real rsyslogd that forwards by ``action`` what ``logger -u`` writes to the socket it yields; ``module``: what
+    has the action, where it is none of the built-in ones."""
     socket, config = folder / "log.sock", folder / "rsyslog.conf"
     config.write_text(
         'module(load="imuxsock" SysSock.Use="off")\n'
         f'input(type="imuxsock" Socket="{socket}" CreatePath="on" RateLimit.Interval="0")\n'
-        f"*.* {action}\n"
+        + (f'module(load="{module}")\n' if module else "")
+        + f"*.* {action}\n"
     )
     command = ["rsyslogd", "-n", "-f", str(config), "-i", str(folder / "rsyslog.pid")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -190,7 +190,7 @@ class Listener(ABC, Generic[C]):
         if self._failure is not None:
             raise self._failure
 
-    def close_doors(self) -> None:
+    def accept_no_more(self) -> None:
         """Accept no more, and look no more. May be called again."""
         self._stopping = True
         for acceptor in self._acceptors:

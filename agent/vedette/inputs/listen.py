@@ -290,7 +290,7 @@ class SyslogListener(StreamListener[Stream]):
 
     async def stop(self) -> None:
         """Stop accepting, hand over what has arrived, close. May be called again."""
-        self.close_doors()
+        self.accept_no_more()
         for datagrams in self._datagrams:
             asyncio.get_running_loop().remove_reader(datagrams.sock.fileno())
             read = 0

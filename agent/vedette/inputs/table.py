@@ -11,6 +11,12 @@ from collections.abc import Mapping
 from vedette.inputs.base import InputSettings
 from vedette.inputs.file import FileInput
 from vedette.inputs.mqtt import MqttInput
+from vedette.inputs.relp import RelpInput
 from vedette.inputs.syslog import SyslogInput
 
-INPUT_TYPES: Mapping[str, type[InputSettings]] = {"syslog": SyslogInput, "file": FileInput, "mqtt": MqttInput}
+INPUT_TYPES: Mapping[str, type[InputSettings]] = {
+    "syslog": SyslogInput,
+    "relp": RelpInput,
+    "file": FileInput,
+    "mqtt": MqttInput,
+}

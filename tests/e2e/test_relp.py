@@ -1,0 +1,96 @@
+"""Syslog by RELP from a real rsyslogd into the real agent, which is killed and started again."""
+
+from __future__ import annotations
+
+import glob
+import os
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.agent import KILLS, Agent, chance, say, until
+from tests.inputs.intake import rsyslogd
+from vedette.model.event import Flag
+from vedette.rawlog import read
+
+OMRELP = glob.glob("/usr/lib*/rsyslog/omrelp.so") + glob.glob("/usr/lib*/*/rsyslog/omrelp.so")
+ROUNDS = KILLS if "VEDETTE_CRASH_KILLS" in os.environ else 2
+BATCH = 1000
+"""Lines written at a time; a kill falls anywhere in them."""
+RELP = '[[input]]\nname = "in"\ntype = "relp"\ntcp = "127.0.0.1:{port}"\n'
+RULE = """title: Line
+id: 0b0dbd0a-5a3e-4d7c-8f43-0a5ed6d5a001
+logsource: {product: linux}
+detection:
+    end: [relp 00 line]
+    condition: end
+"""
+
+
+def _number(raw: bytes) -> int:
+    return int(raw.rpartition(b" ")[2])
+
+
+@pytest.mark.peer
+@pytest.mark.crash
+@pytest.mark.skipif(not OMRELP, reason="rsyslog's omrelp is missing: apt-get install rsyslog-relp")
+def test_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Killed while rsyslog sends: every line is in the raw log once, and those that came again are counted as
+    duplicates; what only may have come again would be flagged. Received = stored + duplicates, over all lives."""
+    rng = chance()
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "line.yml").write_text(RULE)
+    agent = Agent(tmp_path / "a", rules=rules)
+    agent.configure(RELP.format(port=agent.port))
+    agent.up()
+    (tmp_path / "r").mkdir()
+    action = (
+        f'action(type="omrelp" target="127.0.0.1" port="{agent.port}" action.resumeRetryCount="-1"'
+        ' action.resumeInterval="1" queue.type="LinkedList" queue.size="1000000")'
+    )
+    written = 0
+    try:
+        with rsyslogd(tmp_path / "r", action, "omrelp") as log:
+
+            def write() -> None:
+                nonlocal written
+                lines = "".join(f"relp {i % 100:02} line {i}\n" for i in range(written, written + BATCH))
+                written += BATCH
+                command = ["logger", "-u", str(log), "-t", "relp"]
+                subprocess.run(command, input=lines, text=True, check=True, timeout=60)
+
+            for _ in range(ROUNDS):
+                before = agent.input()["stored"]
+                write()
+                until("lines", lambda: agent.input()["stored"] > before)  # noqa: B023
+                time.sleep(rng.uniform(0.0, 0.4))
+                agent.kill()
+                write()
+                agent.up()
+            write()
+            until("all lines", lambda: len({_number(event.raw) for event in agent.stored()}) == written, 120)
+        status = agent.settled()
+    finally:
+        agent.kill()
+    stored = Counter(_number(event.raw) for event in agent.stored())
+    assert sorted(stored) == list(range(written))
+    flagged = Counter(
+        _number(frame.chunk.data[start:end])
+        for frame in read.frames(agent.data / "raw", 0)
+        for start, end in frame.chunk.spans()
+        if frame.chunk.flags(start) & Flag.DUP
+    )
+    assert stored - flagged == Counter(range(written))  # a line that is stored again says so
+    counts = status["inputs"]["in"]
+    assert counts["received"] == counts["stored"] + sum(counts["dropped"].values())
+    assert set(counts["dropped"]) <= {"duplicate"}
+    assert len(agent.alerts()) == sum(times for number, times in stored.items() if number % 100 == 0)
+    say(
+        capsys,
+        f"relp, {ROUNDS} kills: {written} lines, none missing; {counts['dropped'].get('duplicate', 0)} came again and"
+        f" were left out, {flagged.total()} stored and flagged",
+    )

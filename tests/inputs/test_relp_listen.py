@@ -1,0 +1,351 @@
+"""The RELP input against real sockets and a real rsyslogd with omrelp."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from contextlib import ExitStack, asynccontextmanager
+from hashlib import md5
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.certificates import Authority
+from tests.inputs.intake import LOCAL, Bin, account, rsyslogd, until
+from tests.inputs.test_acknowledge import Disk
+from tests.inputs.test_relp_frames import OPEN, frame
+from vedette.inputs import listen
+from vedette.inputs.connected import TlsListener
+from vedette.inputs.relp import RelpInput
+from vedette.inputs.relp_listen import RelpListener
+from vedette.model.counters import Counters, Log
+from vedette.model.event import MAX_EVENT, Flag
+
+OMRELP = glob.glob("/usr/lib*/rsyslog/omrelp.so") + glob.glob("/usr/lib*/*/rsyslog/omrelp.so")
+TIMED = b"<13>2026-11-23T06:16:34.%06d+00:00 host app: line"
+
+
+@asynccontextmanager
+async def relp(
+    bin: Bin, counters: Counters, recent: Iterable[tuple[int, str, bytes]] = (), idle: float = 60.0, **settings: object
+) -> AsyncIterator[tuple[RelpListener, int]]:
+    """A started listener and its first port; stopped afterwards, and the account checked."""
+    settings = settings if settings.keys() & {"tcp", "tls"} else {"tcp": LOCAL, **settings}
+    listener = RelpListener(RelpInput("in", **settings), bin, counters, recent=recent, idle=idle)  # type: ignore[arg-type]
+    await listener.start()
+    try:
+        yield listener, listener.addresses[0][2]
+    finally:
+        await listener.stop()
+    dropped = sum(n for (name, _), n in counters.dropped.items() if name == "in")
+    assert counters.received["in"] == len(bin.events) + dropped
+
+
+class Sender:
+    """A RELP client that keeps what it is answered."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.number = 1
+
+    @classmethod
+    async def open(cls, port: int, context: ssl.SSLContext | None = None) -> Sender:
+        sender = cls(*await asyncio.open_connection("127.0.0.1", port, ssl=context))
+        sender.writer.write(OPEN)
+        assert b"200 OK" in await sender.line()
+        for _ in range(3):  # offers
+            await sender.line()
+        return sender
+
+    async def line(self) -> bytes:
+        return await asyncio.wait_for(self.reader.readline(), 10)
+
+    def send(self, *texts: bytes) -> list[int]:
+        """Write messages; their numbers."""
+        numbers = range(self.number + 1, self.number + 1 + len(texts))
+        self.number += len(texts)
+        self.writer.write(b"".join(frame(n, b"syslog", text) for n, text in zip(numbers, texts, strict=True)))
+        return list(numbers)
+
+    async def answered(self, numbers: list[int]) -> None:
+        for number in numbers:
+            assert await self.line() == b"%d rsp 6 200 OK\n" % number
+
+    async def rest(self) -> bytes:
+        """What is said until the connection ends."""
+        return await asyncio.wait_for(self.reader.read(), 10)
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+async def test_answered_once_on_disk() -> None:
+    """A message is stored at once and answered only when the raw log has it on disk; close is answered after all."""
+    bin, counters = Disk(), Counters()
+    async with relp(bin, counters) as (_, port):
+        sender = await Sender.open(port)
+        sent = sender.send(b"<13>one", b"<13>two")
+        sender.writer.write(frame(4, b"close"))
+        await until(lambda: bin.events == [b"<13>one", b"<13>two"])
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(sender.reader.readexactly(1), 0.1)
+        await bin.sync(1 << 30)
+        await sender.answered(sent)
+        assert await sender.rest() == b"4 rsp 0\n0 serverclose 0\n"
+        sender.close()
+    assert {(chunk.codec, chunk.origins) for chunk in bin.chunks} == {("syslog", ("127.0.0.1",))}
+    account(counters, bin, "in")
+
+
+async def test_many_messages_of_several_senders() -> None:
+    """20,000 messages of 4 senders at once: each is stored in its sender's order and answered once."""
+    bin, counters = Bin(), Counters()
+    async with relp(bin, counters) as (_, port):
+        senders = [await Sender.open(port) for _ in range(4)]
+
+        async def run(which: int, sender: Sender) -> None:
+            for i in range(0, 5000, 100):
+                await sender.answered(sender.send(*(b"<13>%d.%d" % (which, j) for j in range(i, i + 100))))
+            sender.close()
+
+        await asyncio.gather(*(run(i, sender) for i, sender in enumerate(senders)))
+    for which in range(4):
+        mine = [event for event in bin.events if event.startswith(b"<13>%d." % which)]
+        assert mine == [b"<13>%d.%d" % (which, j) for j in range(5000)]
+    assert len(bin.events) == 20_000
+
+
+async def test_a_bad_frame_harms_no_other() -> None:
+    """It is answered, counted and logged with its peer; what came before it is stored and answered; others go on."""
+    bin, counters = Bin(), Counters()
+    async with relp(bin, counters) as (_, port):
+        good, bad = await Sender.open(port), await Sender.open(port)
+        with capture_logs() as logs:
+            sent = bad.send(b"<13>before")
+            bad.writer.write(frame(3, b"open", b"relp_version=0"))
+            await bad.answered(sent)
+            assert await bad.rest() == b"3 rsp 17 500 a second open\n0 serverclose 0\n"
+        assert [(entry["event"], entry["peer"]) for entry in logs] == [(Log.FRAMING_ERROR, "127.0.0.1")]
+        await good.answered(good.send(b"<13>good"))
+        bad.close()
+        good.close()
+    assert bin.events == [b"<13>before", b"<13>good"]
+    assert counters.dropped["in", "framing"] == 1
+
+
+async def test_not_relp_at_all() -> None:
+    """A browser, or TLS at the plain port: counted, and the connection is closed."""
+    bin, counters = Bin(), Counters()
+    async with relp(bin, counters) as (_, port):
+        for hello in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(hello)
+            assert await asyncio.wait_for(reader.read(), 10) == b"0 serverclose 0\n"
+            writer.close()
+    assert counters.dropped["in", "framing"] == 2
+
+
+async def test_repeats() -> None:
+    """After a break, messages with an exact time that are stored are answered and not stored again; others that may
+    be repeats are stored and flagged."""
+    bin, counters = Bin(), Counters()
+    lines = [TIMED % i for i in range(10)]
+    async with relp(bin, counters) as (listener, port):
+        first = await Sender.open(port)
+        first.send(*lines[:6], b"<13>coarse")
+        await until(lambda: len(bin.events) == 7)
+        first.writer.transport.abort()
+        await until(lambda: listener.gate.open == 0)
+        second = await Sender.open(port)
+        await second.answered(second.send(*lines[3:6], b"<13>coarse", *lines[6:]))
+        second.close()
+    assert bin.events == [*lines[:6], b"<13>coarse", b"<13>coarse", *lines[6:]]
+    assert counters.dropped["in", "duplicate"] == 3
+    flagged = [
+        (chunk.data[start:end], chunk.flags(start))
+        for chunk in bin.chunks
+        for start, end in chunk.spans()
+        if chunk.flags(start)
+    ]
+    assert flagged == [(b"<13>coarse", Flag.DUP)]
+
+
+async def test_repeats_of_another_life() -> None:
+    """What the end of the raw log holds is known after a restart, too; all of a batch may be repeats."""
+    bin, counters = Bin(), Counters()
+    lines = [TIMED % i for i in range(3)]
+    recent = [(0, "127.0.0.1", md5(line).digest()) for line in lines]
+    async with relp(bin, counters, recent) as (_, port):
+        sender = await Sender.open(port)
+        await sender.answered(sender.send(*lines))
+        await sender.answered(sender.send(b"<13>new"))
+        sender.close()
+    assert bin.events == [b"<13>new"]
+    assert all(chunk.message_ids is not None for chunk in bin.chunks)
+
+
+async def test_a_long_message() -> None:
+    """One above MAX_EVENT is cut, flagged, counted and answered."""
+    bin, counters = Bin(), Counters()
+    async with relp(bin, counters) as (_, port):
+        sender = await Sender.open(port)
+        await sender.answered(sender.send(b"x" * (MAX_EVENT + 5), b"<13>after"))
+        sender.close()
+    assert [len(event) for event in bin.events] == [MAX_EVENT, len(b"<13>after")]
+    assert counters.cut["in"] == 1
+
+
+async def test_memory_of_unfinished_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond HELD_BYTES the connection with the longest unfinished message is closed; nothing of that is stored."""
+    monkeypatch.setattr(listen, "HELD_BYTES", 300_000)
+    bin, counters = Bin(), Counters()
+    async with relp(bin, counters) as (listener, port):
+        long, short = await Sender.open(port), await Sender.open(port)
+        short.writer.write(b"2 syslog 1000 <13>")
+        long.writer.write(b"2 syslog 900000 " + b"x" * 400_000)
+        with pytest.raises(ConnectionError):
+            await long.rest()
+        assert listener.held < 300_000
+        short.writer.write(b"y" * 996 + b"\n")
+        await short.answered([2])
+        long.close()
+        short.close()
+    assert bin.events == [b"<13>" + b"y" * 996]
+
+
+async def test_a_stalled_message() -> None:
+    """A frame that is not ended within ``message_timeout`` costs the connection; a quiet one stays."""
+    bin, counters = Bin(), Counters()
+    async with relp(bin, counters, message_timeout=0.2) as (_, port):
+        quiet, stalled = await Sender.open(port), await Sender.open(port)
+        stalled.writer.write(b"2 syslog 100 <13>")
+        await until(lambda: counters.totals["connections_stalled"] == 1)
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await stalled.reader.readexactly(1)
+        await quiet.answered(quiet.send(b"<13>still here"))
+        quiet.close()
+        stalled.close()
+    assert bin.events == [b"<13>still here"]
+
+
+async def test_while_the_raw_log_takes_nothing() -> None:
+    """Nothing is read or answered; afterwards all is."""
+    bin, counters = Bin(), Counters()
+    async with relp(bin, counters) as (_, port):
+        sender = await Sender.open(port)
+        bin.close()
+        first = sender.send(b"<13>one")
+        await until(lambda: len(bin.events) == 1)
+        await sender.answered(first)
+        second = sender.send(b"<13>two")
+        await asyncio.sleep(0.1)
+        assert len(bin.events) == 1
+        bin.reopen()
+        await sender.answered(second)
+        sender.close()
+
+
+async def test_stop() -> None:
+    """What has arrived is stored and answered, then the senders are told."""
+    bin, counters = Bin(), Counters()
+    async with relp(bin, counters) as (listener, port):
+        sender = await Sender.open(port)
+        sent = sender.send(b"<13>last words")
+        await until(lambda: listener.held or bin.events)
+    await sender.answered(sent)
+    assert await sender.rest() == b"0 serverclose 0\n"
+    sender.close()
+    assert bin.events == [b"<13>last words"]
+
+
+async def test_the_raw_log_cannot_be_written() -> None:
+    """``run`` raises, and nothing is answered."""
+    bin, counters = Bin(), Counters()
+    async with relp(bin, counters) as (listener, port):
+        sender = await Sender.open(port)
+        bin.broken = True
+        sender.send(b"<13>lost")
+        with pytest.raises(OSError, match="disk gone"):
+            await asyncio.wait_for(listener.run(), 10)
+        try:
+            said = await sender.rest()
+        except ConnectionError:
+            said = b""
+        assert b"200" not in said
+        sender.close()
+
+
+async def test_client_certificates(tmp_path: Path) -> None:
+    """With ``client_ca`` only a certificate that it signed may send; others are counted and logged."""
+    authority = Authority(tmp_path)
+    bin, counters = Bin(), Counters()
+    tls = TlsListener(LOCAL, *authority.issue("agent"), authority.ca)
+    anonymous = ssl.create_default_context(cafile=str(authority.ca))
+    known = ssl.create_default_context(cafile=str(authority.ca))
+    known.load_cert_chain(*authority.issue("sender"))
+    async with relp(bin, counters, tls=tls) as (_, port):
+        with pytest.raises((OSError, AssertionError)):
+            await Sender.open(port, anonymous)
+        await until(lambda: counters.totals["handshakes_failed"] == 1)
+        sender = await Sender.open(port, known)
+        await sender.answered(sender.send(b"<13>signed"))
+        sender.close()
+    assert bin.events == [b"<13>signed"]
+
+
+async def test_a_peer_that_reads_no_answers() -> None:
+    """One that only sends is not read on when its answers fill the way back; others are served."""
+    bin, counters = Bin(), Counters()
+    async with relp(bin, counters) as (_, port):
+        deaf = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port))
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+        deaf.setblocking(False)
+        flood = OPEN + b"".join(frame(i, b"syslog", b"<13>x") for i in range(2, 100_000))
+        sent = 0
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    await asyncio.wait_for(loop.sock_sendall(deaf, flood), 1.0)
+                    sent += 1
+                except TimeoutError:
+                    break
+                assert sent < 200
+                flood = flood.replace(OPEN, b"")
+        sender = await Sender.open(port)
+        await sender.answered(sender.send(b"<13>other"))
+        sender.close()
+        deaf.close()
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(not OMRELP, reason="rsyslog's omrelp is missing: apt-get install rsyslog-relp")
+@pytest.mark.parametrize("secured", [False, True])
+async def test_rsyslog(tmp_path: Path, secured: bool) -> None:
+    """A real rsyslogd sends 2,000 lines by omrelp, in the clear and by TLS with certificates of both sides."""
+    bin, counters, more = Bin(), Counters(), ""
+    settings: dict[str, object] = {}
+    if secured:
+        authority = Authority(tmp_path)
+        settings["tls"] = TlsListener(LOCAL, *authority.issue("agent"), authority.ca)
+        cert, key = authority.issue("sender")
+        more = (
+            f' tls="on" tls.caCert="{authority.ca}" tls.myCert="{cert}" tls.myPrivKey="{key}" tls.authMode="name"'
+            ' tls.permittedPeer="agent"'
+        )
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"line {i}\n" for i in range(2000)))
+    async with relp(bin, counters, **settings) as (_, port):
+        action = f'action(type="omrelp" target="127.0.0.1" port="{port}" windowsize="1000"{more})'
+        with ExitStack() as stack:
+            log = stack.enter_context(rsyslogd(tmp_path, action, "omrelp"))
+            process = await asyncio.create_subprocess_exec("logger", "-u", str(log), "-f", str(lines))
+            assert await process.wait() == 0
+            await until(lambda: len(bin.events) == 2000, 30)
+            await asyncio.to_thread(stack.close)  # it says goodbye, which is answered
+    assert [event.rpartition(b"line ")[2] for event in bin.events] == [b"%d" % i for i in range(2000)]
+    assert not counters.dropped
