@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vedette.api import (
         Correlated,
+        Detected,
         Detection,
+        Detector,
         Engine,
         Plan,
         Stated,
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Correlated", "Detection", "Engine", "Plan", "Stated", "__version__", "compile_rules", "correlate", "evaluate",
-    "load_rules", "read_log",
+    "Correlated", "Detected", "Detection", "Detector", "Engine", "Plan", "Stated", "__version__", "compile_rules",
+    "correlate", "evaluate", "load_rules", "read_log",
 ]  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""The Python API: compile rules, evaluate events, read a raw log. ``from vedette import …`` gives these names.
+"""The Python API: compile rules, evaluate events at once or as they come (``Detector``), read a raw log.
+``from vedette import …`` gives these names.
 
 Everything returns values; nothing here starts an agent, writes a file or keeps a connection.
 """
@@ -14,14 +15,15 @@ from vedette.engine.match import Engine
 from vedette.model.event import Frame, LogSource
 from vedette.plan.plan import Plan
 from vedette.rawlog import read
+from vedette.runtime.detector import Detected, Detector
 from vedette.runtime.evaluation import Detection
 from vedette.runtime.evaluation import evaluate as evaluate_chunks
 from vedette.runtime.scan import chunk_of
 from vedette.runtime.timeline import Correlated, Stated, Timeline
 
 __all__ = [
-    "Correlated", "Detection", "Engine", "Plan", "Stated", "compile_rules", "correlate", "evaluate",
-    "load_rules", "read_log",
+    "Correlated", "Detected", "Detection", "Detector", "Engine", "Plan", "Stated", "compile_rules", "correlate",
+    "evaluate", "load_rules", "read_log",
 ]  # fmt: skip
 
 
