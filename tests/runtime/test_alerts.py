@@ -7,6 +7,7 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ import pytest
 
 from tests.life import NOW, Life
 from vedette import compile_rules
+from vedette.decode.decoder import record
 from vedette.engine.match import Context, Engine
 from vedette.model.event import Alert, Chunk, Flag, Frame, LogSource
 from vedette.runtime import evaluator, events
@@ -275,6 +277,73 @@ def test_a_value_that_no_alert_can_show_costs_no_other_its_alert(begin: Callable
     texts = sorted(one.fields.get("t", "") for one in found)
     assert texts == ["0", "11026-01-01T00:00:00", "253402300800000", "9223372036854775807", "?"]
     assert all(one.first_time is None for one in found)
+
+
+FILTERS = """
+CREATE TABLE logins (message STRING, program STRING, pid INT, src_ip STRING,
+    at TIMESTAMP_LTZ(3) METADATA FROM 'event_time', sender STRING METADATA FROM 'host',
+    received TIMESTAMP_LTZ(3) METADATA FROM 'received_at', whole STRING METADATA FROM 'raw')
+    WITH ('connector' = 'vedette');
+-- title: Plain
+INSERT INTO alerts SELECT message FROM events WHERE message LIKE 'Failed%' {twice};
+-- title: With what an alert says
+-- entities: who=user
+INSERT INTO alerts SELECT 'High' AS level, CONCAT('Of ', program) AS title, 'attack.t1110, x' AS tags, pid AS `count`,
+    CONCAT('u', src_ip) AS who, `at`, sender, received, whole FROM logins WHERE message LIKE '%for root%' {twice};
+-- title: Folded
+-- suppress: by src_ip for 5m
+INSERT INTO alerts SELECT src_ip, program FROM logins WHERE message LIKE 'Failed%' AND pid > 3 {twice};
+-- title: One that fails
+INSERT INTO alerts SELECT CAST(program AS INT) AS n FROM logins WHERE message LIKE 'Failed%' {twice};
+"""
+
+
+@pytest.mark.parametrize("way", ["lines", "JSON", "JSON without the kernel"])
+def test_filters_give_the_alerts_that_rows_in_the_network_give(tmp_path: Path, way: str) -> None:
+    """Made from their events at once, without a row that waits; beside each, the same by way of UNION ALL, whose rows
+    do wait."""
+    sender = b"<38>Nov 21 02:41:%02d web%d %s[%d]: %s for %s from 203.0.113.%d port 1 ssh2\n"
+    lines = [
+        sender % (n % 60, n % 3, b"sshd" if n % 7 else b"42", n % 11, b"Failed password" if n % 4 else b"Accepted",
+                  b"root" if n % 5 else b"http://h/x", n % 9)
+        for n in range(200)
+    ]  # fmt: skip
+    codec = "syslog"
+    if way != "lines":
+        codec = "json"
+        read = [record(line, "syslog", received_at=NOW) for line in lines]
+        times = [f"2026-11-21T02:41:{n % 60:02}Z" for n in range(200)]
+        objects = [{**one.fields(), "host": one.host, "time": at} for one, at in zip(read, times, strict=True)]
+        lines = [json.dumps(one).encode() + b"\n" for one in objects]
+    found: list[list[Alert]] = []
+    for name, twice in (("once", ""), ("twice", "UNION ALL SELECT {same} WHERE FALSE")):
+        (tmp_path / name).mkdir()
+        texts = FILTERS.split(";\n")
+        for number, text in enumerate(texts):
+            same = text.partition("SELECT")[2].partition("WHERE")[0]
+            texts[number] = text.replace("{twice}", twice.replace("{same}", same))
+        (tmp_path / name / "rule.sql").write_text(";\n".join(texts))
+        plan = compile_rules(tmp_path / name / "rule.sql")
+        assert not plan.refused
+        life = Life(tmp_path / name, Engine(plan, route=False, kernel="without" not in way))
+        for at in range(0, 200, 50):
+            life.give(Chunk("in", codec, NOW, b"".join(lines[at : at + 50])))
+        found.append(life.live().alerts())
+        statements = life.pipeline.state.statements
+        assert {statements.filters(rule) for rule in plan.scans} == {name == "once"}
+        assert sum(one["failed"] for one in statements.status()["statements"]) == 129
+        found[-1].sort(key=lambda alert: (alert.rule_title, alert.raw_ref.offset))
+        life.end()
+    once, twice_over = found
+    assert len({alert.alert_id for alert in once}) == len(once) > 300
+    assert 0 < sum(alert.rule_title == "Folded" for alert in once) < 50
+    but = ("alert_id", "parent_id", "rule_id", "rule_digest", "seq", "raw_ref", "detected_at", "entities", "bundle")
+
+    def row(alert: Alert) -> dict[str, Any]:
+        told = {name: value for name, value in asdict(alert).items() if name not in but}
+        return {**told, "entities": set(alert.entities), "offset": alert.raw_ref.offset}
+
+    assert list(map(row, once)) == list(map(row, twice_over))
 
 
 @pytest.mark.parametrize("kept", [events.KEPT_BYTES, 0])

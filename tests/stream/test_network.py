@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -100,6 +101,54 @@ def test_a_row_without_a_time_is_dropped_and_counted_by_table() -> None:
     one.feed("r", (1, None, "h", 1))
     assert one.flush() == []
     assert one.timeless == {"logins": 1}
+
+
+QUOTIENT = Call("/", (Literal(60, BIGINT), Column(3, BIGINT)), BIGINT)
+
+
+@given(
+    st.lists(st.tuples(st.none() | st.integers(0, 40), st.none() | st.integers(-2, 5)), max_size=40),
+    st.lists(st.integers(1, 9), min_size=1),
+)
+def test_filters_give_at_once_what_the_network_gives(
+    events: list[tuple[int | None, int | None]], sizes: list[int]
+) -> None:
+    """However many rows come together, with the same counts: rows without a time, expressions that fail, two
+    statements of equal nodes, two tables of one rule."""
+    dividing = calc(scan(COLUMNS), Call(">", (QUOTIENT, Literal(15, BIGINT)), Type("BOOLEAN")))
+    filters = [
+        statement("divided", dividing),
+        statement("again", dividing),
+        statement("other", calc(scan(COLUMNS, table="others"), more_than(1))),
+    ]
+    at_once, naive = network(*filters), network(*filters)
+    assert at_once.filters("r")
+    assert len(at_once.scans["r"]) == 2
+    rows = [(i, None if time is None else seconds(time), "h", n) for i, (time, n) in enumerate(events)]
+    found: list[tuple[str, Row]] = []
+    begin = 0
+    for size in itertools.cycle(sizes):
+        if begin >= len(rows):
+            break
+        for at in range(2):
+            for of, some in at_once.filter("r", rows[begin : begin + size], at):
+                found += [(of.id, row) for row in some]
+        begin += size
+    for row in rows:
+        naive.feed("r", row, 0)
+        naive.feed("r", row, 1)
+    assert sorted(found) == sorted((of.id, row) for of, row in naive.flush())
+    assert at_once.counts() == naive.counts()
+    assert at_once.timeless == naive.timeless
+    assert at_once.flush() == []
+
+
+def test_a_rule_whose_rows_also_go_elsewhere_has_no_filters() -> None:
+    """To a window, to a union, or on from a filter."""
+    rows = calc(scan(COLUMNS), more_than(1))
+    assert network(statement("a", rows)).filters("r")
+    for other in (windows(scan(COLUMNS)), Union(rows.columns, 1, (rows, rows)), windows(rows)):
+        assert not network(statement("a", rows), statement("b", other)).filters("r")
 
 
 class Asked(Tumbled):
@@ -305,6 +354,20 @@ def test_a_regular_expression_that_is_too_slow_mutes_its_statements_alone() -> N
     one.feed("r", (200, seconds(200), hard, 5))
     one.flush()
     assert (one.muted(), one.failures()) == (set(), [])
+
+
+def test_a_filter_that_is_too_slow_gives_nothing_at_once_any_more() -> None:
+    """As where rows wait: its statement is muted, the other of the same rule is not."""
+    slow = Call("REGEXP", (Column(2, STRING), Literal("^(a|aa)+$", STRING)), Type("BOOLEAN"))
+    one = network(statement("slow", calc(scan(COLUMNS), slow)), statement("good", calc(scan(COLUMNS), more_than(1))))
+    rows = [(i, seconds(i), "a" * 50 + "b", 5) for i in range(MAX_OVERRUNS)]
+    for row in rows:
+        assert [found.id for found, given in one.filter("r", [row]) if given] == ["good"]
+    assert [failed.id for failed, _ in one.failures()] == ["slow"]
+    easy = [(20, seconds(20), "aa", 5)]
+    assert [found.id for found, given in one.filter("r", easy) if given] == ["good"]
+    one.mute(())
+    assert [found.id for found, given in one.filter("r", easy) if given] == ["slow", "good"]
 
 
 class Raising(Tumbled):

@@ -7,6 +7,7 @@ decoders say, and neighbours become one ``Batch``. An event of which it is not s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from vedette.decode.codecs import CODECS, Kind
@@ -36,6 +37,15 @@ class Batch(NamedTuple):
     def at(self) -> int:
         """The cursor's place until the events are evaluated, as of ``Joined``."""
         return self.start
+
+    def parts(self, most: int) -> Iterator[Batch]:
+        """The same events in batches of ``most``, the last of what is left."""
+        spans, start = self.spans, self.start
+        for at in range(0, len(spans), most):
+            behind = at + most
+            end = spans[behind][0] if behind < len(spans) else self.end
+            yield Batch(start, end, self.rules, spans[at:behind], self.rows[at:behind], self.hosts[at:behind])
+            start = end
 
     def without_first(self) -> Batch:
         spans = self.spans[1:]

@@ -48,6 +48,9 @@ Row = tuple[Any, ...]
 
 HEAD = ("level", "title", "tags")
 """Columns of a statement that go before what the statement itself says."""
+WINDOW = ("window_start", "window_end")
+COUNT = "count"
+"""Columns from which an alert has its times and its count."""
 
 
 class Type(NamedTuple):
@@ -405,6 +408,11 @@ class Statement:
     def stateful(self) -> bool:
         """Whether a row is about more than one event, or an event makes more than one."""
         return any(not isinstance(node, Scan | Calc | Apply | Union) for node in nodes(self.root))
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether a row is about one event, and says nothing of an alert but its fields."""
+        return not self.stateful and self.places.keys().isdisjoint({*HEAD, *WINDOW, COUNT})
 
     @cached_property
     def single(self) -> bool:

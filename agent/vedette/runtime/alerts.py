@@ -20,7 +20,8 @@ from typing import Any
 
 import structlog
 
-from vedette.decode.entities import MAX_ENTITIES, entities
+from vedette.decode.entities import MAX_ENTITIES
+from vedette.decode.entities import entities as entities_of
 from vedette.delivery import envelope
 from vedette.engine.match import Context, Engine, Match
 from vedette.engine.rows import Batch
@@ -28,6 +29,7 @@ from vedette.model.event import NO_FLAGS, Alert, Contribution, Entity, Flag, Fra
 from vedette.plan.ir import LEVELS, Rule, as_shown, fold
 from vedette.plan.merge import as_written
 from vedette.plan.plan import AnyRule
+from vedette.plan.query import Statement
 from vedette.plan.relation import Suppress
 from vedette.runtime.context import EvaluationContext
 from vedette.runtime.enrich import MISSING, Enrichment
@@ -44,7 +46,21 @@ SEPARATOR = "\0"
 """Between the values of a group in an alert's id."""
 PARTIAL = "partial"
 """Among an alert's ``flags``."""
-_NO_CONTEXT, _NO_GROUP = Context(), dict[str, str]()
+_NO_CONTEXT, _NO_GROUP, _NO_ROWS = Context(), dict[str, str](), tuple[Selected, ...]()
+
+
+def _entities(rule: Statement, fields: Mapping[str, str], event: Event) -> tuple[Entity, ...]:
+    """Of a statement's row: those that the statement names, those of its other columns, and those of the event that it
+    is about, where that is one."""
+    own = () if rule.stateful else event.entities()
+    if own and not rule.entities and len(own) < MAX_ENTITIES:
+        of_event = event.record.fields()
+        if all(of_event.get(name) == value for name, value in fields.items()):
+            return own
+    kinds = {name: kind for name, kind in rule.entities if name in fields}
+    others = {name: value for name, value in fields.items() if name not in kinds} if kinds else fields
+    named = [Entity(kind, fields[name]) for name, kind in kinds.items()]
+    return tuple(dict.fromkeys([*named, *entities_of(others, event.host), *own]))[:MAX_ENTITIES]
 
 
 @lru_cache(maxsize=64)
@@ -89,6 +105,8 @@ class AlertBuilder:
         """Rules that correlations look at."""
         self._stateful = self._wanted | {rule.id for rule in plan.rules if self._suppress[rule.id]}
         self._scans = plan.scans
+        self._filters = {rule for rule in self._scans if self._state.statements.filters(rule)}
+        """Those of which statements give at once what comes of an event."""
         self._recent: dict[int, Callable[[], Event]] = {}
         """Events that statements have taken since none of their rows waited, by offset."""
         self._batches: list[tuple[Frame, Batch]] = []
@@ -115,16 +133,24 @@ class AlertBuilder:
     def of(self, found: Sequence[tuple[Frame, Sequence[Match]]]) -> Iterator[Iterator[Alert]]:
         """By event the alerts that follow, given its frame and its matches (at least one, by the rules' order in the
         plan). What they need of all events is read first, one kind of work after the other."""
-        for (frame, matches), event in zip(found, self._read_events(found), strict=True):
-            yield self._of(frame, matches, event)
+        rows = self._filtered(found) if self._filters else [_NO_ROWS for _ in found]
+        for (frame, matches), given, event in zip(found, rows, self._read_events(found, rows), strict=True):
+            yield self._of(frame, matches, given, event)
 
-    def _of(self, frame: Frame, matches: Sequence[Match], event: Event | None) -> Iterator[Alert]:
-        """``event``: None when it could not be read."""
+    def _of(
+        self, frame: Frame, matches: Sequence[Match], rows: Sequence[Selected], event: Event | None
+    ) -> Iterator[Alert]:
+        """``rows``: of statements that filter; ``event``: None when it could not be read."""
         plan, first = self._engine.plan, matches[0]
         found = [(plan.rules[match.rule], match.rule) for match in matches]
-        taken = [rule for rule, _ in found if rule.id in self._scans] if self._scans else []
-        if taken:
-            self._take(taken, frame, first, event)
+        if self._scans:
+            for one in rows:
+                alert = self._of_row(one, 0, self._event_behind(one) if event is None else event)
+                if alert is not None:
+                    yield alert
+            taken = [rule for rule, _ in found if rule.id in self._scans]
+            if kept := [rule for rule in taken if rule.id not in self._filters]:
+                self._take(kept, frame, first, event)
             if len(taken) == len(found):
                 return
         if event is None:
@@ -151,6 +177,29 @@ class AlertBuilder:
                 self._failed(frame, event.start, event.end, error, "correlations")
                 fired = []
             yield from self._correlations(fired, event)
+
+    def _filtered(self, found: Sequence[tuple[Frame, Sequence[Match]]]) -> list[Sequence[Selected]]:
+        """By event the rows that statements which only filter give for it."""
+        rules, taken = self._engine.plan.rules, dict[int, list[tuple[Frame, Match]]]()
+        for frame, matches in found:
+            for match in matches:
+                if rules[match.rule].id in self._filters:
+                    taken.setdefault(match.rule, []).append((frame, match))
+        rows = dict[int, list[Selected]]()
+        for number, events in sorted(taken.items()):
+            rule = rules[number]
+            given, failed = self._state.statements.filter(rule.id, [self._read(*event) for event in events])
+            for one in given:
+                rows.setdefault(one.offset, []).append(one)
+            for event, error in failed:
+                frame, match = next(each for each in events if each[0].offset + each[1].start == event.offset)
+                self._failed(frame, match.start, match.end, error, rule.title)
+        return [rows.get(frame.offset + matches[0].start, _NO_ROWS) for frame, matches in found]
+
+    def _read(self, frame: Frame, match: Match) -> Read:
+        context = self._context.input_contexts.get(frame.chunk.input, _NO_CONTEXT)
+        event = partial(self._events.of, frame, match.start, match.end, match.record)
+        return Read(self._engine, frame, match, context, event)
 
     def _take(self, rules: Iterable[Rule], frame: Frame, match: Match, event: Event | None) -> None:
         """The event to the statements for which ``rules`` select it; ``event`` is read when it is needed."""
@@ -186,6 +235,37 @@ class AlertBuilder:
             self._failed(frame, *batch.spans[number], error, rules[0].title)
         self._batches.append((frame, batch))
 
+    def filters(self, batch: Batch) -> bool:
+        """Whether ``of_batch`` gives all that comes of these events."""
+        rules = self._engine.plan.rules
+        return all(rules[rule].id in self._filters for rule in batch.rules)
+
+    def of_batch(self, frame: Frame, batch: Batch) -> Iterator[Alert]:
+        """The alerts of statements that only filter the events of a batch."""
+        engine, rules = self._engine, [self._engine.plan.rules[rule] for rule in sorted(batch.rules)]
+        context = self._context.input_contexts.get(frame.chunk.input, _NO_CONTEXT)
+
+        def match(number: int) -> Match:
+            return engine.alone(batch, number, frame, context)
+
+        given, failed = self._state.statements.filter_all(
+            [rule.id for rule in rules], batch.rows, lambda number: self._read(frame, match(number))
+        )
+        for one_failed, error in failed:
+            start = one_failed.offset - frame.offset
+            self._failed(frame, *batch.spans[bisect_left(batch.spans, (start, 0))], error, rules[0].title)
+        rows = dict[int, list[Selected]]()
+        for one in given:
+            rows.setdefault(one.offset, []).append(one)
+        numbers = (bisect_left(batch.spans, (offset - frame.offset, 0)) for offset in sorted(rows))
+        found = [(frame, [match(number)]) for number in numbers]
+        of_events = [rows[frame.offset + of_event[0].start] for _, of_event in found]
+        for of_event, event in zip(of_events, self._read_events(found, of_events), strict=True):
+            for one in of_event:
+                alert = self._of_row(one, 0, self._event_behind(one) if event is None else event)
+                if alert is not None:
+                    yield alert
+
     def _of_batch(self, frame: Frame, batch: Batch, number: int) -> Event:
         context = self._context.input_contexts.get(frame.chunk.input, _NO_CONTEXT)
         match = self._engine.alone(batch, number, frame, context)
@@ -198,7 +278,7 @@ class AlertBuilder:
             return
         try:
             for one in islice(statements.take(), most):
-                if (alert := self._of_row(one, statements.number(one))) is not None:
+                if (alert := self._of_row(one, statements.number(one), self._event_behind(one))) is not None:
                     yield alert
         finally:
             if not statements.waiting:
@@ -206,11 +286,9 @@ class AlertBuilder:
                 self._batches.clear()
                 self._reread = Reread(self._events)
 
-    def _of_row(self, one: Selected, number: int) -> Alert | None:
+    def _of_row(self, one: Selected, number: int, event: Event) -> Alert | None:
         """None when it was folded. ``number``: of rows equal to this one, which the same event completes."""
-        window = one.window
         alert_id = self._begun.of(one.statement.id, one.offset, one.key.hex() + "+" * number)
-        event = self._event_behind(one.offset, window[1] if window else self._clock())
         try:
             alert = self._selected(one, event, alert_id)
         except Exception as error:  # an entity or a level that cannot be read: the alert leaves without
@@ -218,14 +296,20 @@ class AlertBuilder:
             alert = self._selected(one, event.bare(), alert_id, bare=True)
         return None if alert is None else self._enriched(alert, event)
 
-    def _event_behind(self, offset: int, time: int) -> Event:
-        """The newest event behind a row; ``time``: what to take for its time when it cannot be read any more."""
+    def _event_behind(self, one: Selected) -> Event:
+        """The newest event behind a row."""
+        offset = one.offset
         known = self._recent.get(offset) or self._in_batch(offset)
         try:
-            return known() if known else self._reread.logged(offset, time)
+            return known() if known else self._reread.logged(offset, self._time_of(one))
         except Exception as error:  # a decoder raised: the alert leaves all the same, without the event
             self._context.failures.step("the event behind a statement's row", error)
-            return gone(offset, 0, time)
+            return gone(offset, 0, self._time_of(one))
+
+    def _time_of(self, one: Selected) -> int:
+        """What to take for the time of the event behind a row where it cannot be read any more."""
+        window = one.window
+        return window[1] if window else self._clock()
 
     def _in_batch(self, offset: int) -> Callable[[], Event] | None:
         """An event of a batch; it is read once for all rows that it completes."""
@@ -239,13 +323,15 @@ class AlertBuilder:
                     return event
         return None
 
-    def _read_events(self, found: Iterable[tuple[Frame, Sequence[Match]]]) -> list[Event | None]:
-        """What raises is left to whoever needs it."""
+    def _read_events(
+        self, found: Iterable[tuple[Frame, Sequence[Match]]], rows: Iterable[Sequence[Selected]]
+    ) -> list[Event | None]:
+        """What raises is left to whoever needs it. ``rows``: by event those of statements that filter."""
         rules, later = self._engine.plan.rules, self._stateful | self._scans
         events, alone = list[Event | None](), list[Event]()
-        for frame, matches in found:
+        for (frame, matches), given in zip(found, rows, strict=True):
             first = matches[0]
-            if self._scans and all(rules[match.rule].id in self._scans for match in matches):
+            if self._scans and not given and all(rules[match.rule].id in self._scans for match in matches):
                 events.append(None)  # its alerts, if any, are of later
                 continue
             try:
@@ -254,7 +340,10 @@ class AlertBuilder:
                 events.append(None)
                 continue
             events.append(event)
-            if rules[first.rule].id not in later:  # else its alert may be folded into another
+            if given:
+                if not self._suppress[given[0].statement.id]:
+                    alone.append(event)
+            elif rules[first.rule].id not in later:  # else its alert may be folded into another
                 alone.append(event)
         for read in _READS:
             for event in alone:
@@ -295,15 +384,15 @@ class AlertBuilder:
 
     def _alert(
         self, rule: AnyRule, event: Event, fields: Mapping[str, str], logsource: LogSource = LogSource(), *,
-        bare: bool = False,
+        bare: bool = False, alert_id: str = "", entities: tuple[Entity, ...] | None = None,
     ) -> Alert:  # fmt: skip
-        """``bare``: without what depends on the event's fields."""
+        """``bare``: without what depends on the event's fields. ``alert_id``, ``entities``: others than the event's."""
         if bare:
             event = event.bare()
         agent, chunk, flags = self._agent, event.frame.chunk, event.flags
         names = _names(flags) if flags is not NO_FLAGS else ()
         return Alert(
-            alert_id=self._begun.of(rule.id, event.offset),
+            alert_id=alert_id or self._begun.of(rule.id, event.offset),
             rule_id=rule.id,
             rule_title=rule.title,
             rule_digest=rule.digest,
@@ -319,7 +408,7 @@ class AlertBuilder:
             source=chunk.input,
             logsource=logsource,
             fields=fields,
-            entities=event.entities(),
+            entities=event.entities() if entities is None else entities,
             raw=event.record.text,
             raw_ref=RawRef(self._log.log_id, event.offset, event.end - event.start),
             group_by=_NO_GROUP,
@@ -368,27 +457,22 @@ class AlertBuilder:
 
     def _selected(self, one: Selected, event: Event, alert_id: str, *, bare: bool = False) -> Alert | None:
         """The alert of a statement's row; None when it was folded. ``bare``: also without its fields."""
-        rule, window, fields = one.statement, one.window, {} if bare else one.fields
+        rule, fields = one.statement, {} if bare else one.fields
         if not bare and not self._passes(rule, event, fields, alert_id):
             return None
-        alert = self._alert(rule, event, fields, bare=bare)
-        kinds = {name: kind for name, kind in rule.entities if name in fields}
-        named = [Entity(kind, fields[name]) for name, kind in kinds.items()]
-        others = {name: value for name, value in fields.items() if name not in kinds}
-        own = () if rule.stateful else alert.entities
-        level, tags = one.head("level").lower(), one.head("tags")
-        return replace(
-            alert,
-            alert_id=alert_id,
-            kind="correlation" if rule.stateful else "detection",
-            rule_title=one.head("title") or rule.title,
-            level=level if level in LEVELS else rule.level,
-            tags=tuple(tag for part in tags.split(",") if (tag := part.strip())) or rule.tags,
-            entities=tuple(dict.fromkeys([*named, *entities(others, event.host), *own]))[:MAX_ENTITIES],
-            count=one.times,
-            first_time=window[0] if window else None,
-            last_time=window[1] if window else None,
-        )
+        found = _entities(rule, fields, event)
+        if rule.plain:
+            return self._alert(rule, event, fields, bare=bare, alert_id=alert_id, entities=found)
+        window, level = one.window, one.head("level").lower()
+        tags = tuple(tag for part in one.head("tags").split(",") if (tag := part.strip()))
+        alert = self._alert(rule, event, fields, bare=bare, alert_id=alert_id, entities=found)
+        alert.kind = "correlation" if rule.stateful else "detection"
+        alert.rule_title = one.head("title") or rule.title
+        alert.level, alert.tags = level if level in LEVELS else rule.level, tags or rule.tags
+        alert.count = one.times
+        if window:
+            alert.first_time, alert.last_time = window
+        return alert
 
     def _event_of(self, one: Firing, now: Event | None) -> Event:
         """The event at which a correlation fired; ``now``: the one that is being evaluated."""
@@ -448,7 +532,7 @@ class AlertBuilder:
             source=source.input,
             logsource=LogSource(*source.logsource),
             fields=one.values,
-            entities=entities(one.values, source.host),
+            entities=entities_of(one.values, source.host),
             raw="",
             raw_ref=RawRef(self._log.log_id, source.offset, source.length),
             group_by=one.values,

@@ -208,7 +208,7 @@ class Evaluator:
                 joiner.evaluated()
             await self._make_alerts()
             await self._do(lambda: self._pass_time(chunk.received_at))
-        for event in self._candidates(engine, frame, first):
+        for event in self._in_parts(self._candidates(engine, frame, first)):
             if self._enough(room, until):
                 await self._give_way(frame, event.at)
                 until, room = time.perf_counter() + STEP_SECONDS, uncommitted.room()
@@ -259,10 +259,13 @@ class Evaluator:
         while self._until_sample <= 0:
             self._until_sample += SAMPLED
             engine.tally.asked.update(batch.rules)
-        try:
-            self._alerts.take(frame, batch)
-        except Exception as error:  # the events that follow are evaluated
-            self._failures.step("statements", error)
+        if self._alerts.filters(batch):
+            self._step("statements", self._alerts.of_batch(frame, batch))
+        else:
+            try:
+                self._alerts.take(frame, batch)
+            except Exception as error:  # the events that follow are evaluated
+                self._failures.step("statements", error)
         self._follow()
 
     def _matches(self, engine: Engine, event: Joined) -> list[Match]:
@@ -345,6 +348,14 @@ class Evaluator:
             self._failures.statements(raised, self._clock())
         if failed := self._state.correlator.failures():
             self._failures.correlations(failed, self._clock())
+
+    def _in_parts(self, events: Iterable[Joined | Batch]) -> Iterator[Joined | Batch]:
+        """Where a batch may give an alert an event, no more of them than are made together."""
+        for event in events:
+            if isinstance(event, Batch) and len(event.spans) > TOGETHER and self._alerts.filters(event):
+                yield from event.parts(TOGETHER)
+            else:
+                yield event
 
     def _candidates(self, engine: Engine, frame: Frame, first: int) -> Iterator[Joined | Batch]:
         """``Engine.gathered``. When it raises, the rest of the frame goes through it event by event, and the events

@@ -17,6 +17,8 @@ After a crash: a new ``Network`` of the same or of other statements, ``restore``
 ``resume``; then it goes on as if nothing had happened. State belongs to nodes: what statements no longer need is left
 out, what is new begins empty.
 
+A rule whose rows only go through filters (``filters``) needs none of this: ``filter`` gives at once what comes of some.
+
 An **island** is a set of operators that are connected without passing through a ``Scan``: it has its own runs, so that
 an operator that has to see each watermark (a join) costs no other island its runs. An island in which an operator
 raises, which none should, or in which regular expressions take too long too often, is **muted**: it takes no rows any
@@ -38,6 +40,7 @@ from vedette.stream.functions.javaregex import Patience
 from vedette.stream.keyed import Budget
 from vedette.stream.lanes import IDLE, MAX_LANES, MIN_LANES, Lanes, Source
 from vedette.stream.operator import FOREVER, NEVER, AtWork, Operator
+from vedette.stream.operators.calc import Calc
 from vedette.stream.operators.table import OPERATORS
 from vedette.stream.userfunctions import Functions
 from vedette.stream.waiting import Waiting
@@ -135,6 +138,10 @@ class _Tap:
                 operator.push(port, part)
 
 
+_Filter = tuple[Calc, list[_Sink]]
+"""WHERE and SELECT right above a table, and the statements that give its rows."""
+
+
 class _Island:
     def __init__(self, at_work: AtWork | None) -> None:
         self._at_work = at_work
@@ -182,6 +189,28 @@ class _Island:
             if entry.mark > tap.mark:
                 for operator, port in tap.outputs:
                     operator.advance(port, entry.mark)
+
+    def given(self, filters: Sequence[_Filter], rows: Sequence[Row]) -> list[tuple[Statement, list[Row]]]:
+        """What the statements of ``filters``, which are the island's, give for ``rows``."""
+        found: list[tuple[Statement, list[Row]]] = []
+        if self.muted:
+            return found
+        Patience.left, at_work = self.patience, self._at_work
+        try:
+            if at_work is not None:
+                at_work(self.statements[0].id)
+            for calc, sinks in filters:
+                given = calc.given(rows)
+                for sink in sinks:
+                    sink.rows += len(given)
+                    found.append((sink.statement, given))
+        except Exception as error:  # the statements of other islands go on
+            self.muted, self.failure = True, error
+        finally:
+            self.patience, Patience.left = max(1, Patience.left), 1 << 62
+            if at_work is not None:
+                at_work("")
+        return found
 
     def look(self) -> None:
         """Ask the operators again how far watermarks may go unseen."""
@@ -301,6 +330,8 @@ class Network:
                         tap.exact = tap.exact or operator.exact
                         tap.forked = tap.forked or len(tap.ports[operator]) > 1
             entry.timed = any(operator.tables for island in entry.islands for operator in island.taps[entry].ports)
+        filters = {rule: [_filters(entry) for entry in entries] for rule, entries in self._by_rule.items()}
+        self._filters = {rule: [one for one in found if one] for rule, found in filters.items() if all(found)}
         for entry in self._entries.values():
             entry.merged = any(len(island.taps) > 1 for island in entry.islands)
         timed = [entry for entry in self._entries.values() if entry.timed]
@@ -332,8 +363,7 @@ class Network:
         time_at, rows = entry.time_at, entry.rows
         time = row[time_at] if time_at else 0
         if time is None:
-            table = entry.scan.table
-            self.timeless[table] = self.timeless.get(table, 0) + 1
+            self._no_time(entry, 1)
             return
         self._drained = False
         if not entry.timed:
@@ -355,6 +385,24 @@ class Network:
                 self._raise(entry, entry.lanes.take(source, mark - ahead, self._running))
         if len(rows) >= MAX_WAITING:
             self.drain()
+
+    def filters(self, rule: str) -> bool:
+        """Whether all that becomes of the rule's rows is what ``filter`` gives."""
+        return rule in self._filters
+
+    def filter(self, rule: str, rows: Sequence[Row], at: int = 0) -> list[tuple[Statement, list[Row]]]:
+        """What comes of rows of ``scans[rule][at]``, as ``feed`` and ``flush`` give it, by statement."""
+        entry = self._by_rule[rule][at]
+        if time_at := entry.time_at:
+            timed = [row for row in rows if row[time_at] is not None]
+            self._no_time(entry, len(rows) - len(timed))
+            rows = timed
+        return [one for island, filters in self._filters[rule][at] for one in island.given(filters, rows)]
+
+    def _no_time(self, entry: _Entry, rows: int) -> None:
+        if rows:
+            table = entry.scan.table
+            self.timeless[table] = self.timeless.get(table, 0) + rows
 
     def feed_all(
         self, rule: str, rows: Sequence[Row], hosts: Sequence[str | None], input: str = "", received_at: int = 0
@@ -604,6 +652,22 @@ def _begin(operator: Any, port: int, mark: int) -> None:
     if isinstance(operator, Operator) and mark > operator.marks[port]:
         operator.marks[port] = mark
         operator.mark = min(operator.marks)
+
+
+def _filters(entry: _Entry) -> list[tuple[_Island, list[_Filter]]] | None:
+    """By island what takes the entry's rows, where each gives the rows of statements and nothing else does."""
+    found: list[tuple[_Island, list[_Filter]]] = []
+    for island in entry.islands:
+        filters = list[_Filter]()
+        for calc, _ in island.taps[entry].outputs:
+            if not isinstance(calc, Calc):
+                return None
+            ends: list[Any] = [taker for taker, _ in calc.takers()]
+            if not all(isinstance(end, _Sink) for end in ends):
+                return None
+            filters.append((calc, ends))
+        found.append((island, filters))
+    return found
 
 
 def _mark_of(scan: Scan) -> Callable[[Row], int | None]:

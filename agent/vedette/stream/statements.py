@@ -2,8 +2,9 @@
 
 A match of a rule that selects events for statements becomes a row for each of their scans (``read``), which ``feed``
 hands to the network of operators; ``take`` gives the rows of alerts that have come out since, as many as are asked for:
-the others wait, also over a restart (``waiting.py``). Time passes by the rows' own watermarks; where none come, with
-the receipts of others (``advance``); at the end of an input by ``finish``.
+the others wait, also over a restart (``waiting.py``). Where statements do no more with a rule's rows than filter them,
+``filter`` gives at once what comes of events (``filters``). Time passes by the rows' own watermarks; where none come,
+with the receipts of others (``advance``); at the end of an input by ``finish``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from vedette.plan.query import Modules, Row, Statement, Type
+from vedette.plan.query import COUNT, WINDOW, Modules, Row, Scan, Statement, Type
 from vedette.stream.functions.dates import date_text, stamp_text, time_text
 from vedette.stream.keyed import Budget, pack, unpack
 from vedette.stream.lanes import Source
@@ -21,7 +22,6 @@ from vedette.stream.operator import AtWork
 from vedette.stream.reader import Event, Reader
 from vedette.stream.userfunctions import Functions
 
-WINDOW = ("window_start", "window_end")
 _NOBODY: Source = ("", "")
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_800_000_000
 
@@ -78,7 +78,7 @@ class Selected(NamedTuple):
     @property
     def times(self) -> int:
         """The column ``count``, if there is one."""
-        value = self._named("count")
+        value = self._named(COUNT)
         return value if type(value) is int and value > 0 else 1
 
     @property
@@ -128,6 +128,10 @@ def _texts(statement: Statement) -> Texts:
     return tuple((i, column.name, render(column.type)) for i, column in statement.shown)
 
 
+def _takes(scan: Scan, event: Event) -> bool:
+    return not scan.inputs_named or event.input in scan.inputs_named
+
+
 def _inner(of: Type, value: Any) -> str:
     return "" if value is None else render(of)(value)
 
@@ -163,6 +167,7 @@ class Statements:
             rule: (tuple(enumerate(scans)), self.network.wants_source(rule))
             for rule, scans in self.network.scans.items()
         }
+        self._filters = {rule for rule in self.network.scans if self.network.filters(rule)}
 
     def __bool__(self) -> bool:
         return bool(self.statements)
@@ -183,7 +188,7 @@ class Statements:
         return [
             Read(rule_id, at, self.reader.row(scan, event), scan.time, source, received_at)
             for at, scan in scans
-            if not scan.inputs_named or event.input in scan.inputs_named
+            if _takes(scan, event)
         ]
 
     def add(self, rule_id: str, event: Event) -> None:
@@ -193,15 +198,58 @@ class Statements:
         read, feed = self.reader.row, self.network.feed
         if len(scans) == 1 and not timed:
             ((at, scan),) = scans
-            if not scan.inputs_named or event.input in scan.inputs_named:
+            if _takes(scan, event):
                 feed(rule_id, read(scan, event), at)
             return
         source, received_at = (event.input, event.host() or "") if timed else _NOBODY, event.record.received_at
-        rows = [
-            (at, read(scan, event)) for at, scan in scans if not scan.inputs_named or event.input in scan.inputs_named
-        ]
+        rows = [(at, read(scan, event)) for at, scan in scans if _takes(scan, event)]
         for at, row in rows:
             feed(rule_id, row, at, source, received_at)
+
+    def filters(self, rule_id: str) -> bool:
+        """Whether all that statements do with the rule's events is what ``filter`` does."""
+        return rule_id in self._filters
+
+    def filter(self, rule_id: str, events: Sequence[Event]) -> tuple[list[Selected], list[tuple[Event, Exception]]]:
+        """The rows that events give, which the rule has matched, by statement; nothing else comes of them. And those
+        for which a decoder raised, which no statement has taken."""
+        scans, read = self._scans[rule_id][0], self.reader.row
+        rows: list[list[Row]] = [[] for _ in scans]
+        found, failed = list[Selected](), list[tuple[Event, Exception]]()
+        for event in events:
+            try:
+                made = [(at, read(scan, event)) for at, scan in scans if _takes(scan, event)]
+            except Exception as error:  # other events give their rows
+                failed.append((event, error))
+                continue
+            for at, row in made:
+                rows[at].append(row)
+        for at, of_scan in enumerate(rows):
+            found += self._filtered(rule_id, of_scan, at)
+        return found, failed
+
+    def _filtered(self, rule_id: str, rows: Sequence[Row], at: int) -> list[Selected]:
+        found = list[Selected]()
+        for statement, given in self.network.filter(rule_id, rows, at):
+            texts = self._texts[statement.id, statement.digest]
+            found += [Selected(statement, row, texts, 0) for row in given]
+        return found
+
+    def filter_all(
+        self, rules: Sequence[str], rows: Sequence[Any], event: Callable[[int], Event]
+    ) -> tuple[list[Selected], list[tuple[Event, Exception]]]:
+        """``filter`` of events that all of ``rules`` have matched, by rows as ``add_all`` takes them."""
+        scans = [(rule, at) for rule in rules for at in range(len(self._scans[rule][0]))]
+        known = [row for row in rows if row is not None]
+        unknown = [event(number) for number, row in enumerate(rows) if row is None]
+        found, failed = list[Selected](), list[tuple[Event, Exception]]()
+        for place, (rule, at) in enumerate(scans):
+            of_scan = known if len(scans) == 1 else [of_event[place] for of_event in known]
+            found += self._filtered(rule, of_scan, at) if of_scan else ()
+        for rule in rules if unknown else ():
+            given, raised = self.filter(rule, unknown)
+            found, failed = found + given, failed + raised
+        return found, failed
 
     def add_all(
         self, rules: Sequence[str], rows: Sequence[Any], hosts: Sequence[str | None], input: str, received_at: int,

@@ -23,6 +23,10 @@ class Calc(Operator):
         self._calculate = expression.calc(node.exprs, node.when, self.library)
 
     def push(self, port: int, rows: Sequence[Row]) -> None:
+        self.emit(self.given(rows))
+
+    def given(self, rows: Sequence[Row]) -> list[Row]:
+        """What ``rows`` become."""
         given, failed = self._calculate(rows)
         self.failed += failed
-        self.emit(given)
+        return given
