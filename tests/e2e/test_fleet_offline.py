@@ -292,10 +292,10 @@ def test_refusals_and_what_waits_travel_too(asked: tuple[Operators, Asked]) -> N
     one that was changed on the way is refused; a group is asked by the answers of before."""
     centre, host = asked
     signed(centre)
-    denied = offline(centre, "vera", "do", "reload", "--agent", "vienna-1")
-    assert f"request {denied}: refused: role" in trip(centre, host, "first", code=1)[1]
+    denied = offline(centre, "otto", "do", "reload", "--agent", "vienna-1")
+    assert f"request {denied}: refused: not allowed" in trip(centre, host, "first", code=1)[1]
     taken(centre, back(centre, host))
-    assert "refused: role" in centre.offline("vera", "fetch", denied, code=1).stderr
+    assert "refused: not allowed" in centre.offline("otto", "fetch", denied, code=1).stderr
 
     host.kill()
     asked_all = offline(centre, "vera", "ask", "versions", "--group", "site = vienna")
@@ -314,3 +314,53 @@ def test_refusals_and_what_waits_travel_too(asked: tuple[Operators, Asked]) -> N
             forged.writestr(info.filename, data)
     done = vedette("fleet", "import", centre.folder / "forged.zip", "-c", host.config, code=1)
     assert "refused: signature" in done.stderr
+
+
+def test_cancelled_by_file(asked: tuple[Operators, Asked]) -> None:
+    """What a host works on is stopped by the next zip; what has not come yet is refused when an older zip brings it;
+    of an operator who was taken out nothing travels any more, and the host ends what he had asked."""
+    centre, host = asked
+    signed(centre)
+    hunt = offline(centre, "ann", "hunt", rule(centre), "--agent", "vienna-1", "--since", "1d")
+    _, said = trip(centre, host, "first")
+    assert f"request {hunt}: taken" in said
+    centre.offline("ann", "cancel", hunt)
+    later = offline(centre, "ann", "evidence", "--agent", "vienna-1", "--from", "2026-01-01T00:00:00Z", "--to",
+                    "2099-01-01T00:00:00Z", "--reason", "x")  # fmt: skip
+    old = exported_requests(centre, "old")
+    assert "it goes with" in centre.offline("ann", "cancel", later).stdout
+    trip(centre, host, "second")
+    until("both", lambda: sum(row["event"] == "request_cancelled" for row in host.record) == 2)
+    done = vedette("fleet", "import", old, "-c", host.config, code=1).stderr
+    assert f"request {later}: refused: cancelled" in done
+    taken(centre, back(centre, host))
+    assert (
+        "vienna-1: refused: cancelled: "
+        in centre.offline("ann", "fetch", later, "--evidence", centre.evidence, code=1).stderr
+    )
+
+    lost = offline(centre, "vera", "ask", "versions", "--agent", "vienna-2")
+    centre.toml.write_text(centre.toml.read_text().replace('name = "vera"', 'name = "erna"'))
+    vedette("fleet", "plan", centre.toml, "--trust", centre.trust)
+    for name in ("carol", "dave"):
+        vedette("fleet", "sign", "--trust", centre.trust, "--key", centre.keys / f"{name}.pem")
+    vedette("fleet", "apply", "--trust", centre.trust)
+    done = vedette("fleet", "export", "--site", "vienna", "--trust", centre.trust, "--requests", centre.requests,
+                   "--out", centre.folder / "third.zip")  # fmt: skip
+    assert f"request {lost} does not travel: vera is no operator" in done.stderr
+    assert [row["operator"] for row in centre.record if row["event"] == "request_ended"] == ["vera"]
+
+
+def rule(centre: Operators) -> Path:
+    path = centre.folder / "planted.yml"
+    path.write_text(
+        "title: Planted\nid: 7f1b1f0e-6b0e-4a53-9a0f-0d1f6a6a7c11\nlogsource: {product: linux}\n"
+        "detection:\n  a:\n    message|contains: needle\n  condition: a\nlevel: high\n"
+    )
+    return path
+
+
+def exported_requests(centre: Operators, name: str) -> Path:
+    out = centre.folder / f"{name}.zip"
+    vedette("fleet", "export", "--site", "vienna", "--trust", centre.trust, "--requests", centre.requests, "--out", out)
+    return out

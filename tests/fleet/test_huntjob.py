@@ -162,7 +162,7 @@ def test_cancelled(data: Path, plan: Plan, tmp_path: Path) -> None:
         while not (host.folder / "checkpoint").exists():
             await asyncio.sleep(0.02)
         assert host.job is not None
-        host.job.cancel()
+        host.job.cancel("cancelled by ann")
         return await running
 
     assert asyncio.run(life()) == ("cancelled", "cancelled by ann")

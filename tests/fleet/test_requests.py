@@ -57,7 +57,7 @@ def test_good_ones() -> None:
         ("body", signed(asked(body={"question": "shadow"}))),
         ("body", signed(asked(body={"question": "status", "path": "/etc/shadow"}))),
         ("body", signed(asked(body={"question": "explain"}))),
-        ("unknown", signed(follow_up(asked(), "cancel", [AGENT], NOW))),
+        ("unknown", signed(follow_up(asked(), "resume", [AGENT], NOW))),
         ("malformed", b""),
         ("malformed", b"[" * 100_000),
         ("malformed", b"x" * (MAX_REQUEST + 1)),

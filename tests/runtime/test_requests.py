@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import random
+import threading
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,10 +28,12 @@ from vedette.fleet.operators import Operators
 from vedette.fleet.requests import Request
 from vedette.mqtt.connection import Message
 from vedette.region.requests import Collection, cancel, converse, moment
+from vedette.runtime.fleet_reports import Record
 from vedette.runtime.requests import MAX_WAITING, Requests
 from vedette.system.wallclock import utc_now
 
 AUTHORITY = Authority()
+ASK = KINDS["ask"]
 ROWS = 60
 LATER = moment() + 24 * 3_600_000_000
 
@@ -49,7 +54,7 @@ async def never(job: Job) -> None:
 
 @dataclass
 class Fleet:
-    audit: Audit
+    record: Record
     operators: Operators | None = field(
         default_factory=lambda: replace(
             OPERATORS, by_name={name: replace(one, expires=LATER) for name, one in OPERATORS.by_name.items()}
@@ -100,7 +105,7 @@ class Lives:
             uplink=UplinkSettings("mqtt", broker=broker),
             fleet=FleetSettings(),
         )
-        self.fleet = Fleet(Audit(folder / "fleet" / "audit.jsonl"))
+        self.fleet = Fleet(Record(Audit(folder / "fleet" / "audit.jsonl")))
         self._task: asyncio.Task[None] | None = None
 
     def start(self, wire: Wire) -> Requests:
@@ -121,8 +126,9 @@ class Lives:
 
     @property
     def record(self) -> list[dict[str, Any]]:
-        assert verify(self.fleet.audit.path)[1] is None
-        return [*self.fleet.audit.lines()]
+        audit = self.fleet.record.audit
+        assert verify(audit.path)[1] is None
+        return [*audit.lines()]
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +144,7 @@ def kinds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def request(kind: str = "ask", operator: str = "vera", **fields: Any) -> Request:
     now = moment()
-    return Request(FLEET, kind, operator, now, now + 3_600_000_000, {}, (AGENT,), **fields)
+    return Request(FLEET, kind, operator, now, now + 3_600_000_000, agents=(AGENT,), **fields)
 
 
 def begun(folder: Path, asked: Request) -> Collection:
@@ -322,3 +328,151 @@ def test_a_reply_that_was_damaged(tmp_path: Path) -> None:
     collection = asyncio.run(main())
     assert collection.answers[AGENT].whole
     assert "reply_lost" in [row["event"] for row in lives.record]
+
+
+def test_cancelled_before_it_came(tmp_path: Path) -> None:
+    """Where the request is still on its way, or was lost: it is not sent again, and not begun when it comes late, also
+    after a restart of the agent."""
+    lives = Lives(tmp_path)
+
+    async def main() -> tuple[Collection, str]:
+        wire = Wire(random.Random(1))
+        lives.start(wire)
+        collection = begun(tmp_path, request("evidence", "ann"))
+        await cancel(wire, collection, KEYS["ann"])
+        await converse(wire, collection, KEYS["ann"], 10.0, fresh=False)
+        await lives.kill()
+        return collection, await carried(lives, lives.start(wire), collection.envelope)
+
+    collection, late = asyncio.run(main())
+    answer = collection.answers[AGENT]
+    assert (answer.whole, answer.state, answer.reason) == (True, "cancelled", "cancelled by ann")
+    assert "cancelled before it came" in late
+    assert "request_received" not in [row["event"] for row in lives.record]
+
+
+def test_another_operator_cancels(tmp_path: Path) -> None:
+    """Who has the role, in his own name."""
+    lives = Lives(tmp_path)
+    known = {**OPERATORS.by_name, "bob": replace(OPERATORS.by_name["ann"], name="bob", key=KEYS["vera"].public_key())}
+    known = {name: replace(one, expires=LATER) for name, one in known.items()}
+    lives.fleet.operators = replace(OPERATORS, by_name=known)
+
+    async def main() -> Collection:
+        wire = Wire(random.Random(1))
+        lives.start(wire)
+        first = begun(tmp_path, request("evidence", "ann"))
+        await converse(wire, first, KEYS["ann"], 0.5)
+        collection = Collection(first.folder, AUTHORITY.pem, operator="bob")
+        await cancel(wire, collection, KEYS["vera"])
+        await converse(wire, collection, KEYS["vera"], 10.0, fresh=False)
+        return collection
+
+    assert asyncio.run(main()).answers[AGENT].reason == "cancelled by bob"
+
+
+@pytest.mark.parametrize("change", ["removed", "role", "key", "expired"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_operator_is_taken_out(tmp_path: Path, change: str, killed: bool) -> None:
+    """What an operator asked ends when he may not ask it any more, and what was found is sent to nobody; it is
+    recorded why. Those of others go on."""
+    lives = Lives(tmp_path)
+
+    async def main() -> tuple[Wire, Collection]:
+        wire = Wire(random.Random(1))
+        agent = lives.start(wire)
+        ended, other = begun(tmp_path, request("evidence", "ann")), begun(tmp_path, request())
+        await wire.send(AGENT, ended.envelope)
+        wire.listening = False
+        await wire.send(AGENT, other.envelope)
+        while sorted(one["state"] for one in agent.status()) != ["running", "whole"]:
+            await asyncio.sleep(0.01)
+        if killed:
+            await lives.kill()
+        ann = replace(OPERATORS.by_name["ann"], expires=LATER)
+        new = {
+            "removed": {},
+            "role": {"ann": replace(ann, roles=frozenset({"viewer"}))},
+            "key": {"ann": replace(ann, key=KEYS["otto"].public_key())},
+            "expired": {"ann": replace(ann, expires=utc_now() - 1)},
+        }[change]
+        vera = replace(OPERATORS.by_name["vera"], expires=LATER)
+        lives.fleet.operators = replace(OPERATORS, serial=2, by_name={"vera": vera, **new})
+        if killed:
+            agent = lives.start(wire)
+        while ended.request.id in [one["id"] for one in agent.status()]:
+            await asyncio.sleep(0.01)
+        wire.up, wire.listening = asyncio.Queue(), True
+        await converse(wire, ended, KEYS["ann"], 0.5, fresh=False)
+        await converse(wire, other, KEYS["vera"], 10.0, fresh=False)
+        assert not ended.answers[AGENT].have
+        return wire, other
+
+    _, other = asyncio.run(asyncio.wait_for(main(), 60))
+    assert other.answers[AGENT].whole
+    why = {"removed": "no operator", "role": "the role analyst", "key": "another key", "expired": "until"}[change]
+    [row] = [row for row in lives.record if row["event"] == "request_ended"]
+    assert (row["operator"], row["kind"]) == ("ann", "evidence")
+    assert why in row["why"]
+    assert len([*(tmp_path / "fleet" / "requests").glob("*/request.json")]) <= 1
+
+
+def test_no_record_no_act(tmp_path: Path) -> None:
+    """A host that cannot write its record answers nothing, and says so; once it can, it answers."""
+    lives = Lives(tmp_path)
+    path = lives.fleet.record.audit.path
+
+    async def main() -> tuple[Collection, Collection]:
+        wire = Wire(random.Random(1))
+        agent = lives.start(wire)
+        path.write_bytes(b"not a record\n")
+        refused = begun(tmp_path, request())
+        await converse(wire, refused, KEYS["vera"], 20.0)
+        assert not agent.status()
+        path.unlink()
+        answered = begun(tmp_path, request())
+        await converse(wire, answered, KEYS["vera"], 20.0)
+        return refused, answered
+
+    refused, answered = asyncio.run(main())
+    answer = refused.answers[AGENT]
+    assert (answer.state, answer.reason) == ("refused", "not recorded: this host cannot write its audit record")
+    assert answered.answers[AGENT].state == "done"
+
+
+def test_records_are_not_written_by_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow disk holds up no event of the agent: nothing of a request's life is synced by its event loop, and the
+    record has its lines in order, each before what it records."""
+    lives, loop, real = Lives(tmp_path), threading.get_ident(), os.fsync
+    monkeypatch.setitem(cast(Any, KINDS), "ask", ASK)
+    by_loop: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        if threading.get_ident() == loop and armed:
+            by_loop.append("".join(traceback.format_stack(limit=6)))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    armed: list[bool] = []
+
+    async def main() -> None:
+        wire = Wire(random.Random(1))
+        agent = lives.start(wire)
+        collection = begun(tmp_path, request(body={"question": "status"}))
+        armed.append(True)
+        wire.listening = False
+        for envelope in (collection.envelope, collection.envelope, b"x"):
+            await wire.send(AGENT, envelope)
+        while [one["state"] for one in agent.status()] != ["whole"]:
+            await asyncio.sleep(0.01)
+        wire.listening = True
+        await lives.kill()
+        armed.clear()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert not by_loop, by_loop[0]
+    events = [row["event"] for row in lives.record]
+    assert [one for one in events if one != "request_refused"] == [
+        "request_received", "request_started", "request_finished"
+    ]  # fmt: skip
+    assert events.count("request_refused") == 2

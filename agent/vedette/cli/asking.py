@@ -172,19 +172,24 @@ def ask(
 def fetch(options: Asking, id: str, news: Callable[[str, Part], None] | None = None) -> Collection:
     """Go on with a request that was made before; offline with what was carried here. Raises ValueError and OSError."""
     log_to_stderr()
-    collection = Collection(requests.find(options.folder, id), options.authorities, options.revoked)
+    folder = requests.find(options.folder, id)
+    collection = Collection(folder, options.authorities, options.revoked, options.operator)
     if options.broker is None:
         return collection
     return asyncio.run(_converse(options, options.broker, collection, news, fresh=False))
 
 
 def stop(options: Asking, id: str) -> Collection:
-    """Cancel one, and take what agents still send. Raises ValueError and OSError."""
+    """Cancel one, and take what agents still send; offline it waits to be carried. Raises ValueError and OSError."""
     log_to_stderr()
-    broker = options.broker
+    broker, folder = options.broker, requests.find(options.folder, id)
+    collection = Collection(folder, options.authorities, options.revoked, options.operator)
     if broker is None:
-        raise ValueError("a request is cancelled by a broker; what is carried ends when it expires")
-    collection = Collection(requests.find(options.folder, id), options.authorities, options.revoked)
+        collection.cancel(load_key(options.key))
+        if not all(one.over for one in collection.answers.values()):
+            collection.carry()
+            click.echo("it goes with: vedette fleet export --site")
+        return collection
 
     async def conduct() -> Collection:
         key = load_key(options.key)

@@ -133,6 +133,9 @@ def fetch(id: str, place: Path, **options: Any) -> None:
 def cancel(id: str, **options: Any) -> None:
     """Stop the request ID on every agent that still works on it.
 
+    By whoever may make requests of its kind. With --offline what stops it goes with `vedette fleet export --site`, in
+    place of the request.
+
     Example: vedette fleet cancel 1f0c29aa --key ann.pem --broker mqtts://region.example:8883 …
     """
     given = read_options(**options)

@@ -41,8 +41,10 @@ def export(site: str | None, answers: bool, out: Path | None, folder: Path, aske
     if site is None:
         carry_out(config, out)
         return
-    target = out or Path(f"{site}.zip")
-    files = [*sites.files_for(Repository(folder), site), *sites.requests_for(asked, folder, site, utc_now())]
+    target, repository = out or Path(f"{site}.zip"), Repository(folder)
+    for id, why in sites.recall(asked, repository, utc_now()):
+        click.echo(safe(f"request {id[:8]} does not travel: {why}"), err=True)
+    files = [*sites.files_for(repository, site), *sites.requests_for(asked, folder, site, utc_now())]
     carried.pack(target, files)
     click.echo(safe(f"written to {target}: {len(files)} files, {target.stat().st_size / 1e6:.1f} MB"))
 

@@ -6,6 +6,7 @@ a program, a path or a setting. An answer that is a list comes a record each.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -91,7 +92,11 @@ async def action(job: Job) -> None:
 async def _answer(job: Job, command: Command, what: str) -> None:
     words = {name: value for name, value in job.request.body.items() if name != what}
     found = await job.services.command(command.name, **words)
-    rows = found if isinstance(found, list) else [found]
+    await asyncio.to_thread(_emit, job, found if isinstance(found, list) else [found])
+
+
+def _emit(job: Job, rows: list[Any]) -> None:
+    """Raises as ``Job.emit``."""
     done = job.cursor or 0
     for number, row in enumerate(rows[:MAX_ROWS], 1):
         if number > done:

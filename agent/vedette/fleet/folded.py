@@ -36,17 +36,18 @@ class Folded:
         self._audit, self._clock = audit, clock
         self._rows: dict[tuple[str, ...], _Row] = {}
 
-    def append(self, event: str, apart: tuple[str, ...], **facts: Any) -> None:
-        """``apart``: what tells kinds from each other, besides ``event``. Raises OSError and ValueError."""
+    def append(self, event: str, apart: tuple[str, ...], times: int = 1, **facts: Any) -> None:
+        """``apart``: what tells kinds from each other, besides ``event``; ``times``: how often it happened. Raises
+        OSError and ValueError."""
         self.settle()
         key = (event, *apart)
         if key not in self._rows and len(self._rows) >= MAX_APART:
             key, facts = ("other",), {"kind": "other"}
         if (row := self._rows.get(key)) is not None:
-            row.repeats += 1
+            row.repeats += times
             return
         facts = {name: value[:MAX_TEXT] if isinstance(value, str) else value for name, value in facts.items()}
-        self._rows[key] = _Row(self._clock(), event, facts)
+        self._rows[key] = _Row(self._clock(), event, facts, times - 1)
         self._audit.append(event, **facts)
 
     def settle(self, *, all: bool = False) -> None:

@@ -82,8 +82,8 @@ async def run(job: Job) -> None:
     except Cancelled as error:
         cancelled = error
     found = await asyncio.to_thread(_report, folder)
-    reply.end(found)
-    shutil.rmtree(folder, ignore_errors=True)
+    await asyncio.to_thread(reply.end, found)
+    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     if cancelled is not None:
         raise cancelled
     if ended is not None:
@@ -99,7 +99,7 @@ async def _work(job: Job, folder: Path, reply: _Reply) -> child.Ended | None:
     try:
         while not running.done():
             await asyncio.wait([running], timeout=POLL_SECONDS)
-            reply.progress(await asyncio.to_thread(_report, folder))
+            await asyncio.to_thread(lambda: reply.progress(_report(folder)))
             if job.ending:
                 return None
         ended = running.result()

@@ -79,7 +79,7 @@ class Limited(Exception):
 
 
 class Cancelled(Exception):
-    """The operator cancelled it."""
+    """It is not wanted any more; the text says why."""
 
 
 class Stopped(Exception):
@@ -101,7 +101,7 @@ class Job:
         self._began = self._flushed = time.monotonic()
         self._lines: list[bytes] = []
         self._buffered = 0
-        self._end: type[Cancelled | Stopped] | None = None
+        self._end: Cancelled | Stopped | None = None
         self._lock, self._whole = threading.Lock(), False
         self._used = (time.monotonic(), 0.0)
 
@@ -144,16 +144,20 @@ class Job:
             while self._end is None and time.monotonic() < until:
                 time.sleep(min(_STEP, max(0.0, until - time.monotonic())))
             self._used = (time.monotonic(), time.thread_time())
-        if self._end is not None:
-            raise self._end
+        self._stay()
         if self._elapsed() > self.limits.seconds:
             raise Limited(f"its {self.limits.seconds:g} s are used up")
 
-    def cancel(self) -> None:
-        self._end = Cancelled
+    def _stay(self) -> None:
+        """Raises Cancelled, Stopped."""
+        if self._end is not None:
+            raise self._end
+
+    def cancel(self, reason: str) -> None:
+        self._end = Cancelled(reason)
 
     def stop(self) -> None:
-        self._end = self._end or Stopped
+        self._end = self._end or Stopped()
 
     @property
     def ending(self) -> bool:
@@ -196,13 +200,14 @@ class Job:
         """Work until the reply is whole; returns its state and reason. Raises OSError when the reply cannot be written,
         Stopped."""
         try:
+            self._stay()
             async with asyncio.timeout(max(1.0, self.limits.seconds - self._elapsed()) + 5.0):
                 await kind.run(self)
             state, reason = "done", ""
         except Stopped:
             raise
-        except Cancelled:
-            state, reason = "cancelled", f"cancelled by {self.request.operator}"
+        except Cancelled as error:
+            state, reason = "cancelled", str(error)
         except Limited as error:
             state, reason = "limited", str(error)
         except TimeoutError:
@@ -212,10 +217,10 @@ class Job:
             state, reason = "failed", str(error)
         except Exception as error:  # a defect in a kind must not end the agent, nor leave the request without an end
             state, reason = "failed", f"{type(error).__name__}: {error}; please report it"
-        return self.end(state, reason)
+        return await asyncio.to_thread(self.end, state, reason)
 
     def end(self, state: str, reason: str) -> tuple[str, str]:
-        """The last part of the reply. Raises OSError."""
+        """The last part of the reply. Blocks on the disk. Raises OSError."""
         with self._lock:
             self._whole = True
             self._part(last=True, state=state, reason=reason)

@@ -20,6 +20,9 @@ asked; the agent holds the expression against its own labels.
 5. ``expired``: past its time, from the future, or longer than MAX_LIFE;
 6. ``replayed``: its nonce was seen before (``spool.py`` keeps nonces until they expire);
 7. ``kind``, ``role``, ``not allowed`` (by the host's own configuration) and ``body``.
+
+A ``cancel`` of a request that has not come is admitted, so that it counts when the two come in the wrong order.
+``withdrawn`` says of what was admitted before whether its operator may still ask it.
 """
 
 from __future__ import annotations
@@ -195,6 +198,8 @@ def _entitled(
         except ValueError as error:
             raise Refused("body", str(error)) from error
         kind = asked(request.body["request"])
+        if not kind and request.kind == CANCEL:
+            return
         if not kind:
             raise Refused("unknown", "this agent works on no such request")
     row = kinds.get(kind)
@@ -210,6 +215,23 @@ def _entitled(
         row.validate(request.body)
     except ValueError as error:
         raise Refused("body", str(error)) from error
+
+
+def withdrawn(request: Request, signature: bytes, operators: Operators, kinds: Mapping[str, Entitled], now: int) -> str:
+    """Why the operator may not go on with a request that was admitted before; empty: he may."""
+    who = operators.by_name.get(request.operator)
+    if who is None:
+        return f"{request.operator} is no operator of this fleet any more"
+    if now >= who.expires:
+        return f"{who.name} was an operator until {rfc3339(who.expires)}"
+    row = kinds.get(request.kind)
+    if row is not None and row.role not in who.roles:
+        return f"{who.name} has the role {row.role} no more, which {request.kind} takes"
+    try:
+        who.key.verify(signature, DOMAIN + canonical(request.document()))
+    except InvalidSignature:
+        return f"{who.name} has another key now"
+    return ""
 
 
 def about_request(request: Request) -> tuple[str, list[tuple[int, int]], bool]:
@@ -291,10 +313,20 @@ def _time(row: dict[str, Any], key: str) -> int:
 
 
 def follow_up(
-    request: Request, kind: str, agents: Sequence[str], now: int, body: Mapping[str, Any] | None = None
-) -> Request:
-    """A ``resume`` or ``cancel`` of ``request`` for some of the agents that it asked, good for an hour."""
+    request: Request, kind: str, agents: Sequence[str], now: int, body: Mapping[str, Any] | None = None, *,
+    operator: str = "",
+) -> Request:  # fmt: skip
+    """A ``resume`` or ``cancel`` of ``request`` for some of the agents that it asked, good for an hour. ``operator``:
+    who says so; by default who has asked."""
     return replace(
         request, kind=kind, agents=tuple(agents), group=None, created=now, expires=now + 3_600_000_000,
-        body={"request": request.id, **(body or {})}, id=secrets.token_hex(16), nonce=secrets.token_hex(16),
+        operator=operator or request.operator, body={"request": request.id, **(body or {})}, reason="",
+        id=secrets.token_hex(16), nonce=secrets.token_hex(16),
     )  # fmt: skip
+
+
+def cancelled(request: Request, now: int, operator: str) -> Request:
+    """A ``cancel`` of ``request`` for all that it asked, good for as long as it: to be carried by hand."""
+    made = follow_up(request, CANCEL, (), now, operator=operator)
+    until = max(request.expires, made.expires)
+    return replace(made, agents=request.agents, group=request.group, expires=until)

@@ -1,6 +1,7 @@
 """Requests that an agent works on, and the parts of their replies, until the operator has them or they expire.
 
-    FOLDER/nonces                  a line for each request that was taken: nonce, expiry (UTC microseconds)
+    FOLDER/nonces                  a line for each request that was taken: nonce, expiry (UTC microseconds); and for
+                                   each that was cancelled before it came: its id
     FOLDER/ID/request.json         the envelope as it came
     FOLDER/ID/NNNNNN.part          a part of the reply: msgpack, with the cursor to go on from
 
@@ -16,13 +17,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgpack
 
 from vedette.fleet.replies import Part
-from vedette.fleet.requests import ID, MAX_SKEW, Refused, Request, read
+from vedette.fleet.requests import ID, MAX_LIFE, MAX_SKEW, Refused, Request, read
 from vedette.system.durable import sync_path, write_whole
 
 MAX_REQUESTS = 64
@@ -44,8 +46,9 @@ class Kept(NamedTuple):
 class Held:
     """A request in its folder; ``parts`` of its reply are there."""
 
-    def __init__(self, folder: Path, request: Request) -> None:
-        self._folder, self.request = folder, request
+    def __init__(self, folder: Path, request: Request, signature: bytes) -> None:
+        """``signature``: of the request, by its operator. Raises OSError, ValueError."""
+        self._folder, self.request, self.signature = folder, request, signature
         self.parts = sum(1 for _ in folder.glob("*.part"))
         newest = self.newest()
         self.whole = newest is not None and newest.part.last
@@ -87,7 +90,7 @@ class Spool:
             if not path.is_dir():
                 continue
             try:
-                self.held[path.name] = held = Held(path, read((path / "request.json").read_bytes())[0])
+                self.held[path.name] = held = Held(path, *read((path / "request.json").read_bytes()))
                 self._nonces.setdefault(held.request.nonce, held.request.expires)
             except (OSError, ValueError, TypeError, msgpack.UnpackException):
                 self.held.pop(path.name, None)
@@ -101,6 +104,8 @@ class Spool:
         """Keep an admitted request. Raises Refused when there is no room, OSError."""
         if len(self.held) >= MAX_REQUESTS or sum(one.size for one in self.held.values()) >= MAX_BYTES:
             raise Refused("busy", f"{len(self.held)} requests are under way or not fetched yet", request)
+        if request.id in self._nonces:
+            raise Refused("cancelled", "it was cancelled before it came here", request)
         if request.id in self.held:
             raise Refused("replayed", "its id was seen before", request)
         self._room(request)
@@ -108,14 +113,17 @@ class Spool:
         folder.mkdir(mode=0o700)
         write_whole(folder / "request.json", envelope, 0o600)
         sync_path(self._folder)
-        held = self.held[request.id] = Held(folder, request)
+        held = self.held[request.id] = Held(folder, request, read(envelope)[1])
         self._remember(request)
         return held
 
-    def note(self, request: Request) -> None:
-        """Remember the nonce of a request that leaves nothing else here. Raises Refused, OSError."""
+    def note(self, request: Request, never: str = "") -> None:
+        """Remember the nonce of a request that leaves nothing else here; ``never``: id of one that is not to be taken
+        if it still comes. Raises Refused, OSError."""
         self._room(request)
         self._remember(request)
+        if never:
+            self._remember(replace(request, nonce=never, expires=self._clock() + MAX_LIFE))
 
     def _room(self, request: Request) -> None:
         if len(self._nonces) >= MAX_NONCES:

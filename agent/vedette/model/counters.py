@@ -126,6 +126,7 @@ class Log(StrEnum):
     OVERLAY_UNDONE = "overlay_undone"
     AUDIT_FAILED = "audit_failed"
     REQUEST_REFUSED = "request_refused"
+    REQUEST_ENDED = "request_ended"
     REQUEST_FAILED = "request_failed"
     STEERING = "steering"
     STEERING_WAITS = "steering_waits"

@@ -5,6 +5,7 @@
     FOLDER/ID/agents.json          whom it was sent to
     FOLDER/ID/alert                of evidence: the alert that it is for
     FOLDER/ID/carry                it waits to be carried by hand, until all have answered
+    FOLDER/ID/cancel.json          it was cancelled: what agents are sent, in place of the request where it is carried
     FOLDER/ID/AGENT/NNNNNN.part    parts of that agent's reply, as they came
 
 A part is believed only when the agent that the topic names has signed it, by a certificate of the region's authority
@@ -35,7 +36,7 @@ from vedette.fleet.folded import Folded
 from vedette.fleet.job import PART_FULL, Limits
 from vedette.fleet.kinds import KINDS
 from vedette.fleet.replies import MAX_MESSAGE, Part, Reply, ReplyRefused, records, unpack
-from vedette.fleet.requests import CANCEL, ID, RESUME, Request, follow_up, read
+from vedette.fleet.requests import CANCEL, ID, RESUME, Request, cancelled, follow_up, read
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
@@ -54,6 +55,8 @@ SHOWN = 100
 """Agents named in the record."""
 CARRY = "carry"
 """Marks a request that is carried by hand."""
+CANCELLED = "cancel.json"
+"""Of a request that was cancelled."""
 _AGENT = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
@@ -93,11 +96,13 @@ class Answer:
 class Collection:
     """The replies to one request, in its folder."""
 
-    def __init__(self, folder: Path, authorities: bytes, revoked: Iterable[int] = ()) -> None:
-        """``folder``: FOLDER/ID. Raises OSError, ValueError when it holds no request."""
+    def __init__(self, folder: Path, authorities: bytes, revoked: Iterable[int] = (), operator: str = "") -> None:
+        """``folder``: FOLDER/ID; ``operator``: who goes on with it, when that is another one than has asked. Raises
+        OSError, ValueError when it holds no request."""
         self.folder, self._authorities, self._revoked = folder, authorities, frozenset(revoked)
         self.envelope = (folder / "request.json").read_bytes()
         self.request = read(self.envelope)[0]
+        self.operator = operator or self.request.operator
         self.limits: Limits = KINDS[self.request.kind].limits
         agents = orjson.loads((folder / "agents.json").read_bytes())
         self.answers: dict[str, Answer] = {agent: Answer() for agent in agents}
@@ -139,6 +144,16 @@ class Collection:
         """The alert that evidence was asked for; empty: none. Raises OSError."""
         path = self.folder / "alert"
         return path.read_text() if path.exists() else ""
+
+    @property
+    def cancelled(self) -> bool:
+        return (self.folder / CANCELLED).exists()
+
+    def cancel(self, key: Ed25519PrivateKey) -> None:
+        """It is sent to nobody any more. Raises OSError."""
+        envelope = cancelled(self.request, moment(), self.operator).signed(key)
+        self.audit.append("request_cancelled", request=self.request.id, operator=self.operator)
+        write_whole(self.folder / CANCELLED, envelope, 0o600)
 
     def carry(self) -> None:
         """Have it carried by hand. Raises OSError."""
@@ -256,7 +271,9 @@ async def converse(
         if came is not None:
             reply = await asyncio.to_thread(collection.take, *came)
         now = time.monotonic()
-        if reply is not None and reply.part.state == "unknown":
+        if reply is not None and reply.part.state == "unknown" and collection.cancelled:
+            collection.answers[reply.agent].stopped = "cancelled before it came there"
+        elif reply is not None and reply.part.state == "unknown":
             await wire.send(reply.agent, collection.envelope)  # it was lost on the way; its nonce counts once
             due[reply.agent] = (now + SILENT_SECONDS, SILENT_SECONDS)
         elif reply is not None:
@@ -272,11 +289,11 @@ async def converse(
 
 async def cancel(wire: Wire, collection: Collection, key: Ed25519PrivateKey) -> None:
     """Stop a request on every agent whose reply is not whole. Raises OSError."""
+    collection.cancel(key)
     for agent, answer in collection.answers.items():
         if not answer.over:
-            request = follow_up(collection.request, CANCEL, [agent], moment())
+            request = follow_up(collection.request, CANCEL, [agent], moment(), operator=collection.operator)
             await wire.send(agent, request.signed(key))
-    collection.audit.append("request_cancelled", request=collection.request.id)
 
 
 async def _resume(wire: Wire, collection: Collection, key: Ed25519PrivateKey, agent: str) -> None:
@@ -285,7 +302,8 @@ async def _resume(wire: Wire, collection: Collection, key: Ed25519PrivateKey, ag
     if answer.state == "refused":
         return
     body = {"have": [[first, last] for first, last in ranges(answer.have)][:1000], "done": answer.whole}
-    await wire.send(agent, follow_up(collection.request, RESUME, [agent], moment(), body).signed(key))
+    request = follow_up(collection.request, RESUME, [agent], moment(), body, operator=collection.operator)
+    await wire.send(agent, request.signed(key))
 
 
 def moment() -> int:

@@ -16,13 +16,14 @@ from typing import Any
 import orjson
 
 from vedette.fleet import labels, releases
-from vedette.fleet.audit import Head, verify
+from vedette.fleet.audit import Audit, Head, verify
 from vedette.fleet.carried import Answer
 from vedette.fleet.documents import Desired, Group
-from vedette.fleet.requests import read
+from vedette.fleet.kinds import KINDS
+from vedette.fleet.requests import read, withdrawn
 from vedette.region import fleetlookups, requests
 from vedette.region.repository import Repository, needed_blobs, needed_metadata
-from vedette.region.requests import CARRY
+from vedette.region.requests import CANCELLED, CARRY
 from vedette.system.durable import write_whole
 
 
@@ -61,14 +62,32 @@ def files_for(repository: Repository, site: str) -> Iterator[tuple[str, Path | b
 
 def requests_for(folder: Path, trust: Path, site: str, now: int) -> Iterator[tuple[str, bytes]]:
     """Name and envelope of all that waits in ``folder`` to be carried to agents of ``site``, or to such as have never
-    answered. Raises ValueError and OSError."""
+    answered; of what was cancelled, that. Raises ValueError and OSError."""
     sites = {agent: row.get("actual", {}).get("labels", {}).get("site") for agent, row in answers(trust).items()}
     for mark in sorted(folder.glob(f"*/{CARRY}")):
-        envelope = (mark.parent / "request.json").read_bytes()
+        cancelled = mark.with_name(CANCELLED)
+        envelope = (cancelled if cancelled.exists() else mark.with_name("request.json")).read_bytes()
         asked = orjson.loads((mark.parent / "agents.json").read_bytes())
         request = read(envelope)[0]
         if request.expires > now and any(sites.get(agent, site) == site for agent in asked):
             yield f"requests/{request.id}.json", envelope
+
+
+def recall(folder: Path, repository: Repository, now: int) -> Iterator[tuple[str, str]]:
+    """Have nothing carried for who may not ask it any more; each such request, and why. Raises ValueError and
+    OSError."""
+    operators = repository.operators()
+    for mark in sorted(folder.glob(f"*/{CARRY}")):
+        request, signature = read(mark.with_name("request.json").read_bytes())
+        why = (
+            "the fleet has no operators" if operators is None else withdrawn(request, signature, operators, KINDS, now)
+        )
+        if why and not mark.with_name(CANCELLED).exists():
+            Audit(folder / "audit.jsonl").append(
+                "request_ended", request=request.id, operator=request.operator, kind=request.kind, why=why
+            )
+            mark.unlink()
+            yield request.id, why
 
 
 def take_replies(

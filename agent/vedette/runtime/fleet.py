@@ -20,7 +20,6 @@ import structlog
 
 from vedette.delivery.uplink import MqttUplink
 from vedette.fleet import actual, documents
-from vedette.fleet.audit import Audit
 from vedette.fleet.documents import Target, Wanted
 from vedette.fleet.operators import Operators
 from vedette.fleet.trust import Missing, Trust, Trusted, TrustRefused
@@ -31,7 +30,7 @@ from vedette.runtime.fleet_host import Host
 from vedette.runtime.fleet_lookups import FleetLookups
 from vedette.runtime.fleet_overlay import Overlays
 from vedette.runtime.fleet_release import FleetRelease
-from vedette.runtime.fleet_reports import Reports
+from vedette.runtime.fleet_reports import Record, Reports
 from vedette.runtime.fleet_targets import Targets
 from vedette.system.wallclock import utc_now
 
@@ -57,6 +56,8 @@ class Fleet:
         folder.mkdir(parents=True, exist_ok=True)
         self._trust = Trust(folder, agent.fleet, settings.root.read_bytes())
         self._trusted: Trusted = self._trust.current()
+        self._recorded = _serials(self._trusted)
+        """The documents that the record has last."""
         self._reports = Reports(folder / "audit.jsonl")
         self._targets = Targets(agent.fleet, self._trust, folder)
         self._overlays = Overlays(context, host, self._targets, self._reports)
@@ -70,7 +71,7 @@ class Fleet:
         """Why a bundle was refused, by SHA-256, in this life."""
         if self._targets.carried.metadata("timestamp.json") is not None:
             with suppress(TrustRefused, OSError):  # what a broker brought since then is newer
-                self._took(self._trust.refresh(self._targets.carried))
+                self._trusted = self._trust.refresh(self._targets.carried)
 
     @property
     def operators(self) -> Operators | None:
@@ -83,8 +84,8 @@ class Fleet:
         return self._trusted.expires
 
     @property
-    def audit(self) -> Audit:
-        return self._reports.audit
+    def record(self) -> Record:
+        return self._reports.written
 
     def governs(self, ruleset: str) -> bool:
         """Whether a signed document has ever named a bundle for this rule set: no other source counts any more."""
@@ -133,18 +134,16 @@ class Fleet:
             try:
                 found = await asyncio.to_thread(self._trust.refresh, self._targets.carried)
             except TrustRefused as error:
-                self._reports.record("metadata_refused", kind=error.kind, reason=str(error), carried=True)
+                await self._reports.record("metadata_refused", kind=error.kind, reason=str(error), carried=True)
                 raise
-            self._took(found)
+            await self._took(found)
         self._targets.news.set()
-        return self._serials()
-
-    def _serials(self) -> dict[str, int]:
-        desired, rollout = self._trusted.desired, self._trusted.rollout
-        return {"desired": desired.serial if desired else 0, "rollout": rollout.serial if rollout else 0}
+        return _serials(self._trusted)
 
     async def run(self) -> None:
         """Until cancelled. While the folder of trust cannot be written, what is in force stays."""
+        async with self._refreshing:
+            await self._took(self._trusted)
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._wait()):
@@ -185,7 +184,7 @@ class Fleet:
             for _ in range(3):  # the two documents may have to be fetched first
                 try:
                     async with self._refreshing:
-                        self._took(await asyncio.to_thread(self._trust.refresh, self._targets.mailbox))
+                        await self._took(await asyncio.to_thread(self._trust.refresh, self._targets.mailbox))
                     break
                 except Missing as error:
                     if len(error.name) != 64:
@@ -195,7 +194,7 @@ class Fleet:
         except TrustRefused as error:
             if self._reports.problem("trust", str(error)):
                 log.error(Log.FLEET_REFUSED, kind=error.kind, reason=str(error), action="what is in force stays")
-                self._reports.record("metadata_refused", kind=error.kind, reason=str(error))
+                await self._reports.record("metadata_refused", kind=error.kind, reason=str(error))
             return
         except TimeoutError as error:
             self._reports.problem("trust", str(error))
@@ -205,12 +204,12 @@ class Fleet:
             self._targets.mailbox.clear()
         self._reports.problem("trust", "")
 
-    def _took(self, found: Trusted) -> None:
-        before, self._trusted = self._trusted, found
-        if (before.desired, before.rollout) != (found.desired, found.rollout):
-            serials = self._serials()
-            log.info(Log.FLEET_DOCUMENTS, **serials)
-            self._reports.record("documents_taken", **serials)
+    async def _took(self, found: Trusted) -> None:
+        if self._recorded != _serials(found):
+            log.info(Log.FLEET_DOCUMENTS, **_serials(found))
+            await self._reports.record("documents_taken", **_serials(found))
+            self._recorded = _serials(found)
+        self._trusted = found
 
     # --- what is wanted
 
@@ -288,8 +287,13 @@ class Fleet:
             if isinstance(error, ValueError):
                 self._failed[target.sha256] = reason
             if self._reports.of(f"bundle {ruleset}") != reason:
-                self._reports.record("bundle_refused", **facts, reason=str(error))
+                await self._reports.record("bundle_refused", **facts, reason=str(error))
             return reason
         self._failed.pop(target.sha256, None)
-        self._reports.record("bundle_installed", **facts)
+        await self._reports.record("bundle_installed", **facts)
         return ""
+
+
+def _serials(trusted: Trusted) -> dict[str, int]:
+    desired, rollout = trusted.desired, trusted.rollout
+    return {"desired": desired.serial if desired else 0, "rollout": rollout.serial if rollout else 0}

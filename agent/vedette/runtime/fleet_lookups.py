@@ -51,9 +51,9 @@ class FleetLookups:
             except ValueError as error:
                 reason, new = f"{target.target}: {error}", False
             if new:
-                self._reports.record("lookup_installed", lookup=name, target=target.target, sha256=target.sha256)
+                await self._reports.record("lookup_installed", lookup=name, target=target.target, sha256=target.sha256)
             if reason and self._reports.of(f"lookup {name}") != reason:
-                self._reports.record("lookup_not_installed", lookup=name, target=target.target, reason=reason)
+                await self._reports.record("lookup_not_installed", lookup=name, target=target.target, reason=reason)
             self._reports.problem(f"lookup {name}", reason)
             came = came or new
         return came
@@ -72,7 +72,7 @@ class FleetLookups:
                 raise LookupRefused(f"it is signed as lookup {signed.name}: name it so in the group")
             self._heads = {sha256: one for sha256, one in self._heads.items() if one.name != name}
             self._heads[target.sha256] = signed
-            self._reports.record("lookup_wanted", lookup=name, target=target.target, sha256=target.sha256)
+            await self._reports.record("lookup_wanted", lookup=name, target=target.target, sha256=target.sha256)
         if (carried := self._targets.carried_lookup(target.sha256)) is not None:
             await lookups.take_file(carried, signed)
             return "", False
@@ -85,7 +85,7 @@ class FleetLookups:
         for name in [name for name in await lookups.by_fleet() if wanted.get(name) is None]:
             try:
                 await lookups.remove(name)
-                self._reports.record("lookup_removed", lookup=name)
+                await self._reports.record("lookup_removed", lookup=name)
                 self._reports.problem(f"lookup {name}", "")
             except LookupRefused as error:
                 self._reports.problem(f"lookup {name}", f"cannot be taken away: {error}")

@@ -70,14 +70,14 @@ class Overlays:
             return
         except ConfigError as error:
             await asyncio.to_thread(self._applied.refuse, sha256, str(error))
-            self._undone(sha256, str(error), "overlay_refused")
+            await self._undone(sha256, str(error), "overlay_refused")
             return
         except (ValueError, OSError) as error:
             self._reports.problem("config", str(error))
             return
         await asyncio.to_thread(self._applied.begin, sha256, data)
         self._watch, self._suspect = None, None
-        self._reports.record("overlay_applied", sha256=sha256)
+        await self._reports.record("overlay_applied", sha256=sha256)
         log.info(Log.OVERLAY_APPLIED, overlay=_short(sha256))
         if (refused := await self._host.reload()) is not None:
             await self._undo(refused)
@@ -104,7 +104,7 @@ class Overlays:
         verdict = self._watch.see(now, wrong)
         if verdict == "":
             await asyncio.to_thread(self._applied.confirm)
-            self._reports.record("overlay_confirmed", sha256=self.state.active)
+            await self._reports.record("overlay_confirmed", sha256=self.state.active)
             log.info(Log.OVERLAY_CONFIRMED, overlay=_short(self.state.active))
         elif verdict is not None:
             await self._undo(verdict)
@@ -113,13 +113,13 @@ class Overlays:
         sha256 = self.state.active
         await asyncio.to_thread(self._applied.undo, reason)
         self._watch, self._suspect = None, (sha256, time.monotonic())
-        self._undone(sha256, reason, "overlay_undone")
+        await self._undone(sha256, reason, "overlay_undone")
         await self._host.reload()
 
-    def _undone(self, sha256: str, reason: str, event: str) -> None:
+    async def _undone(self, sha256: str, reason: str, event: str) -> None:
         self._reports.problem("config", f"overlay {_short(sha256)} is not taken: {reason}")
         log.error(Log.OVERLAY_UNDONE, overlay=_short(sha256), reason=reason, action="the one before is in force")
-        self._reports.record(event, sha256=sha256, reason=reason)
+        await self._reports.record(event, sha256=sha256, reason=reason)
 
 
 def _applied(folder: Path) -> Applied:

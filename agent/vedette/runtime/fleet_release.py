@@ -245,7 +245,7 @@ class FleetRelease:
         request = f"id={archive.id}\nnonce={nonce}\nzip={archive.id}.zip\nsha256={archive.sha256}\nwithin={within}\n"
         await asyncio.to_thread(_request, self._folder, request)
         self._again, self._state = time.monotonic() + within + RETRY_SECONDS, "asked"
-        self._reports.record("release_asked", id=archive.id, attempt=attempts)
+        await self._reports.record("release_asked", id=archive.id, attempt=attempts)
         log.info(Log.RELEASE_ASKED, release=archive.id)
         return ""
 
@@ -258,14 +258,14 @@ class FleetRelease:
         if running.id == asked.id:
             if asked.state == "asked":
                 await self._keep(replace(asked, state="started"))
-                self._reports.record("release_started", id=asked.id)
+                await self._reports.record("release_started", id=asked.id)
             return
         reason, state, code = answer.get("reason", ""), answer.get("state"), answer.get("code", "")
         if state == "refused" and code.isdigit() and int(code) in FOR_THE_MOMENT:
             await self._keep(replace(asked, id="", state="", attempts=0))
             await asyncio.to_thread((self._folder / "request").unlink, missing_ok=True)
             self._again = time.monotonic() + RETRY_SECONDS
-            self._reports.record("release_delayed", id=asked.id, reason=reason)
+            await self._reports.record("release_delayed", id=asked.id, reason=reason)
             self._reports.problem("release", f"{asked.id} is not installed yet: {reason}")
         elif state in ("refused", "back"):
             await self._refuse(asked.key, archive, reason or asked.reason)
@@ -279,7 +279,7 @@ class FleetRelease:
         await self._keep(Asked(refused={**kept, key: reason}))
         await asyncio.to_thread(_unask, self._folder)
         self._again = 0.0
-        self._reports.record("release_undone" if gone_back else "release_refused", id=id, reason=reason)
+        await self._reports.record("release_undone" if gone_back else "release_refused", id=id, reason=reason)
         log.error(Log.RELEASE_UNDONE, release=id, reason=reason, action=f"release {__version__} runs")
 
     # --- of the new release
@@ -304,7 +304,7 @@ class FleetRelease:
         if state == "confirmed":
             await asyncio.to_thread(_unask, self._folder)
             self._state = ""
-            self._reports.record("release_confirmed", id=archive.id)
+            await self._reports.record("release_confirmed", id=archive.id)
             log.info(Log.RELEASE_CONFIRMED, release=archive.id)
         return "" if state == "confirmed" else f"{archive.id} is to be gone back from: {verdict}"
 

@@ -1,8 +1,13 @@
-"""What the agent says of following its fleet: problems, in every heartbeat, and the hash-chained record."""
+"""What the agent says of following its fleet: problems, in every heartbeat, and the hash-chained record.
+
+Lines of the record are written by a thread, in the order in which they were asked for; each is on the disk when the
+call returns, so that what is recorded before an act is there before the act.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +15,42 @@ import structlog
 
 from vedette.fleet import actual
 from vedette.fleet.audit import FIRST, Audit, Head
+from vedette.fleet.folded import Folded
 from vedette.model.counters import Log
 
 log = structlog.get_logger()
 
 
+class Record:
+    """The agent's record; one per file."""
+
+    def __init__(self, audit: Audit) -> None:
+        self.audit = audit
+        self._folded = Folded(audit)
+        self._turn = asyncio.Lock()
+        """Whoever asked first writes first."""
+
+    async def append(self, event: str, **facts: Any) -> None:
+        """Raises OSError and ValueError."""
+        await self._write(lambda: self.audit.append(event, **facts))
+
+    async def fold(self, event: str, apart: tuple[str, ...], times: int = 1, **facts: Any) -> None:
+        """As ``Folded.append``. Raises OSError and ValueError."""
+        await self._write(lambda: self._folded.append(event, apart, times, **facts))
+
+    async def settle(self, *, all: bool = False) -> None:
+        """As ``Folded.settle``. Raises OSError and ValueError."""
+        await self._write(lambda: self._folded.settle(all=all))
+
+    async def _write(self, write: Callable[[], object]) -> None:
+        async with self._turn:
+            await asyncio.to_thread(write)
+
+
 class Reports:
     def __init__(self, path: Path) -> None:
         """``path``: of the record. Blocks on the disk. Raises OSError."""
-        self.audit = Audit(path)
+        self.written = Record(Audit(path))
         self._problems: dict[str, str] = {}
 
     def problem(self, about: str, reason: str) -> bool:
@@ -36,17 +68,20 @@ class Reports:
         for about in [one for one in self._problems if one.startswith(f"{kind} ") and one not in kept]:
             del self._problems[about]
 
-    def record(self, event: str, **facts: Any) -> None:
+    async def record(self, event: str, **facts: Any) -> None:
+        """Write a line of the record; when that fails, it is a problem and logged once."""
         try:
-            self.audit.append(event, **facts)
+            await self.written.append(event, **facts)
         except (OSError, ValueError) as error:
             if self.problem("audit", str(error)):
-                log.error(Log.AUDIT_FAILED, path=str(self.audit.path), reason=str(error))
+                log.error(Log.AUDIT_FAILED, path=str(self.written.audit.path), reason=str(error))
+        else:
+            self.problem("audit", "")
 
     def head(self) -> Head:
         """The record's newest line."""
         try:
-            return self.audit.head()
+            return self.written.audit.head()
         except (OSError, ValueError) as error:
             self.problem("audit", str(error))
             return Head(0, FIRST)

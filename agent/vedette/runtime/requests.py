@@ -28,9 +28,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from vedette.delivery.topics import agent_topic
 from vedette.fleet import actual, replies
-from vedette.fleet.audit import Audit
 from vedette.fleet.carried import REQUESTS
-from vedette.fleet.folded import Folded
 from vedette.fleet.job import Job, Kind, Services, Stopped
 from vedette.fleet.kinds import KINDS
 from vedette.fleet.operators import Operators
@@ -46,11 +44,13 @@ from vedette.fleet.requests import (
     about_request,
     admit,
     read,
+    withdrawn,
 )  # fmt: skip
 from vedette.fleet.spool import Held, Spool
 from vedette.model.counters import Log
 from vedette.mqtt.connection import Message
 from vedette.runtime.context import RunContext
+from vedette.runtime.fleet_reports import Record
 
 log = structlog.get_logger()
 
@@ -60,6 +60,8 @@ MAX_REFUSALS = 1000
 """Refused requests that are remembered, so that each is answered once."""
 EXPIRY_SECONDS = 30.0
 """Between two looks for what has expired."""
+ENTITLED_SECONDS = 1.0
+"""Between two looks whether operators may still ask what is under way."""
 RETRY_SECONDS = 5.0
 BODY_SHOWN = 4 << 10
 """Bytes of a request's body in the record; of a longer one its size."""
@@ -75,7 +77,7 @@ class Trusting(Protocol):
     def trusted_until(self) -> int: ...
 
     @property
-    def audit(self) -> Audit: ...
+    def record(self) -> Record: ...
 
 
 class Outlet(Protocol):
@@ -91,8 +93,9 @@ class Requests:
         """Blocks on the disk. Raises OSError."""
         self._context, self._fleet, self._services = context, fleet, services
         self._spool = Spool(context.config.agent.fleet_dir / "requests", context.clock)
-        self._folded = Folded(fleet.audit)
         self._incoming: asyncio.Queue[bytes] = asyncio.Queue(MAX_WAITING)
+        self._dropped = 0
+        """Messages that found it full, since that was recorded."""
         self._carrying = asyncio.Lock()
         self._came_before = any((context.config.agent.fleet_dir / REQUESTS).glob("*.json"))
         """Requests were carried here while no agent ran."""
@@ -102,6 +105,10 @@ class Requests:
         self._slots = {name: asyncio.Semaphore(kind.limits.at_once) for name, kind in KINDS.items()}
         self._outgoing: dict[str, set[int]] = {}
         """Requests whose parts are sent, and those of their parts that have been."""
+        self._ending: set[str] = set()
+        """Requests whose operators may not ask them any more, until they have ended."""
+        self._checked: Operators | None = None
+        """Who were operators when what is under way was last held against them; None: look again."""
         self._refused: OrderedDict[str, None] = OrderedDict()
         self._answers: list[tuple[str, bytes]] = []
         """Refusals to be sent: request, message."""
@@ -152,17 +159,21 @@ class Requests:
 
     async def run(self) -> None:
         """Until cancelled."""
-        for held in self._spool.held.values():
+        await self._withdraw()
+        for held in [*self._spool.held.values()]:
             self._begin(held)
         if self._came_before:
             try:
                 await self.carried()
             except OSError as error:
                 self._failed(error)
-        senders = [asyncio.create_task(self._send()), asyncio.create_task(self._expire())]
+        senders = [asyncio.create_task(one) for one in (self._send(), self._expire(), self._entitle())]
         try:
             while True:
                 envelope = await self._incoming.get()
+                if dropped := self._dropped:
+                    self._dropped = 0
+                    await self._refusal(Refused("busy", f"more than {MAX_WAITING} messages wait"), dropped)
                 try:
                     await self._decide(envelope)
                 except OSError as error:
@@ -173,7 +184,7 @@ class Requests:
             for job in self._jobs.values():
                 job.stop()
             with suppress(OSError, ValueError):
-                self._folded.settle(all=True)
+                await self._fleet.record.settle(all=True)
 
     # --- deciding
 
@@ -186,7 +197,7 @@ class Requests:
         try:
             self._incoming.put_nowait(message.payload)
         except asyncio.QueueFull:
-            self._refusal(Refused("busy", f"more than {MAX_WAITING} messages wait"))
+            self._dropped += 1
 
     def _asked(self, envelope: bytes) -> bool:
         """Whether this agent has to say something to it: a zip is for all hosts of a site."""
@@ -202,20 +213,26 @@ class Requests:
             self._sign()
             request = await asyncio.to_thread(admit, envelope, self._host(), KINDS, self._spool.seen, self._kind_of)
             if request.kind in (RESUME, CANCEL):
-                await asyncio.to_thread(self._spool.note, request)
-                self._follow(request)
+                id = about_request(request)[0]
+                await asyncio.to_thread(self._spool.note, request, "" if self._kind_of(id) else id)
+                await self._follow(request)
                 return None
             held = await asyncio.to_thread(self._spool.take, request, envelope)
         except Refused as error:
-            self._refusal(error)
+            await self._refusal(error)
             return error
         except ValueError as error:
             refused = Refused("certificate", str(error))
-            self._refusal(refused)
+            await self._refusal(refused)
             return refused
         body = orjson.dumps(dict(request.body))
         shown = {"body": dict(request.body)} if len(body) <= BODY_SHOWN else {"body_bytes": len(body)}
-        self._record("request_received", **_about(request), reason=request.reason, **shown)
+        if not await self._record("request_received", **_about(request), reason=request.reason, **shown):
+            self._spool.drop(request.id)
+            refused = Refused("not recorded", "this host cannot write its audit record", request)
+            await self._refusal(refused)
+            return refused
+        self._checked = None
         self._begin(held)
         return None
 
@@ -230,31 +247,41 @@ class Requests:
         held = self._spool.held.get(id)
         return "" if held is None else held.request.kind
 
-    def _follow(self, request: Request) -> None:
+    async def _follow(self, request: Request) -> None:
         """A ``resume`` or ``cancel``."""
         id, have, done = about_request(request)
         if request.kind == CANCEL:
-            self._record("request_cancelled", request=id, operator=request.operator)
+            await self._record("request_cancelled", request=id, operator=request.operator)
             if (job := self._jobs.get(id)) is not None:
-                job.cancel()
+                job.cancel(f"cancelled by {request.operator}")
+            elif id not in self._spool.held:
+                part = Part(0, replies.packed(b""), 0, True, "cancelled", f"cancelled by {request.operator}")
+                self._answer(id, part)
             return
-        held = self._spool.held[id]
+        held = self._spool.held.get(id)
+        if held is None:  # it has expired meanwhile
+            return
         if done:
             if held.whole:
                 self._outgoing.pop(id, None)
-                self._record("request_fetched", request=id, operator=request.operator, parts=held.parts)
+                await self._record("request_fetched", request=id, operator=request.operator, parts=held.parts)
                 self._spool.drop(id)
             return
         self._outgoing[id] = {number for first, last in have for number in range(first, min(last + 1, held.parts))}
         self._parts.set()
 
-    def _refusal(self, error: Refused) -> None:
+    async def _refusal(self, error: Refused, times: int = 1) -> None:
         """Record it, and answer it when an operator of this fleet has asked, once."""
         request = error.request
         facts = _about(request) if request is not None else {}
         try:
-            self._folded.append(
-                "request_refused", (error.kind, facts.get("operator", "")), refused=error.kind, why=str(error), **facts
+            await self._fleet.record.fold(
+                "request_refused",
+                (error.kind, facts.get("operator", "")),
+                times,
+                refused=error.kind,
+                why=str(error),
+                **facts,
             )
         except (OSError, ValueError) as failure:
             self._failed(failure)
@@ -267,6 +294,10 @@ class Requests:
         id = request.body["request"] if error.kind == "unknown" else request.id
         state = "unknown" if error.kind == "unknown" else "refused"
         part = Part(0, replies.packed(b""), 0, True, state, f"{error.kind}: {error}")
+        self._answer(id, part)
+
+    def _answer(self, id: str, part: Part) -> None:
+        """Send the whole reply to a request of which nothing is kept here."""
         with suppress(ValueError, OSError):
             if self._outlet is None:  # they wait to be carried: the newest count
                 del self._answers[: -MAX_WAITING + 1]
@@ -297,7 +328,8 @@ class Requests:
             job = Job(held, kind.limits if kind else KINDS["ask"].limits, self._services, wake)
             self._jobs[request.id] = job
             if kind is None or kind.name not in self._context.config.fleet.allow:
-                state, reason = job.end("refused", f"not allowed: the owner of this host does not allow {request.kind}")
+                why = f"not allowed: the owner of this host does not allow {request.kind}"
+                state, reason = await asyncio.to_thread(job.end, "refused", why)
             else:
                 state, reason = await self._run(job, kind)
         except Stopped:
@@ -305,11 +337,13 @@ class Requests:
         except (OSError, ValueError) as error:
             self._failed(error)
             return
-        self._record("request_finished", **_about(request), state=state, why=reason, parts=held.parts, bytes=job.made)
+        await self._record(
+            "request_finished", **_about(request), state=state, why=reason, parts=held.parts, bytes=job.made
+        )
 
     async def _run(self, job: Job, kind: Kind) -> tuple[str, str]:
         async with self._slots[kind.name]:
-            self._record("request_started", **_about(job.request))
+            await self._record("request_started", **_about(job.request))
             return await job.run(kind)
 
     # --- sending
@@ -341,6 +375,9 @@ class Requests:
             self._answers.pop(0)
             return True
         for id, sent in [*self._outgoing.items()]:
+            if id in self._ending:
+                self._outgoing.pop(id, None)
+                continue
             held = self._spool.held.get(id)
             number = next((n for n in range(held.parts) if n not in sent), None) if held is not None else None
             if held is None or number is None:
@@ -351,7 +388,7 @@ class Requests:
                 kept = await asyncio.to_thread(held.kept, number)
             except (OSError, ValueError) as error:  # of this request alone; others go on
                 self._failed(error)
-                self._record("reply_lost", **_about(held.request), why=str(error))
+                await self._record("reply_lost", **_about(held.request), why=str(error))
                 self._outgoing.pop(id, None)
                 self._spool.drop(id)
                 continue
@@ -378,25 +415,58 @@ class Requests:
 
     # --- accounts
 
+    async def _entitle(self) -> None:
+        while True:
+            await asyncio.sleep(ENTITLED_SECONDS)
+            await self._withdraw()
+
+    async def _withdraw(self) -> None:
+        """End what an operator may not ask any more, and drop what it has found."""
+        operators, now = self._fleet.operators, self._context.clock()
+        if operators is not None:
+            for id, held in [*self._spool.held.items()]:
+                who = operators.by_name.get(held.request.operator)
+                if operators is self._checked and id not in self._ending and who is not None and now < who.expires:
+                    continue
+                if why := withdrawn(held.request, held.signature, operators, KINDS, now):
+                    await self._end(id, held, why)
+        self._checked = operators
+
+    async def _end(self, id: str, held: Held, why: str) -> None:
+        if id not in self._ending:
+            await self._record("request_ended", **_about(held.request), why=why, parts=held.parts)
+            log.warning(Log.REQUEST_ENDED, request=id, kind=held.request.kind, reason=why)
+            self._ending.add(id)
+            if (job := self._jobs.get(id)) is not None:
+                job.cancel(why)
+        if id not in self._tasks:
+            self._ending.discard(id)
+            self._outgoing.pop(id, None)
+            self._spool.drop(id)
+
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(EXPIRY_SECONDS)
             for id in self._spool.expired():
-                held = self._spool.held[id]
                 if (job := self._jobs.get(id)) is not None:
-                    job.cancel()
+                    job.cancel("it has expired")
                     continue
-                self._record("request_expired", **_about(held.request), parts=held.parts)
+                if (held := self._spool.held.get(id)) is None:
+                    continue
+                await self._record("request_expired", **_about(held.request), parts=held.parts)
                 self._outgoing.pop(id, None)
                 self._spool.drop(id)
             with suppress(OSError, ValueError):
-                self._folded.settle()
+                await self._fleet.record.settle()
 
-    def _record(self, event: str, **facts: Any) -> None:
+    async def _record(self, event: str, **facts: Any) -> bool:
+        """Whether it is on the disk."""
         try:
-            self._fleet.audit.append(event, **facts)
+            await self._fleet.record.append(event, **facts)
         except (OSError, ValueError) as error:
-            log.error(Log.AUDIT_FAILED, path=str(self._fleet.audit.path), reason=str(error))
+            log.error(Log.AUDIT_FAILED, path=str(self._fleet.record.audit.path), reason=str(error))
+            return False
+        return True
 
     def _failed(self, error: Exception) -> None:
         log.error(Log.REQUEST_FAILED, reason=str(error), action="it is tried again at the next start")

@@ -46,7 +46,7 @@ def test_an_operators_order() -> None:
         ("kind", {"kind": "do"}, CAROL, START),
         ("body", {"body": {"command": "done", "change": ""}}, CAROL, START),
         ("body", {"body": {"command": "abort", "change": 7}}, CAROL, START),
-        ("unknown", {"kind": "cancel", "body": {"request": "0" * 32}}, CAROL, START),
+        ("kind", {"kind": "cancel", "body": {"request": "0" * 32}}, CAROL, START),
     ],
 )
 def test_refused(kind: str, change: dict[str, object], key: Ed25519PrivateKey, now: int) -> None:
