@@ -6,7 +6,8 @@
 
 What the broker has of ``tuf/`` is read first, and sent is only what it lacks: of the files those that none of its
 targets name. Published again, nothing changes; killed between two steps, publish again. Nothing here signs anything: it
-takes a ``Repository`` in which everything is in force.
+takes a ``Repository`` in which everything is in force. All of it goes over one connection, but for the blocks of
+lookups that are new or go, which have one each.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import orjson
@@ -50,19 +53,19 @@ async def announce(broker: MqttSettings, repository: Repository, *, whole: bool 
     wanted = {tuf_topic(fleet, name): (repository.folder / "tuf" / name).read_bytes() for name in names}
     blobs = {path.name: path for path in needed_blobs(repository)}
     lookups = fleetlookups.needed(repository.folder, repository.desired())
-    announced = await retained(broker, [lookup_topic(fleet, "+", "+")])
-    published = await fleetlookups.publish(broker, fleet, lookups, announced, whole=whole)
-    there = await retained(broker, [tuf_topic(fleet, "#")])
-    known = {sha256 for data in there.values() for sha256 in _named(data)}
-    client = MqttClient(broker, f"vedette-fleet-{secrets.token_hex(4)}", session=Session(clean_start=True))
-    lacking = [path for sha256, path in blobs.items() if whole or sha256 not in known]
-    changed = [topic for topic, data in wanted.items() if there.get(topic) != data]
-    old = [topic for topic in there if topic not in wanted]
-    old += [blob_topic(fleet, CHANNEL, sha256) for sha256 in sorted(known - blobs.keys())]
-    try:
-        async with client.running():
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await client.connected.wait()
+    topics = [lookup_topic(fleet, "+", "+"), tuf_topic(fleet, "#")]
+    async with _reading(broker, topics) as (client, found):
+        for topic in topics:
+            client.unsubscribe(topic)
+        there = {topic: data for topic, data in found.items() if topic.startswith(tuf_topic(fleet, ""))}
+        announced = {topic: data for topic, data in found.items() if topic not in there}
+        known = {sha256 for data in there.values() for sha256 in _named(data)}
+        lacking = [path for sha256, path in blobs.items() if whole or sha256 not in known]
+        changed = [topic for topic, data in wanted.items() if there.get(topic) != data]
+        old = [topic for topic in there if topic not in wanted]
+        old += [blob_topic(fleet, CHANNEL, sha256) for sha256 in sorted(known - blobs.keys())]
+        published = await fleetlookups.publish(broker, fleet, lookups, announced, whole=whole)
+        try:
             async with asyncio.timeout(PUBLISH_SECONDS):
                 for path in lacking:
                     await client.publish(blob_topic(fleet, CHANNEL, path.name), path.read_bytes(), retain=True)
@@ -70,11 +73,10 @@ async def announce(broker: MqttSettings, repository: Repository, *, whole: bool 
                     await client.publish(topic, wanted[topic], retain=True)
                 for topic in old:
                     await client.publish(topic, b"", retain=True)
-    except TimeoutError as error:
-        reason = client.outage or "no answer in time"
-        raise ConnectionError(f"cannot publish by the broker {broker.url}: {reason}") from error
+        except TimeoutError as error:
+            reason = client.outage or "no answer in time"
+            raise ConnectionError(f"cannot publish by the broker {broker.url}: {reason}") from error
     gone = await fleetlookups.clear(broker, fleet, lookups, announced)
-    fleetlookups.drop(repository.folder, lookups)
     return Announced(len(lacking), len(changed), published, len(old) + gone)
 
 
@@ -90,6 +92,13 @@ def _named(data: bytes) -> list[str]:
 
 async def retained(broker: MqttSettings, topics: list[str]) -> dict[str, bytes]:
     """What the broker retains for ``topics``, by topic. Raises ConnectionError."""
+    async with _reading(broker, topics) as (_, found):
+        return found
+
+
+@asynccontextmanager
+async def _reading(broker: MqttSettings, topics: list[str]) -> AsyncIterator[tuple[MqttClient, dict[str, bytes]]]:
+    """A connected client, and what the broker retains for ``topics``. Raises ConnectionError."""
     found: dict[str, bytes] = {}
     came = asyncio.Event()
 
@@ -103,20 +112,19 @@ async def retained(broker: MqttSettings, topics: list[str]) -> dict[str, bytes]:
         broker, f"vedette-fleet-{secrets.token_hex(4)}", subscriptions=topics, on_message=take,
         session=Session(clean_start=True, max_packet=REGION_PACKET),
     )  # fmt: skip
-    try:
-        async with client.running():
+    async with client.running():
+        try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await client.connected.wait()
+        except TimeoutError as error:
+            reason = client.outage or "no answer in time"
+            raise ConnectionError(f"cannot read from the broker {broker.url}: {reason}") from error
+        with suppress(TimeoutError):
             while True:
                 came.clear()
-                try:
-                    async with asyncio.timeout(QUIET_SECONDS):
-                        await came.wait()
-                except TimeoutError:
-                    return found
-    except TimeoutError as error:
-        reason = client.outage or "no answer in time"
-        raise ConnectionError(f"cannot read from the broker {broker.url}: {reason}") from error
+                async with asyncio.timeout(QUIET_SECONDS):
+                    await came.wait()
+        yield client, dict(found)
 
 
 async def heartbeats(broker: MqttSettings, fleet: str) -> dict[str, dict[str, Any]]:

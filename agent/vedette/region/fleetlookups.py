@@ -63,12 +63,15 @@ def needed(folder: Path, desired: Desired | None) -> list[Kept]:
     return [*found.values()]
 
 
-def drop(folder: Path, kept: list[Kept]) -> None:
-    """Delete all others."""
-    names = {one.path.name for one in kept}
-    for path in (folder / "lookups").glob(f"*{SUFFIX}"):
-        if path.name not in names:
-            path.unlink()
+def names(desired: Desired | None) -> set[str]:
+    """Of the files that ``desired`` names."""
+    return {
+        _path(Path(), target.sha256).name
+        for group in (desired.groups if desired else ())
+        for change in group.lookups.values()
+        for target in (change.to, change.from_)
+        if target is not None
+    }
 
 
 async def publish(

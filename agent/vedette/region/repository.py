@@ -7,7 +7,8 @@
       staged/root.json  targets.json   the next version, which waits for signatures
       online/snapshot.pem  timestamp.pem  rollout.pem     the keys of the controller (0600)
       audit.jsonl                      who signed and published what (``fleet/audit.py``)
-      lock                             held while something is put in force
+      lock                             held while something is staged or put in force
+      pruned                           when what nobody needs was deleted last (``prune.py``)
       steer/                           the controller's own (``steer/kept.py``)
 
 Roles and who signs them:
@@ -26,9 +27,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -51,10 +53,13 @@ from vedette.fleet.certificates import key_pem
 from vedette.fleet.documents import DESIRED, ROLLOUT, Desired, Rollout, read_desired, read_rollout
 from vedette.fleet.operators import OPERATORS, Operators, read_operators
 from vedette.region import fleetlookups, fleetreleases
+from vedette.region.prune import prune
 from vedette.region.roles import DAYS, NAME, ONLINE, WARN_DAYS, Signatory, assign, delegations, public_of, signed
 from vedette.region.sign import load_key
 from vedette.system.durable import sync_path, write_whole
 from vedette.system.wallclock import utc_now
+
+PRUNE_SECONDS = 3600.0
 
 
 class Signatures(NamedTuple):
@@ -203,6 +208,12 @@ class Repository:
         """Stage the next targets: ``desired`` and the files that it names, ``blobs`` by target path, and ``operators``
         (None: as they are). Files named before and still wanted stay. Raises ValueError while a rotation is staged, or
         for a file that lacks."""
+        with self._writing():
+            return self._stage_desired(desired, blobs, operators)
+
+    def _stage_desired(
+        self, desired: Desired, blobs: Mapping[str, bytes], operators: Operators | None
+    ) -> Metadata[Any]:
         if self.staged("root") is not None:
             raise ValueError("a new root is staged: sign it and `vedette fleet apply` first")
         before = self.newest("targets")
@@ -293,16 +304,35 @@ class Repository:
         Raises ValueError when a signature lacks.
         """
         with self._writing():
-            return self._commit(rollout)
+            return self._commit(rollout) and self._prune()
 
     def advance(self, rollout: Rollout | None = None) -> bool:
         """As ``commit``, but what is staged stays so: what the controller does while operators collect signatures."""
         with self._writing():
-            return self._publish(self._commit_rollout(rollout))
+            return self._publish(self._commit_rollout(rollout)) and self._prune()
+
+    def _prune(self) -> bool:
+        """Delete what nobody needs any more, once in PRUNE_SECONDS; True. What is in force does not depend on it: a
+        failure is recorded."""
+        now, mark = self.clock() / 1e6, self.folder / "pruned"
+        if mark.exists() and 0 <= now - mark.stat().st_mtime < PRUNE_SECONDS:
+            return True
+        try:
+            staged = self.desired(staged=True) if self.staged("targets") is not None else None
+            lookups = fleetlookups.names(self.desired()) | fleetlookups.names(staged)
+            gone = prune(self.folder, lookups, now)
+            mark.touch()
+            os.utime(mark, (now, now))
+            if any(gone):
+                self.audit.append("fleet_pruned", **gone._asdict())
+        except (OSError, ValueError) as error:
+            with suppress(OSError, ValueError):  # a full disk
+                self.audit.append("fleet_not_pruned", reason=str(error))
+        return True
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """One process at a time puts something in force."""
+        """One process at a time stages something, or puts it in force."""
         with (self.folder / "lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
