@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import ssl
 import time
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from paho.mqtt.client import MQTTv5
 from tests.broker import Broker
 from tests.e2e.agent import KILLS, RULES, Agent, chance, until, vedette
 from vedette.fleet.audit import Audit, verify
+from vedette.region.repository import Repository
+from vedette.region.sign import load_key
 
 pytestmark = pytest.mark.peer
 UNDO = 3
@@ -266,3 +269,62 @@ def test_killed_at_random(centre: Centre, hosts: tuple[Host, Host]) -> None:
         ),
     )
     assert {"overlay_undone", "overlay_refused", "bundle_refused"}.isdisjoint(vienna.recorded())
+
+
+def test_attacks_on_the_documents(centre: Centre, tmp_path: Path) -> None:
+    """Who may write at the broker, and has one of three signing keys and all online keys, an old timestamp, or the
+    documents of another fleet: each is refused and recorded by its kind, and nothing changes. New online keys end
+    what the thief had published by them."""
+    host = Host(tmp_path / "vienna", centre, "vienna-1", "vienna")
+    centre.broker.start()
+    try:
+        host.start()
+        host.ready()
+        centre.publish(bundle=centre.bundle(1))
+        old = (centre.trust / "tuf" / "timestamp.json").read_bytes()
+        host.wait("bundle 1", lambda actual: host.bundle() == 1)
+        centre.publish(bundle=centre.bundle(2))
+        host.wait("bundle 2", lambda actual: host.bundle() == 2)
+        kept = host.actual()
+        stolen = centre.folder / "stolen"
+        shutil.copytree(centre.trust, stolen)
+        _signed_by_one(stolen, centre.keys / "carol.pem")
+        vedette("fleet", "init", "ships", "--trust", centre.folder / "ships", "--keys", centre.folder / "k",
+                "--root-key", "zoe", "--targets-key", "yves")  # fmt: skip
+        attacks = [
+            ("rollback", {"timestamp.json": old}),
+            ("signatures", {path.name: path.read_bytes() for path in (centre.folder / "ships" / "tuf").iterdir()}),
+            ("signatures", {path.name: path.read_bytes() for path in (stolen / "tuf").iterdir()}),
+        ]
+        for number, (kind, files) in enumerate(attacks, 1):
+            for name in sorted(files, key=lambda name: name == "timestamp.json"):
+                centre.retain(name, files[name])
+            host.wait(f"refusal {number}", lambda actual: any(one.startswith("trust") for one in actual["problems"]))
+            path = host.data / "fleet" / "audit.jsonl"
+            refused = [row["kind"] for row in Audit(path).lines() if row["event"] == "metadata_refused"]
+            assert (len(refused), refused[-1]) == (number, kind)
+            assert {**host.actual(), "problems": [], "audit": 0} == {**kept, "problems": [], "audit": 0}
+            if files.keys() > {"4.targets.json"}:  # the thief's timestamp is newer: other online keys end it
+                vedette("fleet", "rotate", "--trust", centre.trust, "--online", "timestamp", "--online", "snapshot")
+                for name in ("alice", "bob"):
+                    vedette("fleet", "sign", "--trust", centre.trust, "--key", centre.keys / f"{name}.pem")
+            vedette("fleet", "apply", "--trust", centre.trust, *centre.at_broker)
+            host.wait("trust again", lambda actual: not actual["problems"])
+        assert verify(host.data / "fleet" / "audit.jsonl")[1] is None
+    finally:
+        host.kill()
+
+
+def _signed_by_one(folder: Path, key: Path) -> None:
+    """A publication of targets that need two signatures and have one."""
+    repository = Repository(folder)
+    desired, before = repository.desired(), repository.newest("targets")
+    assert desired is not None
+    assert before is not None
+    before.signed.version += 1
+    before.signed.targets.pop("desired.json")
+    (folder / "staged" / "targets.json").write_bytes(before.to_bytes())
+    assert repository.sign(load_key(key)) == ["targets"]
+    version = before.signed.version
+    (folder / "staged" / "targets.json").rename(folder / "tuf" / f"{version}.targets.json")
+    assert repository.commit()
