@@ -19,7 +19,7 @@ CHANGE = Change("c1", NEW, OLD)
 WHOLE = desired(
     3,
     group("vienna", "site = vienna", bundles={"main": CHANGE}, config=Change("c2", NEW), windows=(
-        Window(("sat", "sun"), 22 * 60, 4 * 60),)),
+        Window(("sat", "sun"), 22 * 60, 4 * 60), Window(("wed",), 60, 120))),
     group("rest", bundles={"main": CHANGE}, lookups={"staff": Change("c3", None, OLD)}, release=Change("c4", NEW),
           windows=(Window(("mon",), 60, 120, "Europe/Vienna", ("bundles", "config")),)),
     rings=RINGS,

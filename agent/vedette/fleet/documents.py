@@ -288,29 +288,30 @@ def wanted(desired: Desired, rollout: Rollout | None, agent_id: str, labels: Map
 
 def read_desired(data: bytes, fleet: str) -> Desired:
     """Raises DocumentRefused."""
-    document = _document(data, fleet)
+    document = opened(data, fleet)
     return Desired(
         fleet,
-        _serial(document),
+        serial_of(document),
         _text(document, "created"),
-        tuple(_each(document, "groups", MAX_GROUPS, _group)),
-        tuple(_each(document, "rings", MAX_RINGS, _ring)),
+        tuple(each(document, "groups", MAX_GROUPS, _group)),
+        tuple(each(document, "rings", MAX_RINGS, _ring)),
         _gates(document.get("gates", {})),
     )
 
 
 def read_rollout(data: bytes, fleet: str) -> Rollout:
     """Raises DocumentRefused."""
-    document = _document(data, fleet)
+    document = opened(data, fleet)
     changes = document.get("changes")
     if not isinstance(changes, dict):
         raise DocumentRefused("changes: expects an object")
-    return Rollout(fleet, _serial(document), {id: _progress(row, f"changes.{id}") for id, row in changes.items()})
+    return Rollout(fleet, serial_of(document), {id: _progress(row, f"changes.{id}") for id, row in changes.items()})
 
 
-def _document(data: bytes, fleet: str) -> dict[str, Any]:
-    if len(data) > MAX_DOCUMENT:
-        raise DocumentRefused(f"{len(data)} bytes, at most {MAX_DOCUMENT}")
+def opened(data: bytes, fleet: str, most: int = MAX_DOCUMENT) -> dict[str, Any]:
+    """A document of this fleet and format, of ``most`` bytes. Raises DocumentRefused."""
+    if len(data) > most:
+        raise DocumentRefused(f"{len(data)} bytes, at most {most}")
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -324,7 +325,8 @@ def _document(data: bytes, fleet: str) -> dict[str, Any]:
     return document
 
 
-def _serial(document: dict[str, Any]) -> int:
+def serial_of(document: dict[str, Any]) -> int:
+    """Raises DocumentRefused."""
     serial = document.get("serial")
     if type(serial) is not int or not 0 < serial < 2**53:
         raise DocumentRefused(f"serial: expects a number above 0, not {serial!r}")
@@ -338,18 +340,20 @@ def _text(row: dict[str, Any], key: str) -> str:
     return value
 
 
-def _each(document: dict[str, Any], key: str, limit: int, read: Callable[[dict[str, Any], str], T]) -> Iterator[T]:
+def each(document: dict[str, Any], key: str, limit: int, read: Callable[[dict[str, Any], str], T]) -> Iterator[T]:
+    """The rows under ``key``, of which no two have the same name. Raises DocumentRefused."""
     rows = document.get(key, [])
     if not isinstance(rows, list) or len(rows) > limit:
         raise DocumentRefused(f"{key}: expects a list of at most {limit}")
-    seen: set[object] = set()
+    seen: set[str] = set()
     for i, row in enumerate(rows):
         if not isinstance(row, dict):
             raise DocumentRefused(f"{key}[{i}]: expects an object")
-        if row.get("name") in seen:
-            raise DocumentRefused(f"{key}[{i}]: the name {row['name']!r} is used twice")
-        made = read(row, f"{key}[{i}]")
-        seen.add(row.get("name"))
+        made, name = read(row, f"{key}[{i}]"), row.get("name")
+        if isinstance(name, str):  # a window has none
+            if name in seen:
+                raise DocumentRefused(f"{key}[{i}]: the name {name!r} is used twice")
+            seen.add(name)
         yield made
 
 
@@ -377,7 +381,7 @@ def _group(row: dict[str, Any], where: str) -> Group:
     single = {
         kind: None if row.get(kind) is None else _change(row[kind], f"{where}.{kind}") for kind in ("config", "release")
     }
-    windows = tuple(_each({"windows": row.get("windows", [])}, "windows", 64, _window_row))
+    windows = tuple(each({"windows": row.get("windows", [])}, "windows", 64, _window_row))
     return Group(
         name, match, expression, named["bundles"], single["config"], named["lookups"], single["release"], windows
     )

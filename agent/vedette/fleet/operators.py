@@ -9,7 +9,6 @@ The serial rises with every change. Pure: bytes and values in, values out.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from vedette.bundle.manifest import rfc3339
 from vedette.bundle.seal import key_text, public_key
-from vedette.fleet.documents import FORMAT, DocumentRefused, canonical
+from vedette.fleet.documents import FORMAT, DocumentRefused, canonical, each, opened, serial_of
 from vedette.model.times import iso_time
 
 OPERATORS = "operators.json"
@@ -65,27 +64,11 @@ class Operators:
 def read_operators(data: bytes, fleet: str) -> Operators:
     """Raises DocumentRefused."""
     try:
-        if len(data) > MAX_BYTES:
-            raise ValueError(f"{len(data)} bytes, at most {MAX_BYTES}")
-        document = json.loads(data)
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise ValueError(f"expects a JSON object of format {FORMAT}")
-        if document.get("fleet") != fleet:
-            raise ValueError(f"it is for fleet {document.get('fleet')!r}, this is fleet {fleet!r}")
-        serial, rows = document.get("serial"), document.get("operators")
-        if type(serial) is not int or not 0 < serial < 2**53:
-            raise ValueError(f"serial: expects a number above 0, not {serial!r}")
-        if not isinstance(rows, list) or len(rows) > MAX_OPERATORS:
-            raise ValueError(f"operators: expects a list of at most {MAX_OPERATORS}")
-        found: dict[str, Operator] = {}
-        for i, row in enumerate(rows):
-            one = operator(row, f"operators[{i}]")
-            if one.name in found:
-                raise ValueError(f"operators[{i}]: the name {one.name!r} is used twice")
-            found[one.name] = one
-    except (ValueError, RecursionError) as error:
+        document = opened(data, fleet, MAX_BYTES)
+        rows = each(document, "operators", MAX_OPERATORS, operator)
+        return Operators(fleet, serial_of(document), {one.name: one for one in rows})
+    except ValueError as error:
         raise DocumentRefused(f"{OPERATORS}: {error}") from error
-    return Operators(fleet, serial, found)
 
 
 def operator(row: Any, where: str) -> Operator:
