@@ -171,16 +171,13 @@ class Desired:
         return next((group for group in self.groups if group.expression.matches(labels)), None)
 
     def to_bytes(self) -> bytes:
-        return canonical({
-            "format": FORMAT, "fleet": self.fleet, "serial": self.serial, "created": self.created,
-            "groups": [_group_row(group) for group in self.groups],
-            "rings": [
-                {"name": ring.name, "soak": float(ring.soak),
-                 **({"agents": ring.agents} if ring.percent is None else {"percent": float(ring.percent)})}
-                for ring in self.rings
-            ],
-            "gates": dict(self.gates),
-        })  # fmt: skip
+        rings = [
+            {"name": ring.name, "soak": float(ring.soak),
+             **({"agents": ring.agents} if ring.percent is None else {"percent": float(ring.percent)})}
+            for ring in self.rings
+        ]  # fmt: skip
+        groups, gates = [_group_row(group) for group in self.groups], dict(self.gates)
+        return written(self.fleet, self.serial, created=self.created, groups=groups, rings=rings, gates=gates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +196,10 @@ class Rollout:
     changes: Mapping[str, Progress] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        return canonical({
-            "format": FORMAT, "fleet": self.fleet, "serial": self.serial,
-            "changes": {
-                id: {"state": str(one.state), "ring": one.ring, "extra": [*one.extra]}
-                for id, one in self.changes.items()
-            },
-        })  # fmt: skip
+        rows = {
+            id: {"state": str(one.state), "ring": one.ring, "extra": [*one.extra]} for id, one in self.changes.items()
+        }
+        return written(self.fleet, self.serial, changes=rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +223,11 @@ class Wanted:
 def canonical(document: object) -> bytes:
     """The one form as bytes: keys sorted, no blanks, ASCII, a newline at the end."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def written(fleet: str, serial: int, **parts: object) -> bytes:
+    """A document of a fleet; ``opened`` reads it."""
+    return canonical({"format": FORMAT, "fleet": fleet, "serial": serial, **parts})
 
 
 def change_id(fleet: str, serial: int, group: str, kind: str, name: str) -> str:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from vedette.bundle.manifest import rfc3339
 from vedette.bundle.seal import key_text, public_key
-from vedette.fleet.documents import FORMAT, DocumentRefused, canonical, each, opened, serial_of
+from vedette.fleet.documents import DocumentRefused, each, opened, serial_of, written
 from vedette.model.times import iso_time
 
 OPERATORS = "operators.json"
@@ -51,7 +51,7 @@ class Operators:
             {"name": one.name, "key": key_text(one.key), "roles": sorted(one.roles), "expires": rfc3339(one.expires)}
             for one in self.by_name.values()
         ]
-        return canonical({"format": FORMAT, "fleet": self.fleet, "serial": self.serial, "operators": rows})
+        return written(self.fleet, self.serial, operators=rows)
 
     def same(self, other: Operators | None) -> bool:
         """Whether both name the same operators, whatever their serials."""
