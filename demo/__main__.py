@@ -13,21 +13,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from demo import stage
+from demo.stage import ROOT, VEDETTE, command, running, say
 from tests.broker import Broker, free_port
 
-ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "demo"
-BIN = Path(sys.executable).parent
-VEDETTE = str(BIN / "vedette")
 LINES = 60_000
 RATE = 6000
 """Lines, and lines per second, of the syslog stream."""
@@ -109,53 +107,12 @@ level = "warning"
 """
 
 
-def say(text: str) -> None:
-    print(f"\033[1m==> {text}\033[0m" if sys.stdout.isatty() else f"==> {text}", flush=True)
+def until(what: str, check: Callable[[], Any]) -> Any:
+    return stage.until(what, check, WORK)
 
 
-def command(*arguments: object, folder: Path = ROOT, **options: Any) -> str:
-    """Run in ``folder`` to its end; its standard output. A failure shows what it said and ends the demo."""
-    done: subprocess.CompletedProcess[str] = subprocess.run(
-        [str(a) for a in arguments], cwd=folder, capture_output=True, text=True, **options
-    )
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, arguments))}\nended with code {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
-@contextmanager
-def running(name: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with its output in ``build/demo/NAME.log``, ended by SIGTERM."""
-    with (WORK / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen([str(a) for a in arguments], cwd=ROOT, stdout=log, stderr=log)
-        try:
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def until(what: str, check: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Wait for a true answer of ``check`` and return it."""
-    deadline = time.monotonic() + seconds
-    while not (answer := check()):
-        if time.monotonic() > deadline:
-            logs = "\n".join(f"--- {p.name}\n{p.read_text(errors='replace')[-2000:]}" for p in WORK.glob("*.log")
-                             if p.name in ("agent.log", "landing.log"))  # fmt: skip
-            sys.exit(f"waited {seconds:.0f} s in vain for: {what}\n{logs}")
-        time.sleep(0.1)
-    return answer
-
-
-def status() -> dict[str, Any] | None:
-    done = subprocess.run(
-        [VEDETTE, "status", "-c", str(WORK / "vedette.toml"), "--json"], capture_output=True, text=True, cwd=ROOT
-    )
-    return json.loads(done.stdout) if done.stdout.startswith("{") else None
+def status() -> dict[str, Any]:
+    return stage.status(WORK / "vedette.toml")
 
 
 def bundle(rules: Path, version: int, key: Path) -> Path:
@@ -209,18 +166,18 @@ def main() -> None:
         (WORK / "vedette.toml").write_text(CONFIG.format(work=WORK, syslog=syslog, broker=broker.url, key=public))
         (WORK / "access.log").touch()
         stack.enter_context(
-            running("landing", VEDETTE, "region", "land", "--broker", broker.url, "--landing", WORK / "landing",
-                    "--seconds", 1)
+            running(WORK / "landing.log", VEDETTE, "region", "land", "--broker", broker.url, "--landing",
+                    WORK / "landing", "--seconds", 1)
         )  # fmt: skip
-        stack.enter_context(running("agent", VEDETTE, "run", "-c", WORK / "vedette.toml"))
-        until("the agent to run bundle demo-1", lambda: (status() or {}).get("bundle") == "demo-1")
+        stack.enter_context(running(WORK / "agent.log", VEDETTE, "run", "-c", WORK / "vedette.toml"))
+        until("the agent to run bundle demo-1", lambda: status().get("bundle") == "demo-1")
         print(command(VEDETTE, "status", "-c", WORK / "vedette.toml").split("\n")[1])
 
         say(f"{LINES:,} syslog lines, 5,000 web requests and 2,000 device messages, with attacks among them")
         traffic()
         send = (sys.executable, "-m", "bench.traffic", "send")
         with running(
-            "send", *send, "--tcp", f"127.0.0.1:{syslog}", "--file", WORK / "lines.log", "--rate", RATE
+            WORK / "send.log", *send, "--tcp", f"127.0.0.1:{syslog}", "--file", WORK / "lines.log", "--rate", RATE
         ) as tcp:
             with (WORK / "access.log").open("ab") as log:
                 log.write((WORK / "web.log").read_bytes())
@@ -236,7 +193,7 @@ def main() -> None:
             (rules / "demo_beacon.yml").write_text(PUSHED)
             second = bundle(rules, 2, key)
             print(command(*publish, second, "--landing", WORK / "landing").splitlines()[-1].replace(f"{ROOT}/", ""))
-            until("the agent to run bundle demo-2", lambda: (status() or {}).get("bundle") == "demo-2")
+            until("the agent to run bundle demo-2", lambda: status().get("bundle") == "demo-2")
             print(f"the agent runs demo-2; the stream is {'still running' if tcp.poll() is None else 'over'}")
             command(*marker, "demo-beacon-after-push: only the pushed rule knows this")
             tcp.wait()

@@ -15,14 +15,15 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from demo.__main__ import ROOT, VEDETTE, command, say
+from demo import stage
+from demo.stage import ROOT, VEDETTE, command, say
 from tests.broker import Broker, free_port
+from tests.meanwhile import meanwhile
 
 WORK = ROOT / "build" / "fleet"
 FLEET = "plants"
@@ -106,29 +107,12 @@ bundle = "{bundle}"
 
 
 def until(what: str, check: Callable[[], Any], seconds: float = 120.0) -> Any:
-    """Wait for a true answer of ``check`` and return it."""
-    deadline = time.monotonic() + seconds
-    while not (answer := check()):
-        if time.monotonic() > deadline:
-            sys.exit(f"waited {seconds:.0f} s in vain for: {what}; logs: {WORK.relative_to(ROOT)}/*.log")
-        time.sleep(0.3)
-    return answer
+    return stage.until(what, check, WORK, seconds)
 
 
-@contextmanager
-def running(name: str, *arguments: object) -> Iterator[None]:
-    """A ``vedette`` process with its output in ``build/fleet/NAME.log``, ended by SIGTERM."""
-    with (WORK / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen([VEDETTE, *map(str, arguments)], cwd=WORK, stdout=log, stderr=log)
-        try:
-            yield
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+def running(name: str, *arguments: object) -> AbstractContextManager[object]:
+    """A ``vedette`` process with its output in ``build/fleet/NAME.log``."""
+    return stage.running(WORK / f"{name}.log", VEDETTE, *arguments, folder=WORK)
 
 
 class Centre:
@@ -224,11 +208,7 @@ class Host:
 
     def status(self) -> dict[str, Any]:
         """Empty while the agent starts."""
-        done = subprocess.run(
-            [VEDETTE, "status", "-c", str(self.config), "--json"], capture_output=True, text=True, cwd=WORK
-        )
-        found: dict[str, Any] = json.loads(done.stdout) if done.stdout.startswith("{") else {}
-        return found
+        return stage.status(self.config)
 
     def bundle(self) -> int:
         version = int(self.status().get("actual", {}).get("bundles", {}).get("default", {}).get("version", 0))
@@ -240,25 +220,14 @@ class Host:
             file.write(f"<13>{time.strftime('%b %d %H:%M:%S', time.gmtime())} {self.name} app: {text}\n")
 
 
-@contextmanager
-def busy(hosts: list[Host]) -> Iterator[None]:
+def busy(hosts: list[Host]) -> AbstractContextManager[None]:
     """While every host logs."""
-    stop = threading.Event()
 
-    def write() -> None:
-        count = 0
-        while not stop.wait(0.1):
-            count += 1
-            for host in hosts:
-                host.write(f"order {count} packed")
+    def write(number: int) -> None:
+        for host in hosts:
+            host.write(f"order {number} packed")
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    return meanwhile(write)
 
 
 def enrol(centre: Centre, stack: ExitStack) -> list[Host]:

@@ -13,13 +13,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from demo.__main__ import ROOT, VEDETTE, command, say
+from demo.stage import ROOT, VEDETTE, command, running, say, status, until
 
 WORK = ROOT / "build" / "sites"
 INTRUDER = "198.51.100.23"
@@ -116,23 +115,16 @@ def agent(site: str) -> dict[str, Any]:
     folder, landing = WORK / site, WORK / "landing"
     config.write_text(CONFIG.format(site=site, folder=folder, landing=landing, rules=ROOT / "rules" / "sigma"))
     wanted = sum(len((WORK / site / name).read_bytes().splitlines()) for name in ("auth.log", "access.log"))
-    with (WORK / site / "agent.log").open("wb") as log:
-        process = subprocess.Popen([VEDETTE, "run", "-c", config], cwd=ROOT, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            done = subprocess.run([VEDETTE, "status", "-c", config, "--json"], capture_output=True, text=True, cwd=ROOT)
-            if done.stdout.startswith("{"):
-                now: dict[str, Any] = json.loads(done.stdout)
-                done = sum(one["judged"] for one in now["inputs"].values())
-                if done >= wanted and not now["alerts"]["in_outbox"]:
-                    time.sleep(1.5)  # one more heartbeat
-                    return now
-            time.sleep(0.3)
-        sys.exit(f"{site}: not evaluated in 120 s\n{(WORK / site / 'agent.log').read_text()[-2000:]}")
-    finally:
-        process.terminate()
-        process.wait(30)
+
+    def settled() -> dict[str, Any] | None:
+        now = status(config)
+        done = sum(one["judged"] for one in now.get("inputs", {}).values())
+        return now if now and done >= wanted and not now["alerts"]["in_outbox"] else None
+
+    with running(folder / "agent.log", VEDETTE, "run", "-c", config):
+        found: dict[str, Any] = until(f"all lines of {site} to be evaluated", settled, folder)
+        time.sleep(1.5)  # one more heartbeat
+        return found
 
 
 def raw_line(alert: dict[str, Any]) -> str:

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,6 +131,20 @@ class Process:
         """Wait for its end; the exit code."""
         assert self.process is not None
         return self.process.wait(seconds)
+
+
+@contextmanager
+def up(*agents: Agent) -> Iterator[None]:
+    """All started, then each ready; killed at the end."""
+    try:
+        for agent in agents:
+            agent.start()
+        for agent in agents:
+            agent.ready()
+        yield
+    finally:
+        for agent in agents:
+            agent.kill()
 
 
 class Agent(Process):

@@ -21,7 +21,7 @@ import zstandard
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from paho.mqtt.client import MQTTv5
 
-from tests.e2e.agent import KILLS, VEDETTE, chance, until, vedette
+from tests.e2e.agent import KILLS, VEDETTE, chance, until, up, vedette
 from tests.e2e.test_fleet import FLEET, Centre, Host
 from vedette.fleet.audit import Audit, verify
 from vedette.fleet.replies import Part, Signer, pack, packed
@@ -92,6 +92,12 @@ class Operators(Centre):
             )
         return "\n".join(rows)
 
+    def introduce(self, *hosts: Asked) -> None:
+        """The operators are made known to them."""
+        self.publish()
+        for host in hosts:
+            host.wait("the operators", lambda actual: actual["metadata"].get("targets", 0) >= 2)
+
     def options(self, who: str, *, wait: str = "30s") -> list[object]:
         member = self.analyst
         return [
@@ -150,20 +156,10 @@ def hosts(centre: Operators, tmp_path: Path) -> Iterator[tuple[Asked, Generous]]
     """Two agents that know the operators."""
     vienna = Asked(tmp_path / "vienna", centre, "vienna-1", "vienna")
     linz = Generous(tmp_path / "linz", centre, "linz-1", "linz")
-    both = (vienna, linz)
     centre.broker.start()
-    try:
-        for host in both:
-            host.start()
-        for host in both:
-            host.ready()
-        centre.publish()
-        for host in both:
-            host.wait("the operators", lambda actual: actual["metadata"].get("targets", 0) >= 2)
-        yield both
-    finally:
-        for host in both:
-            host.kill()
+    with up(vienna, linz):
+        centre.introduce(vienna, linz)
+        yield vienna, linz
 
 
 def test_questions_and_commands(centre: Operators, hosts: tuple[Asked, Generous]) -> None:

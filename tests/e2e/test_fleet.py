@@ -15,7 +15,7 @@ import pytest
 from paho.mqtt.client import MQTTv5
 
 from tests.broker import Broker
-from tests.e2e.agent import KILLS, RULES, Agent, chance, until, vedette
+from tests.e2e.agent import KILLS, RULES, Agent, chance, until, up, vedette
 from vedette.fleet.audit import Audit, verify
 from vedette.region.repository import Repository
 from vedette.region.sign import load_key
@@ -131,12 +131,16 @@ class Centre:
         )  # fmt: skip
 
     def publish(self, **vienna: str) -> None:
-        """As two operators do."""
+        """``write``, in force."""
         self.write(**vienna)
+        self.put_in_force()
+
+    def put_in_force(self, *, carried: bool = False) -> None:
+        """What ``fleet.toml`` says, as two operators do; published at the broker, unless it is to be carried."""
         vedette("fleet", "plan", self.toml, "--trust", self.trust)
         for name in ("carol", "dave"):
             vedette("fleet", "sign", "--trust", self.trust, "--key", self.keys / f"{name}.pem")
-        vedette("fleet", "apply", "--trust", self.trust, *self.at_broker)
+        vedette("fleet", "apply", "--trust", self.trust, *([] if carried else self.at_broker))
 
     def retain(self, name: str, data: bytes) -> None:
         """What somebody who may write at the broker puts in place of a file of metadata."""
@@ -161,13 +165,8 @@ def hosts(centre: Centre, tmp_path: Path) -> Iterator[tuple[Host, Host]]:
     """Two started agents, at vienna and at linz."""
     vienna, linz = (Host(tmp_path / site, centre, f"{site}-1", site) for site in ("vienna", "linz"))
     centre.broker.start()
-    for host in (vienna, linz):
-        host.start()
-    for host in (vienna, linz):
-        host.ready()
-    yield vienna, linz
-    for host in (vienna, linz):
-        host.kill()
+    with up(vienna, linz):
+        yield vienna, linz
 
 
 def test_a_week(centre: Centre, hosts: tuple[Host, Host]) -> None:

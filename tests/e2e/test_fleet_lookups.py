@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.agent import KILLS, chance, until, vedette
+from tests.e2e.agent import KILLS, chance, until, up, vedette
 from tests.e2e.test_fleet import FLEET, Centre, Host
 from tests.e2e.test_lookups import OTHER, RULE, Region, in_use, version
 from vedette.fleet.documents import Target
@@ -63,10 +63,8 @@ def centre(tmp_path: Path) -> Iterator[Centre]:
 def host(centre: Centre, tmp_path: Path) -> Iterator[Host]:
     made = Host(tmp_path / "vienna", centre, "vienna-1", "vienna")
     centre.broker.start()
-    made.start()
-    made.ready()
-    yield made
-    made.kill()
+    with up(made):
+        yield made
 
 
 def wanted(centre: Centre) -> Target:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from tests.e2e.agent import until, vedette
+from tests.e2e.agent import until, up, vedette
 from tests.e2e.test_asking import Operators
 from tests.e2e.test_fleet import FLEET, UNDO, Centre, Host
 from tests.e2e.test_fleet_lookups import Tables, has
@@ -47,19 +47,14 @@ def centre(tmp_path: Path) -> Centre:
 @pytest.fixture
 def host(centre: Centre, tmp_path: Path) -> Iterator[Island]:
     made = Island(tmp_path / "vienna", centre, "vienna-1", "vienna")
-    made.start()
-    made.ready()
-    yield made
-    made.kill()
+    with up(made):
+        yield made
 
 
 def signed(centre: Centre, **vienna: str) -> None:
     """As two operators do, with no broker."""
     centre.write(**vienna)
-    vedette("fleet", "plan", centre.toml, "--trust", centre.trust)
-    for name in ("carol", "dave"):
-        vedette("fleet", "sign", "--trust", centre.trust, "--key", centre.keys / f"{name}.pem")
-    vedette("fleet", "apply", "--trust", centre.trust)
+    centre.put_in_force(carried=True)
 
 
 def exported(centre: Centre, name: str, site: str = "vienna") -> Path:
@@ -117,10 +112,7 @@ def test_what_is_not_carried(centre: Centre, host: Island) -> None:
         lines += ["[[group]]", f'name = "{name}"', f'match = "site = {name}"', f'bundle = "{bundle}"']
     signed(centre)
     centre.toml.write_text("\n".join(lines))
-    vedette("fleet", "plan", centre.toml, "--trust", centre.trust)
-    for name in ("carol", "dave"):
-        vedette("fleet", "sign", "--trust", centre.trust, "--key", centre.keys / f"{name}.pem")
-    vedette("fleet", "apply", "--trust", centre.trust)
+    centre.put_in_force(carried=True)
     vienna, linz = exported(centre, "vienna"), exported(centre, "linz", "linz")
     names = [{*zipfile.ZipFile(path).namelist()} for path in (vienna, linz)]
     assert len(names[0] ^ names[1]) == 2  # a bundle each

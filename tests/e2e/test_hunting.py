@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.agent import until, vedette
+from tests.e2e.agent import until, up, vedette
 from tests.e2e.test_asking import Asked, Operators
 from vedette.fleet.huntjob import MODULE
 
@@ -103,19 +103,11 @@ def hosts(centre: Operators, tmp_path: Path) -> Iterator[tuple[Hunted, Hunted, U
         Unwilling(tmp_path / "graz", centre, "graz-1", "graz"),
     )
     centre.broker.start()
-    try:
+    with up(*every):
         for host in every:
-            host.start()
-        for host in every:
-            host.ready()
             host.feed()
-        centre.publish()
-        for host in every:
-            host.wait("the operators", lambda actual: actual["metadata"].get("targets", 0) >= 2)
+        centre.introduce(*every)
         yield every
-    finally:
-        for host in every:
-            host.kill()
 
 
 def found(output: str) -> dict[str, dict[str, Any]]:

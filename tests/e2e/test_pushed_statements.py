@@ -7,8 +7,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from itertools import count
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.broker import Broker, running
 from tests.e2e.agent import Agent, until, vedette
 from tests.e2e.test_correlation import line
 from tests.e2e.test_statements import TABLE
+from tests.meanwhile import meanwhile
 
 pytestmark = pytest.mark.peer
 
@@ -99,24 +99,9 @@ class Pushed:
         rows = vedette("alerts", "-c", self.agent.config, "--json", "-n", 10_000).stdout.splitlines()
         return titled(map(json.loads, rows))
 
-    @contextmanager
-    def flowing(self) -> Iterator[None]:
+    def flowing(self) -> AbstractContextManager[None]:
         """Lines that no statement counts go on coming, all within a few seconds of the events' time."""
-        stop = threading.Event()
-
-        def flow() -> None:
-            for number in count():
-                if stop.wait(0.01):
-                    return
-                self.add(line(10 + number % 1000 / 1000, "other", "flow"))
-
-        thread = threading.Thread(target=flow)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+        return meanwhile(lambda number: self.add(line(10 + number % 1000 / 1000, "other", "flow")), 0.01)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from bench.fleet.world import Site, World
 from tests.broker import free_port
-from tests.e2e.agent import until, vedette
+from tests.e2e.agent import until, up, vedette
 from tests.e2e.test_asking import Asked, Operators
 from tests.e2e.test_fleet import FLEET
 from tests.e2e.test_hunting import RULES, found, rules
@@ -109,10 +109,7 @@ class Region(Steered, Operators):
         line = f'config = "{overlay}"' if overlay else ""
         groups = GROUPS.format(bundle=bundle, overlay=line)
         self.toml.write_text("\n".join([RINGS if rings else "", self.operators(), groups]))
-        vedette("fleet", "plan", self.toml, "--trust", self.trust)
-        for name in ("carol", "dave"):
-            vedette("fleet", "sign", "--trust", self.trust, "--key", self.keys / f"{name}.pem")
-        vedette("fleet", "apply", "--trust", self.trust, *self.at_broker)
+        self.put_in_force()
 
     def states(self, kind: str) -> dict[str, str]:
         """Of the changes of a kind, by group; those that did not begin are missing."""
@@ -255,15 +252,8 @@ def hosts(centre: Region, tmp_path: Path) -> Iterator[list[Plant]]:
         for name in names
     ]
     centre.broker.start()
-    try:
-        for host in made:
-            host.start()
-        for host in made:
-            host.ready()
+    with up(*made):
         yield made
-    finally:
-        for host in made:
-            host.kill()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tests.e2e.agent import KILLS, Process, chance, landed, say, until
+from tests.e2e.agent import KILLS, Process, chance, landed, say, until, up
 from tests.e2e.test_steer import HEAD, Edge, Steered, Watch, all_run, written
 from vedette.fleet.audit import Audit
 from vedette.fleet.documents import place
@@ -59,14 +59,11 @@ def region(tmp_path: Path) -> Iterator[tuple[Region, list[Edge]]]:
     edges = [Edge(tmp_path / f"e{i}", centre, f"edge-{i}", "vienna") for i in range(AGENTS)]
     with ExitStack() as stack:
         stack.callback(lambda: centre.broker.kill())
-        for process in (centre.controller, centre.lander, *edges):
+        for process in (centre.controller, centre.lander):
             stack.callback(process.kill)
         centre.broker.start()
         centre.lander.start()
-        for edge in edges:
-            edge.start()
-        for edge in edges:
-            edge.ready()
+        stack.enter_context(up(*edges))
         yield centre, edges
 
 

@@ -6,15 +6,16 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.agent import Process, until, vedette
+from tests.e2e.agent import Process, until, up, vedette
 from tests.e2e.test_fleet import FLEET, Centre, Host
+from tests.meanwhile import meanwhile
 from vedette.fleet.audit import Audit, verify
 from vedette.region.repository import Repository
 
@@ -93,10 +94,7 @@ class Steered(Centre):
     def desire(self, bundle: str) -> None:
         """As two operators do."""
         self.toml.write_text(self.head.format(key=self.key, bundle=bundle))
-        vedette("fleet", "plan", self.toml, "--trust", self.trust)
-        for name in ("carol", "dave"):
-            vedette("fleet", "sign", "--trust", self.trust, "--key", self.keys / f"{name}.pem")
-        vedette("fleet", "apply", "--trust", self.trust, *self.at_broker)
+        self.put_in_force()
 
     def show(self) -> dict[str, Any]:
         """What the controller says of the only change; empty: nothing yet."""
@@ -129,26 +127,15 @@ class Steered(Centre):
         return [*Audit(path).lines()]
 
 
-@contextmanager
-def written(edges: list[Edge]) -> Iterator[None]:
+def written(edges: Sequence[Edge]) -> AbstractContextManager[None]:
     """While lines come in."""
-    stop = threading.Event()
 
-    def write() -> None:
-        n = 0
-        while not stop.wait(0.1):
-            n += 1
-            for edge in edges:
-                with edge.file.open("a") as file:
-                    file.write(f"<13>Nov 23 10:00:00 host app: line {n} of a day\n")
+    def write(number: int) -> None:
+        for edge in edges:
+            with edge.file.open("a") as file:
+                file.write(f"<13>Nov 23 10:00:00 host app: line {number} of a day\n")
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    return meanwhile(write)
 
 
 class Watch:
@@ -188,13 +175,9 @@ def region(tmp_path: Path) -> Iterator[tuple[Steered, list[Edge]]]:
     centre = Steered(tmp_path / "centre")
     edges = [Edge(tmp_path / f"e{i}", centre, f"edge-{i}", "vienna") for i in range(3)]
     centre.broker.start()
-    for edge in edges:
-        edge.start()
-    for edge in edges:
-        edge.ready()
-    yield centre, edges
-    for process in (centre.controller, *edges):
-        process.kill()
+    with up(*edges):
+        yield centre, edges
+    centre.controller.kill()
     centre.broker.kill()
 
 
