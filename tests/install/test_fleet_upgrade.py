@@ -35,12 +35,13 @@ NAME = "vienna-1"
 class Host:
     """An installation, and the supervisor that runs its agent."""
 
-    def __init__(self, place: Place, centre: Centre) -> None:
-        self.place, self.centre = place, centre
-        self.log, self.process = place.folder / "agent.log", None
-        member = centre.enroll(NAME, "--fleet", FLEET, "--broker", centre.broker.url)
+    def __init__(self, place: Place, centre: Centre, name: str = NAME) -> None:
+        self.place, self.centre, self.name = place, centre, name
+        self.log = place.folder / "agent.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        member = centre.enroll(name, "--fleet", FLEET, "--broker", centre.broker.url)
         place.config.write_text(
-            f'[agent]\nid = "{NAME}"\nsite = "vienna"\nfleet = "{FLEET}"\ndata_dir = "{place.data_dir}"\n'
+            f'[agent]\nid = "{name}"\nsite = "vienna"\nfleet = "{FLEET}"\ndata_dir = "{place.data_dir}"\n'
             f'[broker]\nurl = "{centre.broker.url}"\nca_file = "{member}/region-ca.pem"\n'
             f'cert_file = "{member}/agent.pem"\nkey_file = "{member}/agent.key"\n'
             f'[uplink]\ntype = "mqtt"\nheartbeat = "1s"\n[fleet]\nroot = "{centre.trust}/tuf/1.root.json"\n'
@@ -98,10 +99,18 @@ class Host:
 
         return check
 
-    def recorded(self) -> list[str]:
+    def record(self) -> list[dict[str, Any]]:
+        """Its audit record, whose chain holds."""
         path = self.place.data_dir / "fleet" / "audit.jsonl"
         assert verify(path)[1] is None
-        return [row["event"] for row in Audit(path).lines()]
+        return [*Audit(path).lines()]
+
+    def recorded(self) -> list[str]:
+        return [row["event"] for row in self.record()]
+
+    def about(self, event: str) -> set[str]:
+        """The releases of which it has recorded this."""
+        return {row["id"] for row in self.record() if row["event"] == event}
 
 
 @pytest.fixture
@@ -123,16 +132,18 @@ def host(ready: Place, centre: Centre) -> Iterator[Host]:
 
 def want(centre: Centre, *zips: Path, more: str = "") -> None:
     """Publish the documents in which the group has this release."""
+    name_release(centre, *zips, more=more)
+    centre.put_in_force()
+
+
+def name_release(centre: Centre, *zips: Path, more: str = "") -> None:
+    """``fleet.toml``: one group, with this release."""
     folder = centre.folder / "releases"
     folder.mkdir(exist_ok=True)
     for path in zips:
         (folder / path.name).write_bytes(path.read_bytes())
     listed = ", ".join(f'"releases/{path.name}"' for path in zips)
     centre.toml.write_text(f'[[group]]\nname = "all"\nmatch = "all"\nrelease = [{listed}]\n{more}\n')
-    centre_command("fleet", "plan", centre.toml, "--trust", centre.trust)
-    for name in ("carol", "dave"):
-        centre_command("fleet", "sign", "--trust", centre.trust, "--key", centre.keys / f"{name}.pem")
-    centre_command("fleet", "apply", "--trust", centre.trust, *centre.at_broker)
 
 
 def wanted_id(centre: Centre) -> str:

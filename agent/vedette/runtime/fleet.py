@@ -123,7 +123,7 @@ class Fleet:
             "release": self._release.actual(),
             "waits": [*self._waits],
             "problems": self._reports.problems(**more),
-            "refused": actual.refused(self._failed),
+            "refused": actual.refused({**self._failed, **self._release.refused}),
             "audit": head._asdict(),
         }
 

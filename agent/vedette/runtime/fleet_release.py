@@ -106,6 +106,8 @@ class FleetRelease:
         """When (monotonic seconds) what failed for the moment is asked for again."""
         self._proof: str | None = None
         self._state = ""
+        self._wanted = "", ""
+        """Change and SHA-256 of the description that the documents name."""
 
     def attach(self, uplink: MqttUplink) -> None:
         self._blobs.uplink = uplink
@@ -130,9 +132,17 @@ class FleetRelease:
         found = {"version": __version__, "id": self.running and self.running.id, "sha256": self._proof}
         return {**found, "state": self._state}
 
+    @property
+    def refused(self) -> dict[str, str]:
+        """Why the release that is wanted is not taken, by the SHA-256 of its description; as long as this change wants
+        it."""
+        reason = self._asked.refused.get(_key(*self._wanted))
+        return {self._wanted[1]: reason} if reason is not None else {}
+
     async def follow(self, change: str, target: Target | None, *, due: bool, settled: bool) -> None:
         """Have the release ``target`` of ``change`` run. ``due``: a window is open; ``settled``: nothing else is being
         watched. Raises OSError."""
+        self._wanted = (change, target.sha256) if target is not None else ("", "")
         try:
             reason = "" if target is None else await self._follow(change, target, due=due, settled=settled)
         except TimeoutError as error:
@@ -152,7 +162,7 @@ class FleetRelease:
             return f"{release.version} has no zip for {platform.machine()}, but for {', '.join(release.archives)}"
         if self.running is None:
             return "this agent was not installed by install.sh: upgrade it as it was installed"
-        key = f"{change}:{target.sha256}"
+        key = _key(change, target.sha256)
         await self._settle(key, archive)
         if self.running.id == archive.id:
             reason = await self._confirm(archive)
@@ -318,6 +328,10 @@ class FleetRelease:
     async def _keep(self, asked: Asked) -> None:
         self._asked = asked
         await asyncio.to_thread(write_whole, self._folder / "state.json", orjson.dumps(asdict(asked)))
+
+
+def _key(change: str, sha256: str) -> str:
+    return f"{change}:{sha256}"
 
 
 # --- on the disk
