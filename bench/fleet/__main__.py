@@ -68,7 +68,10 @@ async def measure(folder: Path, count: int, beat_seconds: float, verifying: int,
         found["known_cpu_s"], found["known_mb"] = cpu_seconds(controller.pid), resident_mb(controller.pid)
         found.update(await _at_rest(world, controller, broker, idle))
         found["flood"] = await _flooded(world, centre, controller, first, limit)
+        cpu, began = _cpu(controller, broker), time.time()
         found.update(await _rolled_out(world, centre, controller, first, limit))
+        found["rollout_s"] = time.time() - began
+        found["rollout_cpu"] = {name: now - cpu[name] for name, now in _cpu(controller, broker).items()}
         found["mb"] = {
             "broker": resident_mb(broker), "simulator": resident_mb(os.getpid()),
             "controller": resident_mb(controller.pid),
@@ -81,15 +84,20 @@ async def measure(folder: Path, count: int, beat_seconds: float, verifying: int,
 
 
 async def _at_rest(world: World, controller: Controller, broker: int, idle: float) -> dict[str, Any]:
-    pids = {"broker": broker, "controller": controller.pid, "simulator": os.getpid()}
-    before, cpu, began = world.traffic.figures(), {name: cpu_seconds(pid) for name, pid in pids.items()}, time.time()
+    before, cpu, began = world.traffic.figures(), _cpu(controller, broker), time.time()
     await asyncio.sleep(idle)
     seconds, count = time.time() - began, len(world.agents)
     spent = [now - then for now, then in zip(world.traffic.figures(), before, strict=True)]
     return {
         "day": dict(zip(TRAFFIC, [one / count / seconds * DAY for one in spent], strict=True)),
-        "idle_cpu": {name: (cpu_seconds(pid) - cpu[name]) / seconds for name, pid in pids.items()},
+        "idle_cpu": {name: (now - cpu[name]) / seconds for name, now in _cpu(controller, broker).items()},
     }
+
+
+def _cpu(controller: Controller, broker: int) -> dict[str, float]:
+    """Seconds so far."""
+    pids = {"broker": broker, "controller": controller.pid, "simulator": os.getpid()}
+    return {name: cpu_seconds(pid) for name, pid in pids.items()}
 
 
 async def _flooded(world: World, centre: Centre, controller: Controller, first: Target, limit: float) -> dict[str, Any]:
@@ -146,6 +154,7 @@ async def _rolled_out(
 def shown(found: dict[str, Any]) -> str:
     """For people."""
     day, idle, mb, roll, flood = (found[name] for name in ("day", "idle_cpu", "mb", "rollout", "flood"))
+    cpu = found["rollout_cpu"]
     lines = [
         f"{found['agents']:,} agents, a heartbeat of {found['heartbeat_bytes']:,} bytes every"
         f" {found['heartbeat_seconds']:g} s, {min(TLS_AGENTS, found['agents'])} of them over TLS;"
@@ -164,6 +173,8 @@ def shown(found: dict[str, Any]) -> str:
         f"an agent a day, without alerts  {day['out_messages']:,.0f} messages up ({day['out_bytes'] / 1e6:.1f} MB),"
         f" {day['in_messages']:,.0f} down ({day['in_bytes'] / 1e3:.0f} kB)",
         f"an agent a roll-out             {roll['in_messages']:.0f} messages down ({roll['in_bytes'] / 1e3:.0f} kB)",
+        f"all of that roll-out            {found['rollout_s']:.0f} s, CPU: broker {cpu['broker']:.1f} s,"
+        f" controller {cpu['controller']:.1f} s",
         f"share of a core, at rest        broker {idle['broker']:.2f}, controller {idle['controller']:.2f},"
         f" simulator {idle['simulator']:.2f}",
         f"memory                          broker {mb['broker']:.0f} MB, controller {mb['controller']:.0f} MB,"
