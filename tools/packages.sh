@@ -14,6 +14,7 @@ need logger bsdutils
 need openssl openssl
 need ss iproute2
 find /usr/lib /usr/lib64 -name lmnsd_ossl.so 2>/dev/null | grep -q . || missing="$missing rsyslog-openssl"
+find /usr/lib /usr/lib64 -name omelasticsearch.so 2>/dev/null | grep -q . || missing="$missing rsyslog-elasticsearch"
 find /usr/lib /usr/lib64 -name omrelp.so 2>/dev/null | grep -q . || missing="$missing rsyslog-relp"
 need java default-jre-headless
 if [ "${1:-}" = tests ]; then

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from vedette.inputs.base import InputSettings
 from vedette.inputs.file import FileInput
+from vedette.inputs.http import HttpInput
 from vedette.inputs.mqtt import MqttInput
 from vedette.inputs.relp import RelpInput
 from vedette.inputs.syslog import SyslogInput
@@ -17,6 +18,7 @@ from vedette.inputs.syslog import SyslogInput
 INPUT_TYPES: Mapping[str, type[InputSettings]] = {
     "syslog": SyslogInput,
     "relp": RelpInput,
+    "http": HttpInput,
     "file": FileInput,
     "mqtt": MqttInput,
 }

@@ -68,6 +68,7 @@ class Log(StrEnum):
     TLS_REFUSED = "tls_refused"
     CERTIFICATE_UNUSABLE = "certificate_unusable"
     FRAMING_ERROR = "framing_error"
+    PUSH_REFUSED = "push_refused"
     EVENT_CUT = "event_cut"
     FILE_OPENED = "file_opened"
     FILE_ROTATED = "file_rotated"
@@ -179,6 +180,7 @@ TOTALS: Mapping[str, str] = {
     "connections_evicted": "Connections, silent or idle, that were closed to make room for others",
     "connections_stalled": "Connections closed by message_timeout",
     "handshakes_failed": "TLS handshakes that failed",
+    "requests_refused": "HTTP requests that were refused",
     "sync_failed": "Syncs of the raw log that failed",
     "rewritten_bytes": "Bytes written again because a sync had failed",
     "identity_alarms": "Checks of the account at which an equation was newly found not to hold",

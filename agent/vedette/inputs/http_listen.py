@@ -1,0 +1,321 @@
+"""The HTTP input: what others push, answered when it is stored.
+
+Promises:
+
+* A request is answered with success only after the raw log holds all of its events on disk. A sender that got no answer
+  sends it again: at least once, as there is no number by which a request could be known again.
+* A request that is refused is answered in its protocol's own words (``push/``), counted (``requests_refused``) and
+  logged once a peer and status. What is no HTTP is answered with 400 and ends the connection.
+* While the raw log accepts nothing, requests are answered with 429 and ``Retry-After``; so is a peer that sends more
+  than ``max_rate``, and what would make the bodies under way more than HELD_BYTES.
+* One sender's large body keeps others waiting for STEP_SECONDS at a time, but for its parsing.
+
+Limits: connections, stalled requests and TLS as for syslog (``connections.py``); headers and bodies in
+``http_reader.py``. Of a connection one request is handled at a time; it is not read meanwhile.
+
+Stop: requests that have arrived are stored and answered, as far as that gets on disk in time; others get no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from email.utils import formatdate
+from http import HTTPStatus
+from itertools import accumulate
+from typing import NamedTuple
+
+import structlog
+
+from vedette.inputs.accept import IDLE_SECONDS, Gate
+from vedette.inputs.acknowledge import Acknowledgements
+from vedette.inputs.connections import Connection, Listener
+from vedette.inputs.http import HttpInput
+from vedette.inputs.http_reader import HttpReader, Received, unpacked
+from vedette.inputs.push.base import Answer, Refused, Request
+from vedette.inputs.push.lines import LINES
+from vedette.inputs.push.table import protocol_of
+from vedette.inputs.tokens import Tokens
+from vedette.model.counters import Counters, Log
+from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk, Flag, Intake
+from vedette.system.wallclock import utc_now
+
+log = structlog.get_logger()
+
+HELD_BYTES = 64 << 20
+"""Of bodies under way, of all connections."""
+STEP_SECONDS = 0.004
+"""Of one request's events, before the event loop gets its turn."""
+RETRY_SECONDS = 5
+"""For a sender to wait that is asked to."""
+PEERS = 10_000
+"""Of which the rate is measured, and refusals are logged."""
+_CHUNK_EVENTS = 65_535
+
+
+class HttpConnection(Connection):
+    """One HTTP peer."""
+
+    def __init__(self, listener: HttpListener, tls: bool, gate: Gate, peer: str) -> None:
+        super().__init__(listener, tls, gate, peer)
+        self.reader = HttpReader(listener.max_body, lambda request: listener.admit(self, request))
+        self.held = 0
+        """What the listener has counted of its bodies."""
+        self.handled = 0
+        """Bytes of the body that is handled."""
+        self.work: asyncio.Task[None] | None = None
+        """Of the request that is handled."""
+
+    @property
+    def within(self) -> bool:
+        return self.reader.within
+
+
+class _Reply(NamedTuple):
+    connection: HttpConnection
+    received: Received
+    answer: Answer
+
+
+class HttpListener(Listener[HttpConnection]):
+    """One ``http`` input; see the module's text."""
+
+    def __init__(
+        self,
+        settings: HttpInput,
+        intake: Intake,
+        counters: Counters,
+        clock: Callable[[], int] = utc_now,
+        idle: float = IDLE_SECONDS,
+    ) -> None:
+        super().__init__(settings, intake, counters, clock, idle)
+        self._settings = settings
+        self.max_body = settings.max_body
+        self._codec = settings.codec
+        self._tokens: Tokens | None = None
+        self._rates: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """Per network bytes that it may send at once, and when that was."""
+        self._held = 0
+        self._logged: set[tuple[str, int]] = set()
+        self._acknowledgements = Acknowledgements(intake, self._reply)
+        self._answering: asyncio.Task[None] | None = None
+
+    def make(self, tls: bool, gate: Gate, peer: str) -> HttpConnection:
+        return HttpConnection(self, tls, gate, peer)
+
+    async def start(self) -> None:
+        """Bind and listen. Raises OSError naming the input, the address and what to do; nothing stays open then."""
+        try:
+            if self._settings.token_file is not None:
+                try:
+                    self._tokens = Tokens(self._settings.token_file)
+                except OSError as error:
+                    raise OSError(f"input {self._name!r}: token_file: {error}") from error
+            await self.listen("tcp", self._settings.tcp)
+            if self._settings.tls is not None:
+                await self.listen("tls", self._settings.tls.address, tls=True)
+        except BaseException:
+            await self.stop()
+            raise
+        self._answering = asyncio.create_task(self._acknowledgements.run())
+        self.look()
+
+    async def stop(self) -> None:
+        """Stop accepting and reading, answer what has arrived. May be called again."""
+        self.accept_no_more()
+        for connection in self._connections:
+            connection.transport.pause_reading()
+        if working := [connection.work for connection in self._connections if connection.work is not None]:
+            await asyncio.wait(working, timeout=RETRY_SECONDS)
+        if self._answering is not None and not self._failure:
+            await self._acknowledgements.drain()
+        for connection in list(self._connections):
+            self.end(connection)
+        await self.closed()
+        if self._answering is not None:
+            self._answering.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._answering
+
+    # --- in
+
+    def pause(self) -> None:
+        """Go on reading: that there is no room is answered."""
+
+    def read_again(self, connection: HttpConnection) -> None:
+        if connection.work is None:
+            super().read_again(connection)
+
+    def received(self, connection: HttpConnection, size: int) -> None:
+        reader = connection.reader
+        reader.feed(self.view[:size])
+        self._count_held(connection)
+        if self._held > HELD_BYTES:
+            reader.refuse(self._later("the bodies under way are too many"))
+            self._count_held(connection)
+        if reader.continues and reader.refused is None:
+            reader.continues = False
+            connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        elif reader.continues:  # its body does not come
+            reader.give_up()
+        self._next(connection)
+
+    def _count_held(self, connection: HttpConnection) -> None:
+        held = connection.reader.held + connection.handled
+        self._held += held - connection.held
+        connection.held = held
+
+    def end(self, connection: HttpConnection) -> None:
+        if not connection.ended:
+            connection.ended = True
+            connection.close()
+            connection.reader.refuse(Refused(400, "the connection ended"))
+            self._count_held(connection)
+
+    def admit(self, connection: HttpConnection, request: Request) -> Refused | None:
+        """Why a request is refused whose headers are here."""
+        protocol = protocol_of(request.method, request.path)
+        if protocol is None:
+            return Refused(404, f"nothing is taken at {request.method} {request.path[:200]}")
+        if protocol.public.fullmatch(f"{request.method} {request.path}"):
+            return None
+        if self._tokens is not None and not self._tokens.fit(authorization := request.headers.get("authorization", "")):
+            return Refused(403, "the token is not known") if authorization else Refused(401, "a token is required")
+        if not self._intake.accepting():
+            return self._later("the raw log takes nothing at the moment")
+        length = request.headers.get("content-length", "")
+        if self._settings.max_rate and not self._within_rate(connection, int(length) if length.isdigit() else 0):
+            return self._later(f"more than max_rate = {self._settings.max_rate} bytes a second")
+        return None
+
+    def _later(self, reason: str) -> Refused:
+        return Refused(429, f"{reason}: try again later")
+
+    def _within_rate(self, connection: HttpConnection, size: int) -> bool:
+        """Take ``size`` bytes of what the peer may send; a second's worth is there at first."""
+        rate, now = self._settings.max_rate, time.monotonic()
+        left, then = self._rates.pop(connection.network, (float(rate), now))
+        left = min(float(rate), left + (now - then) * rate)
+        allowed = left > 0  # a body larger than the rate goes through alone, and others wait for it
+        self._rates[connection.network] = (left - size if allowed else left), now
+        if len(self._rates) > PEERS:
+            self._rates.popitem(last=False)
+        return allowed
+
+    # --- a request
+
+    def _next(self, connection: HttpConnection) -> None:
+        """Handle the next request, one at a time."""
+        if connection.work is None and connection.reader.requests and not connection.ended:
+            received = connection.reader.requests.popleft()
+            connection.handled = len(received.request.body)
+            connection.whole = True
+            connection.transport.pause_reading()
+            connection.work = asyncio.get_running_loop().create_task(self._handle(connection, received))
+
+    async def _handle(self, connection: HttpConnection, received: Received) -> None:
+        request, offset = received.request, None
+        try:
+            if received.refused is not None:
+                raise received.refused
+            said, events = await self._read(unpacked(request, self.max_body))
+            if not connection.active:
+                connection.spoke()
+            for chunk in self._chunks(events, connection.peer):
+                if (offset := self.deliver(chunk)) is None:
+                    return
+                await asyncio.sleep(0)
+        except Refused as refused:
+            said = self._refused(connection, request, refused)
+            self._reply(_Reply(connection, received, said))  # nothing is owed before it: one request at a time
+            return
+        if offset is None:
+            self._reply(_Reply(connection, received, said))
+        else:
+            self._acknowledgements.owe([_Reply(connection, received, said)], offset)
+
+    async def _read(self, request: Request) -> tuple[Answer, list[bytes]]:
+        """The answer and the events; raises Refused."""
+        protocol = protocol_of(request.method, request.path)
+        assert protocol is not None
+        events: list[bytes] = []
+        reading, began = protocol.read(request), time.monotonic()
+        try:
+            while True:
+                events += next(reading)
+                if time.monotonic() - began > STEP_SECONDS:
+                    await asyncio.sleep(0)
+                    began = time.monotonic()
+        except StopIteration as done:
+            said: Answer = done.value
+            return said, events
+        except Refused:
+            raise
+        except (TypeError, ValueError, RecursionError) as error:  # what JSON can say and cannot be written again
+            raise Refused(400, f"a record cannot be read: {error}") from error
+
+    def _chunks(self, events: list[bytes], peer: str) -> Iterator[Chunk]:
+        start = size = 0
+        for i, event in enumerate(events):
+            if i - start == _CHUNK_EVENTS or (size and size + len(event) > CHUNK_BYTES):
+                yield self._chunk(events[start:i], peer)
+                start, size = i, 0
+            size += len(event)
+        if start < len(events):
+            yield self._chunk(events[start:], peer)
+
+    def _chunk(self, events: list[bytes], peer: str) -> Chunk:
+        marks: list[tuple[int, int]] = []
+        if max(map(len, events)) > MAX_EVENT:
+            starts = accumulate((min(len(event), MAX_EVENT) for event in events), initial=0)
+            marks = [(at, int(Flag.CUT)) for at, event in zip(starts, events, strict=False) if len(event) > MAX_EVENT]
+            events = [event[:MAX_EVENT] for event in events]
+            reason = f"longer than {MAX_EVENT} bytes"
+            log.warning(Log.EVENT_CUT, input=self._name, peer=peer, events=len(marks), reason=reason)
+        ends = array("I", accumulate(map(len, events)))
+        return Chunk(self._name, self._codec, self._clock(), b"".join(events), ends, (peer,), marks=tuple(marks))
+
+    # --- back
+
+    def _refused(self, connection: HttpConnection, request: Request, refused: Refused) -> Answer:
+        self._counters.totals["requests_refused"] += 1
+        key = connection.network, refused.status
+        if key not in self._logged and len(self._logged) < PEERS:
+            self._logged.add(key)
+            log.warning(
+                Log.PUSH_REFUSED, input=self._name, peer=connection.peer, status=refused.status, reason=refused.reason,
+                action="further ones are counted",
+            )  # fmt: skip
+        protocol = protocol_of(request.method, request.path)
+        said = (protocol or LINES).refuse(refused, request)
+        more = {401: ("WWW-Authenticate", "Bearer"), 429: ("Retry-After", str(RETRY_SECONDS))}.get(refused.status)
+        return said._replace(headers=(*said.headers, more)) if more else said
+
+    def _reply(self, reply: _Reply) -> None:
+        connection, received, said = reply
+        connection.work, connection.handled = None, 0
+        self._count_held(connection)
+        if connection.transport.is_closing():
+            return
+        keep = received.keep and not self._stopping
+        connection.transport.write(_written(said, keep, head=received.request.method == "HEAD"))
+        if not keep:
+            self.end(connection)
+        elif connection.reader.requests:
+            self._next(connection)
+        else:
+            self.read_again(connection)
+
+
+def _written(said: Answer, keep: bool, *, head: bool) -> bytes:
+    lines = [f"HTTP/1.1 {said.status} {HTTPStatus(said.status).phrase}", f"Date: {formatdate(usegmt=True)}"]
+    if said.status != HTTPStatus.NO_CONTENT:
+        lines += [f"Content-Type: {said.content_type}", f"Content-Length: {len(said.body)}"]
+    lines += [f"{name}: {value}" for name, value in said.headers]
+    if not keep:
+        lines.append("Connection: close")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + (b"" if head else said.body)

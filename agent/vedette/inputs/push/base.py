@@ -1,0 +1,93 @@
+"""What a pushed protocol is to the HTTP input: which paths are its own, how it reads a body, how it says no.
+
+Facts only: no sockets, no clock. Readers give the events of a request, one plain representation each (a line as it was
+sent, or one JSON object), and last the answer that is sent when they are stored. A body that cannot be read raises
+``Refused`` before the first event, so nothing of it is stored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+JSON = "application/json"
+PROTOBUF = "application/x-protobuf"
+TEXT = "text/plain; charset=utf-8"
+SLICE = 256
+"""Events that a reader gives at once, so that the event loop gets its turn."""
+
+
+class Request(NamedTuple):
+    """A request whose body is unpacked."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+    @property
+    def content_type(self) -> str:
+        """In lower case, without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes = b""
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Refused(ValueError):
+    """A request that is not taken: the status, and why."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        self.status, self.reason = status, reason
+        super().__init__(reason)
+
+
+Reading = Generator[list[bytes], None, Answer]
+"""Events, then the answer."""
+
+
+class Protocol(NamedTuple):
+    """A row of ``table.PROTOCOLS``."""
+
+    name: str
+    paths: re.Pattern[str]
+    """Of requests that are its own: method and path."""
+    read: Callable[[Request], Reading]
+    refuse: Callable[[Refused, Request], Answer]
+    """In the sender's own words; the request may have no body."""
+    public: re.Pattern[str] = re.compile(r"(?!)")
+    """Of these, those that bring no events and are answered without a token."""
+
+
+def answer(status: int, value: object) -> Answer:
+    """One in JSON."""
+    return Answer(status, orjson.dumps(value))
+
+
+def loaded(body: bytes) -> Any:
+    """The body as JSON; raises Refused."""
+    try:
+        return orjson.loads(body)
+    except ValueError as error:
+        raise Refused(400, f"the body is not JSON: {error}") from error
+
+
+def member(value: object, name: str, kind: type, where: str) -> Any:
+    """``value[name]``, an empty ``kind`` if there is none; raises Refused where it is anything else."""
+    if not isinstance(value, dict):
+        raise Refused(400, f"{where} is not a JSON object")
+    found = value.get(name)
+    if found is None:
+        return kind()
+    if not isinstance(found, kind):
+        raise Refused(400, f"{where}.{name} is not {'an array' if kind is list else 'an object'}")
+    return found

@@ -1,0 +1,114 @@
+"""Splunk's HTTP Event Collector: ``/services/collector[/event|/raw|/health|/ack]``.
+
+Events are concatenated JSON objects. Each is stored as one JSON object: its ``event`` (an object's fields, or those of
+its text), ``fields``, ``time`` as ``@timestamp``, ``host`` as ``host.name``, ``source``, ``sourcetype``, ``index``.
+Raw is a line an event, as it was sent. With a channel the answer has an ``ackId``. As a request is answered when the
+raw log holds it, whatever is asked of ``/ack`` is acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+import orjson
+
+from vedette.inputs.push.base import SLICE, Answer, Protocol, Reading, Refused, Request, answer, loaded
+from vedette.inputs.push.lines import cut_up
+from vedette.inputs.push.texts import ECS, named, of_text
+
+_CODES = {400: 6, 401: 2, 403: 4, 404: 404, 413: 27, 429: 9, 500: 8}
+_SUCCESS: Mapping[str, object] = {"text": "Success", "code": 0}
+_NAMES = {"host": "host.name", "source": "source", "sourcetype": "sourcetype", "index": "index", "time": "@timestamp"}
+_decode = json.JSONDecoder().raw_decode
+_numbers = count()
+
+
+class _BadEvent(Refused):
+    def __init__(self, number: int, reason: str, code: int = 6) -> None:
+        super().__init__(400, reason)
+        self.number, self.code = number, code
+
+
+def _read(request: Request) -> Reading:
+    path = request.path.rstrip("/").removesuffix("/1.0")
+    channel = request.headers.get("x-splunk-request-channel") or request.query.get("channel", "")
+    if path.endswith("/health"):
+        return answer(200, {"text": "HEC is healthy", "code": 17})
+    if path.endswith("/ack"):
+        asked = loaded(request.body)
+        numbers = asked.get("acks") if isinstance(asked, dict) else None
+        if not channel or not isinstance(numbers, list) or not all(type(one) is int for one in numbers):
+            raise Refused(400, "acks: expects a list of numbers, and a channel")
+        return answer(200, {"acks": {str(one): True for one in numbers}})
+    if path.endswith("/raw"):
+        events = cut_up(request.body)
+    else:
+        events = [_event(found, number, request) for number, found in enumerate(_objects(request.body))]
+    if not events:
+        raise _BadEvent(0, "No data", 5)
+    for i in range(0, len(events), SLICE):
+        yield events[i : i + SLICE]
+    return answer(200, {**_SUCCESS, "ackId": next(_numbers)} if channel else _SUCCESS)
+
+
+def _objects(body: bytes) -> list[Any]:
+    """The JSON values of a body, one after the other; raises Refused."""
+    try:
+        return [orjson.loads(body)]
+    except ValueError:
+        pass
+    try:  # mostly a line each
+        return [orjson.loads(line) for line in cut_up(body)]
+    except ValueError:
+        pass
+    text, found, at = body.decode("utf-8", "replace").strip(), list[Any](), 0
+    while at < len(text):
+        try:
+            value, at = _decode(text, at)
+        except (ValueError, RecursionError) as error:
+            raise _BadEvent(len(found), f"Invalid data format: {error}") from error
+        found.append(value)
+        while at < len(text) and text[at] in " \t\r\n,":
+            at += 1
+    return found
+
+
+def _event(value: Any, number: int, request: Request) -> bytes:
+    if not isinstance(value, dict):
+        raise _BadEvent(number, "Invalid data format")
+    if "event" not in value:
+        raise _BadEvent(number, "Event field is required", 12)
+    event, more = value["event"], value.get("fields")
+    if event is None or event == "":
+        raise _BadEvent(number, "Event field cannot be blank", 13)
+    fields = {name: request.query[key] for key, name in _NAMES.items() if key in request.query}
+    fields |= {name: value[key] for key, name in _NAMES.items() if value.get(key) is not None}
+    if isinstance(more, dict):
+        fields |= named(more, ECS)
+    if isinstance(event, dict):
+        fields |= event
+    else:
+        fields |= of_text(event if isinstance(event, str) else orjson.dumps(event).decode())
+    return orjson.dumps(fields)
+
+
+def _refuse(refused: Refused, request: Request) -> Answer:
+    said: dict[str, object] = {"text": refused.reason, "code": _CODES.get(refused.status, 6)}
+    if isinstance(refused, _BadEvent):
+        said |= {"code": refused.code, "invalid-event-number": refused.number}
+    return answer(refused.status, said)
+
+
+HEC = Protocol(
+    "hec",
+    re.compile(
+        r"POST /services/collector(?:/(?:event|raw|ack))?(?:/1\.0)?/?|GET /services/collector/health(?:/1\.0)?/?"
+    ),
+    _read,
+    _refuse,
+    public=re.compile(r"GET .*"),
+)

@@ -1,0 +1,56 @@
+"""Loki's push API: ``/loki/api/v1/push``, JSON, and protobuf in Snappy as its own agents send it.
+
+A line is stored as one JSON object: the fields of its text (``texts.py``), its time as ``@timestamp``, structured
+metadata and the labels of its stream.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from vedette.inputs.push.base import SLICE, TEXT, Answer, Protocol, Reading, Refused, Request, loaded, member
+from vedette.inputs.push.texts import LABELS, named, of_text
+
+
+def _read(request: Request) -> Reading:
+    if request.method == "GET":
+        return Answer(200, b"ready\n", TEXT)
+    if request.content_type not in ("application/json", ""):
+        raise Refused(415, f"{request.content_type}: send application/json")
+    entries = list(_entries(loaded(request.body)))
+    for i in range(0, len(entries), SLICE):
+        yield [orjson.dumps(_fields(*entry)) for entry in entries[i : i + SLICE]]
+    return Answer(204)
+
+
+def _entries(body: Any) -> Iterator[tuple[dict[str, Any], int, str, dict[str, Any]]]:
+    """Labels, time in nanoseconds, line and structured metadata of each; raises Refused."""
+    for i, stream in enumerate(member(body, "streams", list, "the body")):
+        labels = named(member(stream, "stream", dict, f"streams[{i}]"), LABELS)
+        for j, entry in enumerate(member(stream, "values", list, f"streams[{i}]")):
+            where = f"streams[{i}].values[{j}]"
+            if not isinstance(entry, list) or len(entry) not in (2, 3) or not isinstance(entry[1], str):
+                raise Refused(400, f"{where}: expects [time, line] or [time, line, metadata]")
+            more = entry[2] if len(entry) == 3 else {}
+            if not isinstance(more, dict):
+                raise Refused(400, f"{where}: metadata are not a JSON object")
+            try:
+                yield labels, int(entry[0]), entry[1], named(more, LABELS)
+            except (TypeError, ValueError) as error:
+                raise Refused(400, f"{where}: expects a time in nanoseconds, not {entry[0]!r}") from error
+
+
+def _fields(labels: dict[str, Any], time: int, line: str, more: dict[str, Any]) -> dict[str, Any]:
+    time = time if -(1 << 63) <= time < 1 << 63 else 0
+    return {"@timestamp": time, **labels, **more, **of_text(line)}
+
+
+def _refuse(refused: Refused, request: Request) -> Answer:
+    return Answer(refused.status, refused.reason.encode() + b"\n", TEXT)
+
+
+LOKI = Protocol("loki", re.compile(r"POST /loki/api/v1/push|GET /ready"), _read, _refuse, public=re.compile(r"GET .*"))

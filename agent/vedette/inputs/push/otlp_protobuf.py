@@ -1,0 +1,75 @@
+"""OTLP's protobuf to the same records as its JSON, by the library's own parser. Loaded with the first such request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+from vedette.inputs.push.base import Refused
+from vedette.inputs.push.otlp import MAX_DEPTH, Log, Scope, surroundings, text_of
+from vedette.inputs.push.texts import ECS, named
+
+_ecs = ECS.get
+
+
+def scopes(body: bytes) -> Iterator[Scope]:
+    """Raises Refused for what is no ExportLogsServiceRequest."""
+    request = ExportLogsServiceRequest()
+    try:
+        request.ParseFromString(body)
+    except (DecodeError, RecursionError) as error:
+        raise Refused(400, f"the body is no ExportLogsServiceRequest: {error}") from error
+    for of_resource in request.resource_logs:
+        resource = _attributes(of_resource.resource.attributes)
+        for of_scope in of_resource.scope_logs:
+            scope = of_scope.scope
+            said = surroundings(resource, _attributes(scope.attributes), scope.name, scope.version)
+            yield said, map(_log, of_scope.log_records)
+
+
+def _log(log: Any) -> Log:
+    body = log.body
+    return (
+        log.time_unix_nano or log.observed_time_unix_nano,
+        log.severity_number,
+        log.severity_text,
+        body.string_value or _value(body),
+        _attributes(log.attributes),
+        log.event_name,
+        log.trace_id,
+        log.span_id,
+    )
+
+
+def _attributes(pairs: Any) -> dict[str, Any]:
+    found = {}
+    for pair in pairs:
+        name, value = pair.key, pair.value
+        # Mostly texts: not to ask for the kind first is 0.1 µs less.
+        found[_ecs(name, name)] = value.string_value or _value(value)
+    if len(found) < len(pairs):  # two that are called alike
+        return named(_pairs(pairs, 0))
+    return found
+
+
+def _pairs(pairs: Any, depth: int) -> dict[str, Any]:
+    return {pair.key: _value(pair.value, depth) for pair in pairs}
+
+
+def _value(value: Any, depth: int = 0) -> Any:
+    kind = value.WhichOneof("value")
+    if kind == "string_value":
+        return value.string_value
+    if kind is None:
+        return None
+    if depth > MAX_DEPTH:
+        raise Refused(400, "a value is nested too deep")
+    if kind == "kvlist_value":
+        return _pairs(value.kvlist_value.values, depth + 1)
+    if kind == "array_value":
+        return [_value(each, depth + 1) for each in value.array_value.values]
+    found = getattr(value, kind)
+    return text_of(found) if isinstance(found, bytes) else found

@@ -1,0 +1,165 @@
+"""What the HTTP input costs: events a CPU-second for each protocol, in batches of 500, gzip.
+
+    python -m bench.push [--requests 400]
+
+A sender in a process of its own posts the same body over 4 connections, each request when the one before it is
+answered. The listener writes to a real raw log, which is synced before an answer. Its process's CPU time is all that
+counts: HTTP, gunzip, decoding, the events' JSON, compressing, syncing. No rules are evaluated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import http.client
+import json
+import multiprocessing
+import resource
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from vedette.config.settings import RawLogSettings
+from vedette.inputs.http import HttpInput
+from vedette.inputs.http_listen import HttpListener
+from vedette.inputs.push.base import PROTOBUF
+from vedette.model.counters import Counters
+from vedette.model.event import Chunk
+from vedette.rawlog.log import RawLog
+
+BATCH = 500
+CONNECTIONS = 4
+HOST = {"service.name": "shop", "host.name": "web-1", "k8s.pod.name": "shop-7d9f"}
+
+
+def text(i: int) -> str:
+    return f"user u{i % 97} logged in from 10.0.{i % 7}.{i % 250} with session 9f86d081884c7d65{i:06}"
+
+
+def otlp() -> Iterator[tuple[str, str, str, bytes]]:
+    from google.protobuf.json_format import MessageToDict
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+    for attributes in (1, 3):
+        made = ExportLogsServiceRequest()
+        of_resource = made.resource_logs.add()
+        for name, value in HOST.items():
+            of_resource.resource.attributes.add(key=name).value.string_value = value
+        of_scope = of_resource.scope_logs.add()
+        for i in range(BATCH):
+            log = of_scope.log_records.add(time_unix_nano=1_790_000_000_000_000_000 + i, severity_text="INFO")
+            log.body.string_value = text(i)
+            log.attributes.add(key="log.file.name").value.string_value = "app.log"
+            if attributes > 1:
+                log.attributes.add(key="http.method").value.string_value = "GET"
+                log.attributes.add(key="http.status_code").value.int_value = 200
+        about = f"{attributes} attribute{'s' if attributes > 1 else ''}"
+        yield f"OTLP protobuf, {about}", "/v1/logs", PROTOBUF, made.SerializeToString()
+        yield f"OTLP JSON, {about}", "/v1/logs", "application/json", json.dumps(MessageToDict(made)).encode()
+
+
+def bodies() -> Iterator[tuple[str, str, str, bytes]]:
+    """Name, path, content type and body."""
+    yield from otlp()
+    rows = [{"@timestamp": "2026-11-23T06:16:34Z", "message": text(i), **HOST} for i in range(BATCH)]
+    lines = [json.dumps(row) for row in rows]
+    yield "NDJSON", "/events", "application/x-ndjson", "\n".join(lines).encode()
+    yield (
+        "syslog lines",
+        "/events",
+        "text/plain",
+        "\n".join(f"<38>Nov 23 06:16:34 web-1 app[7]: {text(i)}" for i in range(BATCH)).encode(),
+    )
+    hec = "".join(json.dumps({"time": 1.79e9, "host": "web-1", "event": text(i)}) for i in range(BATCH))
+    yield "HEC events", "/services/collector", "application/json", hec.encode()
+    yield "_bulk", "/_bulk", "application/x-ndjson", "".join(f'{{"create":{{}}}}\n{line}\n' for line in lines).encode()
+    values = [[str(1_790_000_000_000_000_000 + i), text(i)] for i in range(BATCH)]
+    loki = {"streams": [{"stream": {"host": "web-1", "job": "app"}, "values": values}]}
+    yield "Loki JSON", "/loki/api/v1/push", "application/json", json.dumps(loki).encode()
+
+
+def post(port: int, path: str, kind: str, body: bytes, requests: int) -> None:
+    """The sender."""
+    packed = gzip.compress(body)
+    headers = {"Content-Type": kind, "Content-Encoding": "gzip"}
+
+    def run(_: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        for _ in range(requests // CONNECTIONS):
+            connection.request("POST", path, packed, headers)
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status < 300, answer.status
+
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        list(pool.map(run, range(CONNECTIONS)))
+
+
+class Stored:
+    """An intake that is a raw log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = RawLog.open(folder, RawLogSettings(), Counters())
+        self._lock = threading.Lock()
+
+    def store(self, chunk: Chunk) -> int:
+        return self.log.append(chunk).end
+
+    async def durable(self, offset: int) -> None:
+        if self.log.durable < offset:
+            await asyncio.to_thread(self._sync)
+
+    def _sync(self) -> None:
+        with self._lock:
+            self.log.sync()
+
+    def accepting(self) -> bool:
+        return True
+
+    async def ready(self) -> None:
+        return None
+
+
+async def measured(path: str, kind: str, body: bytes, requests: int) -> tuple[float, int]:
+    """CPU seconds of this process, and events."""
+    with tempfile.TemporaryDirectory() as folder:
+        counters = Counters()
+        intake = Stored(Path(folder))
+        listener = HttpListener(HttpInput("in", tcp="127.0.0.1:0"), intake, counters)
+        await listener.start()
+        port = listener.addresses[0][2]
+        context = multiprocessing.get_context("spawn")
+
+        async def play(count: int) -> None:
+            sender = context.Process(target=post, args=(port, path, kind, body, count))
+            sender.start()
+            await asyncio.to_thread(sender.join)
+            assert sender.exitcode == 0
+
+        await play(CONNECTIONS)  # what is loaded once
+        before, began = counters.received["in"], time.process_time()
+        await play(requests)
+        spent = time.process_time() - began
+        await listener.stop()
+        intake.log.close()
+        return spent, counters.received["in"] - before
+
+
+def main(row: Callable[[str], None] = print) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=400)
+    requests = parser.parse_args().requests
+    row(f"| batches of {BATCH}, gzip | bytes an event, unpacked | µs of CPU an event | events a CPU-second |")
+    row("|---|---|---|---|")
+    for name, path, kind, body in bodies():
+        spent, events = asyncio.run(measured(path, kind, body, requests))
+        row(f"| {name} | {len(body) // BATCH} | {spent / events * 1e6:.2f} | {events / spent:,.0f} |")
+    row(f"\npeak memory of the process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")
+
+
+if __name__ == "__main__":
+    main()

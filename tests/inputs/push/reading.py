@@ -1,0 +1,31 @@
+"""What tests of protocols share: a request read to its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from vedette.inputs.push.base import Answer, Request
+from vedette.inputs.push.table import protocol_of
+
+
+def read(path: str, body: bytes | object, kind: str = "application/json", **headers: str) -> tuple[list[bytes], Answer]:
+    """Events and answer of a POST; ``body``: bytes, or what is sent as JSON."""
+    path, _, query = path.partition("?")
+    asked = dict(pair.split("=") for pair in query.split("&")) if query else {}
+    data = body if isinstance(body, bytes) else orjson.dumps(body)
+    request = Request("POST", path, asked, {"content-type": kind, **headers}, data)
+    protocol = protocol_of("POST", path)
+    assert protocol is not None
+    reading, events = protocol.read(request), list[bytes]()
+    while True:
+        try:
+            events += next(reading)
+        except StopIteration as done:
+            return events, done.value
+
+
+def objects(events: list[bytes]) -> list[Any]:
+    """Events as JSON."""
+    return [orjson.loads(event) for event in events]

@@ -1,0 +1,326 @@
+"""The HTTP input over real sockets, by Python's own client, curl, OpenTelemetry's exporter and rsyslog."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import gzip
+import http.client
+import json
+import os
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from structlog.testing import capture_logs
+
+pytest.importorskip("httptools", reason="an environment from before: make environment")
+from tests.certificates import Authority
+from tests.inputs.intake import LOCAL, Bin, rsyslogd, until
+from tests.inputs.test_acknowledge import Disk
+from vedette.inputs import http_listen
+from vedette.inputs.connected import TlsListener
+from vedette.inputs.http import HttpInput
+from vedette.inputs.http_listen import HttpListener
+from vedette.model.counters import Counters, Log
+from vedette.model.event import MAX_EVENT
+
+ELASTIC = glob.glob("/usr/lib*/rsyslog/omelasticsearch.so") + glob.glob("/usr/lib*/*/rsyslog/omelasticsearch.so")
+COLLECTOR = os.environ.get("VEDETTE_OTELCOL") or shutil.which("otelcol")
+
+
+@asynccontextmanager
+async def http_input(bin: Bin, counters: Counters, **settings: object) -> AsyncIterator[tuple[HttpListener, int]]:
+    """A started listener and its first port; stopped afterwards, and the account checked."""
+    settings = settings if settings.keys() & {"tcp", "tls"} else {"tcp": LOCAL, **settings}
+    listener = HttpListener(HttpInput("in", **settings), bin, counters)  # type: ignore[arg-type]
+    await listener.start()
+    try:
+        yield listener, listener.addresses[0][2]
+    finally:
+        await listener.stop()
+    assert counters.received["in"] == len(bin.events)
+
+
+class Said(NamedTuple):
+    status: int
+    body: bytes
+    headers: dict[str, str]
+
+
+async def send(
+    port: int, path: str, body: bytes, method: str = "POST", context: ssl.SSLContext | None = None, **headers: str
+) -> Said:
+    """One request, by Python's own client."""
+
+    def run() -> Said:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if context is None:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        else:
+            connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context)
+        try:
+            connection.request(method, path, body, named)
+            answer = connection.getresponse()
+            return Said(answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()})
+        finally:
+            connection.close()
+
+    return await asyncio.to_thread(run)
+
+
+async def test_answered_once_on_disk() -> None:
+    """Events are stored at once; the answer comes when the raw log has them on disk."""
+    bin, counters = Disk(), Counters()
+    async with http_input(bin, counters) as (_, port):
+        asked = asyncio.create_task(send(port, "/events", b'{"a":1}\n{"a":2}\n'))
+        await until(lambda: len(bin.events) == 2)
+        await asyncio.sleep(0.1)
+        assert not asked.done()
+        await bin.sync(1 << 30)
+        assert (await asked).status == 200
+    assert bin.events == [b'{"a":1}', b'{"a":2}']
+    assert {(chunk.codec, chunk.origins) for chunk in bin.chunks} == {("auto", ("127.0.0.1",))}
+
+
+async def test_requests_one_after_the_other() -> None:
+    """Many over one connection, sent without waiting, are answered in order and stored in order."""
+    bin, counters = Bin(), Counters()
+    async with http_input(bin, counters) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for i in range(300):
+            path = b"/events" if i % 3 else b"/nowhere"
+            writer.write(b"POST %b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n%03d" % (path, i))
+        statuses = []
+        for _ in range(300):
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+            statuses.append(int(head.split()[1]))
+            await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]))
+        writer.close()
+    assert statuses == [200 if i % 3 else 404 for i in range(300)]
+    assert bin.events == [b"%03d" % i for i in range(300) if i % 3]
+
+
+async def test_a_large_body() -> None:
+    """60,000 events in one gzip body become chunks of bounded size; one above MAX_EVENT is cut and counted."""
+    bin, counters = Bin(), Counters()
+    body = b"".join(b"<13>Nov 23 06:16:34 h app: message %d\n" % i for i in range(60_000)) + b"x" * (MAX_EVENT + 5)
+    async with http_input(bin, counters) as (_, port):
+        said = await send(port, "/", gzip.compress(body, 1), Content_Encoding="gzip", Content_Type="text/plain")
+        assert json.loads(said.body) == {"events": 60_001}
+    assert len(bin.events[-1]) == MAX_EVENT
+    assert counters.cut["in"] == 1
+    assert max(len(chunk.data) for chunk in bin.chunks[:-1]) <= 256 << 10
+
+
+async def test_refusals(tmp_path: Path) -> None:
+    """Each in its protocol's own words, counted, logged once a peer and status; nothing is stored."""
+    token = tmp_path / "tokens"
+    token.write_text("secret\n")
+    token.chmod(0o600)
+    bin, counters = Bin(), Counters()
+    good = {"Authorization": "Bearer secret"}
+    async with http_input(bin, counters, token_file=token, max_body=1000) as (_, port):
+        with capture_logs() as logs:
+            found = [
+                await send(port, "/events", b"{}"),
+                await send(port, "/services/collector", b"{}", Authorization="Splunk wrong"),
+                await send(port, "/nowhere", b"{}", **good),
+                await send(port, "/_bulk", b"x" * 2000, **good),
+                await send(port, "/v1/logs", b"{", Content_Type="application/json", **good),
+                await send(port, "/loki/api/v1/push", b"[]", Content_Type="application/json", **good),
+                await send(port, "/events", gzip.compress(bytes(100_000)), Content_Encoding="gzip", **good),
+                await send(port, "/v1/logs", b"{", Content_Type="application/json", **good),
+            ]
+        assert [said.status for said in found] == [401, 403, 404, 413, 400, 400, 413, 400]
+        assert found[0].headers["www-authenticate"] == "Bearer"
+        assert json.loads(found[1].body)["code"] == 4
+        assert json.loads(found[3].body)["error"]["type"] == "content_too_large"
+        assert json.loads(found[4].body)["code"] == 3
+        assert found[5].body.endswith(b"is not a JSON object\n")
+        assert (await send(port, "/events", b"{}", **good)).status == 200
+        assert (await send(port, "/health", b"", "GET")).status == 200
+    assert counters.totals["requests_refused"] == len(found)
+    refused = [entry["status"] for entry in logs if entry["event"] == Log.PUSH_REFUSED]
+    assert refused == [401, 403, 404, 413, 400]
+    assert bin.events == [b"{}"]
+
+
+async def test_while_the_raw_log_takes_nothing() -> None:
+    """Senders are asked to come again, in their own words; afterwards they are served."""
+    bin, counters = Bin(), Counters()
+    async with http_input(bin, counters) as (_, port):
+        bin.close()
+        said = await send(port, "/services/collector", b'{"event":"x"}')
+        assert (said.status, said.headers["retry-after"]) == (429, "5")
+        assert json.loads(said.body)["code"] == 9
+        bin.reopen()
+        assert (await send(port, "/services/collector", b'{"event":"x"}')).status == 200
+    assert len(bin.events) == 1
+
+
+async def test_rate() -> None:
+    """A peer that sends more than ``max_rate`` bytes a second is asked to wait."""
+    bin, counters = Bin(), Counters()
+    async with http_input(bin, counters, max_rate=1000) as (_, port):
+        statuses = [(await send(port, "/events", b"x" * 900)).status for _ in range(4)]
+    assert statuses[:2] == [200, 200]
+    assert 429 in statuses
+
+
+async def test_memory_of_bodies_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond HELD_BYTES what comes further is asked to come again; a stalled sender is closed and counted."""
+    monkeypatch.setattr(http_listen, "HELD_BYTES", 100_000)
+    bin, counters = Bin(), Counters()
+    async with http_input(bin, counters, message_timeout=2.0) as (_, port):
+        _, stalled = await asyncio.open_connection("127.0.0.1", port)
+        stalled.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n" + b"x" * 80_000)
+        await stalled.drain()
+        statuses = [(await send(port, "/events", b"y" * 50_000)).status for _ in range(3)]
+        assert statuses[-1] == 429
+        await until(lambda: counters.totals["connections_stalled"] == 1)
+        assert (await send(port, "/events", b"y" * 50_000)).status == 200
+        stalled.close()
+    assert len(bin.events) == statuses.count(200) + 1
+
+
+async def test_the_raw_log_cannot_be_written() -> None:
+    """``run`` raises, and no request is answered with success."""
+    bin, counters = Bin(), Counters()
+    async with http_input(bin, counters) as (listener, port):
+        bin.broken = True
+        with pytest.raises((OSError, http.client.HTTPException)):
+            await send(port, "/events", b"lost")
+        with pytest.raises(OSError, match="disk gone"):
+            await asyncio.wait_for(listener.run(), 10)
+
+
+async def test_stop_answers_what_has_arrived() -> None:
+    """A request whose events are stored is answered at the stop, once they are on disk."""
+    bin, counters = Disk(), Counters()
+    async with http_input(bin, counters) as (_, port):
+        asked = asyncio.create_task(send(port, "/events", b"last words"))
+        await until(lambda: bin.events)
+        stopping = asyncio.get_running_loop().call_later(0.1, lambda: asyncio.ensure_future(bin.sync(1 << 30)))
+    assert (await asked).status == 200
+    stopping.cancel()
+
+
+async def test_client_certificates(tmp_path: Path) -> None:
+    """With ``client_ca`` only a certificate that it signed may push."""
+    authority = Authority(tmp_path)
+    bin, counters = Bin(), Counters()
+    anonymous = ssl.create_default_context(cafile=str(authority.ca))
+    known = ssl.create_default_context(cafile=str(authority.ca))
+    known.load_cert_chain(*authority.issue("sender"))
+    async with http_input(bin, counters, tls=TlsListener(LOCAL, *authority.issue("agent"), authority.ca)) as (_, port):
+        with pytest.raises((OSError, http.client.HTTPException)):
+            await send(port, "/events", b"x", context=anonymous)
+        assert (await send(port, "/events", b"signed", context=known)).status == 200
+    assert bin.events == [b"signed"]
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is missing")
+async def test_curl(tmp_path: Path) -> None:
+    """A file by ``curl --data-binary``, which asks first (``Expect: 100-continue``), and one that is refused then."""
+    bin, counters = Bin(), Counters()
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"".join(b'{"n":%d}\n' % i for i in range(200_000)))
+    async with http_input(bin, counters, max_body=4 << 20) as (_, port):
+        for path, status in (("events", "200"), ("nowhere", "404")):
+            process = await asyncio.create_subprocess_exec(
+                "curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Expect: 100-continue",
+                "--data-binary", f"@{lines}", f"http://127.0.0.1:{port}/{path}", stdout=subprocess.PIPE,
+            )  # fmt: skip
+            said, _ = await process.communicate()
+            assert said.decode() == status
+    assert len(bin.events) == 200_000
+
+
+@pytest.mark.filterwarnings("ignore:.LoggingHandler. in:DeprecationWarning")
+async def test_the_exporter_of_opentelemetry() -> None:
+    """Its Python exporter, protobuf in gzip: each record is an event with its attributes and its resource's."""
+    exporter = pytest.importorskip("opentelemetry.exporter.otlp.proto.http._log_exporter", reason="not installed")
+    logs = pytest.importorskip("opentelemetry.sdk._logs")
+    export = pytest.importorskip("opentelemetry.sdk._logs.export")
+    resources = pytest.importorskip("opentelemetry.sdk.resources")
+    import logging
+
+    bin, counters = Bin(), Counters()
+    async with http_input(bin, counters) as (_, port):
+
+        def run() -> None:
+            provider = logs.LoggerProvider(resource=resources.Resource.create({"service.name": "shop"}))
+            sender = exporter.OTLPLogExporter(
+                endpoint=f"http://127.0.0.1:{port}/v1/logs", compression=exporter.Compression.Gzip
+            )
+            provider.add_log_record_processor(export.BatchLogRecordProcessor(sender))
+            logger = logging.getLogger("vedette.test.exporter")
+            logger.propagate = False
+            logger.addHandler(logs.LoggingHandler(logger_provider=provider))
+            for i in range(1000):
+                logger.warning("number %d", i, extra={"user.name": "bob"})
+            provider.shutdown()
+
+        await asyncio.to_thread(run)
+    found = [json.loads(event) for event in bin.events]
+    assert [one["message"] for one in found] == [f"number {i}" for i in range(1000)]
+    assert {(one["service.name"], one["user.name"], one["log.level"]) for one in found} == {("shop", "bob", "WARN")}
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(not ELASTIC, reason="rsyslog's omelasticsearch is missing: apt-get install rsyslog-elasticsearch")
+async def test_rsyslog_by_bulk(tmp_path: Path) -> None:
+    """A real rsyslogd sends 2,000 lines to ``_bulk`` by omelasticsearch."""
+    bin, counters = Bin(), Counters()
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"line {i}\n" for i in range(2000)))
+    async with http_input(bin, counters) as (_, port):
+        action = (
+            f'action(type="omelasticsearch" server="127.0.0.1" serverport="{port}" bulkmode="on" searchType=""'
+            ' searchIndex="logs" queue.type="LinkedList" queue.dequeueBatchSize="500" action.resumeRetryCount="-1")'
+        )
+        with ExitStack() as stack:
+            log = stack.enter_context(rsyslogd(tmp_path, action, "omelasticsearch"))
+            process = await asyncio.create_subprocess_exec("logger", "-u", str(log), "-f", str(lines))
+            assert await process.wait() == 0
+            await until(lambda: len(bin.events) >= 2000, 30)
+            await asyncio.to_thread(stack.close)
+    assert sorted(json.loads(event)["message"].strip() for event in bin.events) == sorted(
+        f"line {i}" for i in range(2000)
+    )
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(not COLLECTOR, reason="no OpenTelemetry Collector: VEDETTE_OTELCOL=its program (decision 81)")
+async def test_the_collector(tmp_path: Path) -> None:
+    """A real OpenTelemetry Collector reads a file and sends it by otlphttp, protobuf in gzip."""
+    bin, counters = Bin(), Counters()
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"Nov 23 06:16:34 web-1 sshd[42]: line {i}\n" for i in range(10_000)))
+    async with http_input(bin, counters) as (_, port):
+        config = tmp_path / "config.yaml"
+        config.write_text(
+            f"receivers: {{filelog: {{include: [{lines}], start_at: beginning}}}}\n"
+            f"exporters: {{otlphttp: {{endpoint: 'http://127.0.0.1:{port}'}}}}\n"
+            "service:\n  pipelines: {logs: {receivers: [filelog], exporters: [otlphttp]}}\n"
+            "  telemetry: {metrics: {level: none}}\n"
+        )
+        with (tmp_path / "log").open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                str(COLLECTOR), "--config", str(config), stdout=log, stderr=subprocess.STDOUT
+            )
+        try:
+            await until(lambda: len(bin.events) >= 10_000, 60)
+        finally:
+            process.terminate()
+            await process.wait()
+    found = [json.loads(event) for event in bin.events]
+    assert sorted(int(one["MESSAGE"].split()[1]) for one in found) == list(range(10_000))  # batches come side by side
+    assert {(one["SYSLOG_IDENTIFIER"], one["log.file.name"]) for one in found} == {("sshd", "lines")}

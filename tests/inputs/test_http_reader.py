@@ -1,0 +1,112 @@
+"""HTTP/1.1 to requests: bounds, pieces, encodings."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import pytest
+
+pytest.importorskip("httptools", reason="an environment from before: make environment")
+from vedette.inputs.http_reader import HEADER_BYTES, HttpReader, unpacked
+from vedette.inputs.push.base import Refused, Request
+
+
+def reader(most: int = 1000, refused: Refused | None = None) -> HttpReader:
+    return HttpReader(most, lambda request: refused)
+
+
+def post(body: bytes, *headers: str, path: str = "/events") -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "Host: h", f"Content-Length: {len(body)}", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_requests_in_pieces(size: int) -> None:
+    """Two behind each other, one of them in chunks: the same however the bytes come."""
+    chunked = b"PUT /a?x=1&y=b%20c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunked += b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    stream = post(b"one", "X-Thing: Value") + chunked
+    found = reader()
+    for at in range(0, len(stream), size):
+        found.feed(stream[at : at + size])
+    first, second = found.requests
+    assert first.request.body == b"one"
+    assert first.request.headers["x-thing"] == "Value"
+    assert (second.request.method, second.request.path, second.request.query) == ("PUT", "/a", {"x": "1", "y": "b c"})
+    assert second.request.body == b"abcde"
+    assert first.keep
+    assert not found.within
+    assert found.held == len(b"oneabcde")
+
+
+def test_a_body_that_is_too_large() -> None:
+    """By its length at once, in chunks as it comes: nothing of it is kept, and the next request is read."""
+    found = reader(10)
+    found.feed(post(b"x" * 11) + b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for _ in range(5):
+        found.feed(b"4\r\nabcd\r\n")
+        assert found.held <= 14
+    found.feed(b"0\r\n\r\n" + post(b"ok"))
+    assert [one.refused.status if one.refused else one.request.body for one in found.requests] == [413, 413, b"ok"]
+
+
+def test_headers_that_are_too_large() -> None:
+    """Whole or without an end, and too many of them."""
+    long = reader()
+    long.feed(post(b"", "X: " + "a" * HEADER_BYTES))
+    many = reader()
+    many.feed(post(b"", *(f"X-{i}: a" for i in range(200))))
+    endless = reader()
+    endless.feed(b"POST / HTTP/1.1\r\nX: ")
+    for _ in range(20):
+        endless.feed(b"a" * 10_000)
+    for found in (long, many, endless):
+        (only,) = found.requests
+        assert only.refused is not None
+        assert only.refused.status == 431
+
+
+def test_what_is_no_http() -> None:
+    """It is one refused request, and nothing is read behind it."""
+    found = reader()
+    found.feed(b"\x16\x03\x01\x02\x00\x01")
+    found.feed(post(b"more"))
+    (only,) = found.requests
+    assert (only.refused.status if only.refused else 0, only.keep) == (400, False)
+
+
+def test_refused_by_its_headers() -> None:
+    """The body is discarded as it comes; a sender that waits for 100-continue is not kept waiting."""
+    found = reader(refused=Refused(401, "no"))
+    found.feed(post(b"x" * 100))
+    assert found.requests[0].request.body == b""
+    found = reader(refused=Refused(401, "no"))
+    found.feed(post(b"x" * 100, "Expect: 100-continue")[:-100])
+    assert found.continues
+    found.give_up()
+    assert not found.requests[0].keep
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "identity", ""])
+def test_encodings(coding: str) -> None:
+    """A body is unpacked; a bomb is not; what is cut off or something else is refused."""
+
+    def request(body: bytes) -> Request:
+        return Request("POST", "/", {}, {"content-encoding": coding}, body)
+
+    pack = {"gzip": gzip.compress, "deflate": zlib.compress}.get(coding, bytes)
+    assert unpacked(request(pack(b"text" * 10)), 40).body == b"text" * 10
+    if coding in ("gzip", "deflate"):
+        assert unpacked(request(pack(b"a") + pack(b"b")), 40).body == b"ab"
+        for body, status in ((pack(bytes(50_000_000)), 413), (pack(b"text")[:-5], 400), (b"no", 400)):
+            with pytest.raises(Refused) as caught:
+                unpacked(request(body), 1000)
+            assert caught.value.status == status
+
+
+def test_an_unknown_encoding() -> None:
+    """It gets 415."""
+    with pytest.raises(Refused) as caught:
+        unpacked(Request("POST", "/", {}, {"content-encoding": "br"}, b""), 10)
+    assert caught.value.status == 415
