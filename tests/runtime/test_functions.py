@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -105,6 +108,39 @@ def test_the_loop_goes_on(tmp_path: Path, lives: list[Life], harm: str, reason: 
     assert found
     assert set(found.values()) == {1}
     assert sum(found.values()) == life.counters.received["in"]
+
+
+def turned() -> float:
+    """CPU seconds of the loop's thread and of the one that takes turns with it."""
+    threads = [one for one in threading.enumerate() if one is threading.main_thread() or one.name == "functions"]
+    return sum(time.clock_gettime(time.pthread_getcpuclockid(one.ident)) for one in threads if one.ident)
+
+
+def test_a_turn_of_the_loop_is_short(tmp_path: Path, lives: list[Life]) -> None:
+    """By the CPU time of the threads that hold it, with a function on each of 3,000 events that came at once."""
+    life = begun(tmp_path, engine(tmp_path, "hostile"))
+    lives.append(life)
+    life.give(*(lines(*(event("evil", f"{n:04}") for n in range(at, at + 600))) for at in range(0, 3000, 600)))
+    turns: list[float] = []
+
+    async def look() -> None:
+        while True:
+            before = turned()
+            await asyncio.sleep(0)
+            turns.append(turned() - before)
+
+    async def begin() -> None:
+        background.add(asyncio.create_task(look()))
+
+    background = set[asyncio.Task[None]]()
+    gc.collect()
+    gc.freeze()  # as the agent does: else a turn is as long as the tests have left objects
+    try:
+        life.live(begin)
+    finally:
+        gc.unfreeze()
+    assert life.counters.totals["alerts_made"] == 3000
+    assert max(turns) < 0.015
 
 
 def test_alerts_are_those_of_an_undisturbed_run_over_crashes(tmp_path: Path, lives: list[Life]) -> None:

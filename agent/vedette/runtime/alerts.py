@@ -277,7 +277,7 @@ class AlertBuilder:
         if not (statements or statements.waiting):
             return
         try:
-            for one in islice(statements.take(), most):
+            for one in islice(statements.take(), max(0, most)):
                 if (alert := self._of_row(one, statements.number(one), self._event_behind(one))) is not None:
                     yield alert
         finally:

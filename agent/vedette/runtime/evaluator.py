@@ -6,8 +6,8 @@ event is evaluated under two plans or none. While nothing comes at all, time pas
 waits for it: incomplete audit events (``engine/join.py``), correlations, suppression, windows.
 
 A window's end may give more rows than there is memory for as alerts. Of those that wait (``stream/waiting.py``),
-``ROWS`` at a time become alerts, with room for commits between; until none waits, no event is evaluated, no time
-passes, and no plan is switched.
+``ROWS`` at a time become alerts, with room for commits between, and for the loop between these; until none waits, no
+event is evaluated, no time passes, and no plan is switched.
 
 What statements call in Python answers when it does. Evaluation goes on behind it, in order; the loop, and with it every
 input, goes on meanwhile (``system/turns.py``). So nothing else may change the state then: commits, switches of the plan
@@ -50,7 +50,7 @@ TOGETHER = 128
 """Matches whose alerts are made together: the same work for one after the other finds code and tables in the
 processor's caches, which is a quarter of the time."""
 ROWS = 1000
-"""Of statements at most so many become alerts before the loop goes on."""
+"""Of statements at most so many become alerts before a commit may begin; the loop goes on between them."""
 MAKING_SECONDS = 40e-6
 """What making an alert takes, about: what waits to be made counts as time that is used already."""
 ALERT_BYTES = 1024
@@ -96,6 +96,8 @@ class Evaluator:
         """Their matches."""
         self._rows_wait = bool(state.statements.waiting)
         """Whether statements have given rows whose alerts are not made: of an earlier life, or since the last batch."""
+        self._rows_until = 0
+        """How many rows may be taken before a commit may begin, of all since the start."""
         self._dropped = 0
         """Rows that had no room to wait, as logged."""
         self._until_sample = SAMPLED
@@ -272,6 +274,22 @@ class Evaluator:
         return engine.matches(event.frame.chunk, event, self._contexts.get(event.frame.chunk.input, _NO_CONTEXT))
 
     async def _do(self, step: Callable[[], None]) -> None:
+        """``step``, and the alerts of the rows that statements give then; no commit begins meanwhile."""
+        self._rows_until = self._state.statements.taken + ROWS
+        await self._in_turn(step)
+        if self._rows_wait:
+            await self._rows_by_turns()
+
+    async def _rows_by_turns(self) -> None:
+        """Make alerts of rows that wait, as many as one commit may have."""
+        statements, uncommitted = self._state.statements, self._uncommitted
+        while self._rows_wait and statements.taken < self._rows_until and uncommitted.bytes < uncommitted.room():
+            self._spent()
+            await asyncio.sleep(0)
+            self._since = time.perf_counter()
+            await self._in_turn(self._follow)
+
+    async def _in_turn(self, step: Callable[[], None]) -> None:
         """A step that calls functions in Python waits for them, the loop does not."""
         if not self._state.statements.calling:
             step()
@@ -304,9 +322,9 @@ class Evaluator:
 
     def _follow(self) -> None:
         """The alerts of the next rows of statements, and what suppression has closed."""
-        self._step("statements", self._as_far_as_fits(self._alerts.statements(ROWS)))
-        self._step("suppression", self._alerts.folds())
         statements = self._state.statements
+        self._step("statements", self._as_far_as_fits(self._alerts.statements(self._rows_until - statements.taken)))
+        self._step("suppression", self._alerts.folds())
         self._rows_wait = bool(statements.waiting)
         if statements.dropped > self._dropped:
             log.error(
@@ -318,11 +336,11 @@ class Evaluator:
         self._dropped = statements.dropped
 
     def _as_far_as_fits(self, alerts: Iterator[Alert]) -> Iterator[Alert]:
-        """``alerts`` until they fill what may wait for a commit."""
-        room = self._uncommitted.room()
+        """``alerts`` until they fill what may wait for a commit, or this turn of the loop has taken long enough."""
+        room, until = self._uncommitted.room(), self._since + STEP_SECONDS
         for alert in alerts:
             yield alert
-            if self._uncommitted.bytes >= room:
+            if self._uncommitted.bytes >= room or time.perf_counter() >= until:
                 return
 
     async def _make_rows(self) -> None:

@@ -331,6 +331,11 @@ class Statements:
         return len(self.network.waiting)
 
     @property
+    def taken(self) -> int:
+        """Rows that somebody has taken, since the start."""
+        return self.network.waiting.taken
+
+    @property
     def dropped(self) -> int:
         """Rows that had no room to wait."""
         return self.network.waiting.dropped.total()

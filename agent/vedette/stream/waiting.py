@@ -59,6 +59,8 @@ class Waiting:
         self.limit = limit
         self.bytes = 0
         """Of blocks."""
+        self.taken = 0
+        """Rows, since the start."""
         self.dropped: Counter[str] = Counter()
         """By id of a statement."""
         self._named: dict[Name, Statement] = {(one.id, one.digest): one for one in statements}
@@ -144,6 +146,7 @@ class Waiting:
                 yield self._next()
             while loose:  # which a delta in between has packed
                 statement, row = loose.popleft()
+                self.taken += 1
                 self._over = not loose
                 yield statement, row, None
 
@@ -151,6 +154,7 @@ class Waiting:
         if not self._open:
             self._unpack(self._blocks[0])
         taken = self._open.pop()
+        self.taken += 1
         self._first += 1
         if not self._open:
             self.bytes -= len(self._blocks.popleft().body)

@@ -124,6 +124,11 @@ class Watched(Evaluator):
             await super()._make_rows()
             self._box.note(Stage.OTHER)
 
+    async def _rows_by_turns(self) -> None:
+        self._box.note(Stage.ROWS)
+        await super()._rows_by_turns()
+        self._box.note(Stage.OTHER)
+
     def _make(self) -> None:
         if self._found:
             first, last = self._found[0][0], self._found[-1][0]
