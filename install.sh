@@ -314,6 +314,9 @@ named() { [ ! -r "$config" ] || grep -v '^ *#' "$config" | grep -qF -e "\"$liste
 
 systemd_version() { systemd_is=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p'); }
 
+# journald: this host's logs are in systemd's journal.
+journald() { [ -S /run/systemd/journal/socket ] && command -v journalctl >/dev/null 2>&1; }
+
 free_kib() { df -Pk "$1" | sed -n '$p' | sed 's/  */ /g' | cut -d ' ' -f 4; }
 
 # in_use PORT: something is bound to it, by TCP (state 0A: listening) or UDP.
@@ -595,6 +598,12 @@ configuration() {
         place "$config_dir/.token.$$" token 600 vedette
         also="$also;/^\\[enrolment\\]/,/^#*\\[/s|^#*token_file = .*|token_file = \"$config_dir/token\"|"
     fi
+    if ! journald; then # syslog's files in place of the journal
+        also="$also;/^# systemd's journal:/,/^\$/s/^[^#]/#&/"
+        for key in '\[\[input' type name paths logsource from_start; do
+            also="$also;/^# Files, read from/,/^\$/s/^#\($key\)/\1/"
+        done
+    fi
     render "$template" "$config_dir/.toml.$$" 640
     if [ -n "$site" ]; then rm -rf "$site"; fi
     place "$config_dir/.toml.$$" vedette.toml 640
@@ -697,7 +706,9 @@ unfinished() {
 # units RELEASE: its unit files, with the drop-ins that this host's systemd understands.
 units() {
     also=''
-    if ! getent group adm >/dev/null; then also='/^SupplementaryGroups=adm$/d'; fi
+    for group in adm systemd-journal; do
+        getent group $group >/dev/null || also="$also;/^SupplementaryGroups=$group\$/d"
+    done
     sockets_changed=no
     for unit in $SERVICE_FILES; do put "$1/$unit" "$UNITS/$unit"; done
     mkdir -p "$UNITS/vedette.service.d"

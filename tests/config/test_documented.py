@@ -39,7 +39,7 @@ IN_FORCE_BY_CHOICE = {
 def test_as_it_is_shipped() -> None:
     """The file as it is shipped is a valid configuration."""
     shipped = config.parse(TEXT, FILE)
-    assert [item.name for item in shipped.input] == ["syslog", "files", "web"]
+    assert [item.name for item in shipped.input] == ["syslog", "journal", "web"]
     assert shipped.warnings == ()
 
 
@@ -102,7 +102,7 @@ def stated() -> Iterator[tuple[str, str, Any, Any]]:
 
 EXAMPLES = {("relp", "name"), ("http", "name"), ("http", "logsource"), ("mqtt", "logsource"), ("mqtt", "name"),
             ("mqtt", "broker"), ("uplink", "broker"),
-            ("fleet", "root"), ("fleet", "labels"), ("fleet", "locked")}  # fmt: skip
+            ("file", "logsource"), ("fleet", "root"), ("fleet", "labels"), ("fleet", "locked")}  # fmt: skip
 """Shown with an example, not with the default."""
 
 

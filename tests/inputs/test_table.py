@@ -28,7 +28,19 @@ def test_a_row(name: str) -> None:
     assert (Path(__file__).parent / f"test_{transport}.py").is_file()
 
 
-@pytest.mark.parametrize("name", INPUT_TYPES)
+WHOLE = {"journal"}
+"""Types that need no setting: a host has one journal."""
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_row_alone_is_enough(name: str) -> None:
+    """A table with nothing but its type and name is an input, of this host's events."""
+    (made,) = parse(f'[[input]]\ntype = "{name}"\nname = "x"\n[rules]\npaths = ["rules"]\n').input
+    assert type(made) is INPUT_TYPES[name]
+    assert made.local
+
+
+@pytest.mark.parametrize("name", INPUT_TYPES.keys() - WHOLE)
 def test_a_row_alone_is_a_mistake(name: str) -> None:
     """A table with nothing but its type and name says what it needs, by its key."""
     with pytest.raises(ConfigError) as caught:

@@ -1,9 +1,9 @@
 """One field, several names: the Elastic Common Schema's beside Sigma's.
 
 ``Record.get`` tries the name that was asked for, then its other names in this order. A row is an ECS name and the names
-it has in Sigma's taxonomies (generic, Sysmon's, web, Zeek's). Names of one row stand for each other only through the
-ECS name: ``source.ip`` finds ``src_ip`` and ``SourceIp``, these two find ``source.ip``, but not each other. ``host`` is
-no ECS name but an object of it: it finds ``hostname``, which does not find it.
+it has in Sigma's taxonomies (generic, Sysmon's, web, Zeek's) and in systemd's journal. Names of one row stand for each
+other only through the ECS name: ``source.ip`` finds ``src_ip`` and ``SourceIp``, these two find ``source.ip``, but not
+each other. ``host`` is no ECS name but an object of it: it finds ``hostname``, which does not find it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ ECS: Mapping[str, tuple[str, ...]] = {
     "group.name": ("group",),
     "host.name": ("hostname", "Computer"),
     "host.hostname": ("hostname", "Computer"),
-    "process.name": ("program", "comm"),
+    "process.name": ("program", "comm", "_COMM"),
     "process.pid": ("pid", "ProcessId"),
-    "process.executable": ("Image", "exe"),
-    "process.command_line": ("CommandLine", "command", "proctitle"),
+    "process.executable": ("Image", "exe", "_EXE"),
+    "process.command_line": ("CommandLine", "command", "proctitle", "_CMDLINE"),
     "process.title": ("proctitle",),
     "process.working_directory": ("CurrentDirectory", "pwd", "cwd"),
     "process.parent.pid": ("ParentProcessId",),
     "process.parent.executable": ("ParentImage",),
     "process.parent.command_line": ("ParentCommandLine",),
+    "container.id": ("CONTAINER_ID",),
+    "container.name": ("CONTAINER_NAME",),
+    "systemd.unit": ("_SYSTEMD_UNIT",),
     "file.path": ("TargetFilename",),
     "url.original": ("cs-uri", "c-uri"),
     "url.path": ("cs-uri-stem", "c-uri-stem"),

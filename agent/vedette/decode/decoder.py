@@ -5,7 +5,8 @@ what a codec cannot read is text, and its ``message`` the whole event. Where a v
 the first wins:
 
 1. what the agent itself knows (``topic topic_levels topic_level_1 … peer``) and the syslog header (``hostname program
-   pid msgid priority facility severity version``, ``SD-ID.parameter``): words in a text must not forge them. A message
+   pid msgid priority facility severity version``, ``SD-ID.parameter``; of the element ``journal``, which the input of
+   that name writes, the parameter's name alone): words in a text must not forge them. A message
    that is a document (a JSON object, one of the ``formats``, or pairs from its start) keeps its own fields of these
    names; the header's are always ``log.syslog.hostname`` and so on (``syslog.OWN_NAMES``), which no document can set;
 2. the message as JSON object (after syslog, also behind ``@cee:``), and what its make gives further (``formats``); else
@@ -449,6 +450,8 @@ class Record:
                 fields["repeated"] = header.repeated
             for element, parameters in header.structured_data.items():
                 fields.update((f"{element}.{name}", value) for name, value in parameters.items())  # type: ignore[misc]
+                if element == syslog.JOURNAL:  # journald's word goes before the message's
+                    fields.update((name, value) for name, value in parameters.items() if name.isupper())  # type: ignore[misc]
         if kind is Kind.MQTT:
             levels = self._origin.split("/")
             fields["topic"] = self._origin

@@ -81,6 +81,8 @@ StructuredData = Mapping[str, Mapping[str, "str | list[str]"]]
 """SD-ID to parameters; a parameter given twice is a list."""
 
 NO_DATA: StructuredData = {}
+JOURNAL = "journal"
+"""The SD-ID with the fields of an entry of systemd's journal (``inputs/entries.py``)."""
 
 
 class Header(NamedTuple):

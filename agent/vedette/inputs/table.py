@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from vedette.inputs.base import InputSettings
 from vedette.inputs.file import FileInput
 from vedette.inputs.http import HttpInput
+from vedette.inputs.journal import JournalInput
 from vedette.inputs.mqtt import MqttInput
 from vedette.inputs.relp import RelpInput
 from vedette.inputs.syslog import SyslogInput
@@ -19,6 +20,7 @@ INPUT_TYPES: Mapping[str, type[InputSettings]] = {
     "syslog": SyslogInput,
     "relp": RelpInput,
     "http": HttpInput,
+    "journal": JournalInput,
     "file": FileInput,
     "mqtt": MqttInput,
 }

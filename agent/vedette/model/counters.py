@@ -32,6 +32,7 @@ class Dropped(StrEnum):
     DUPLICATE = "duplicate"  # an MQTT redelivery of a message the log already holds
     DISK_FULL = "disk_full"  # a datagram while the raw log takes nothing
     KERNEL = "kernel"  # the socket buffer overflowed (read from the kernel)
+    VACUUMED = "vacuumed"  # an entry that was deleted from systemd's journal before it was read
     UNWRITTEN = "unwritten"  # held in memory for a raw log that took nothing when the process ended
 
 
@@ -74,6 +75,9 @@ class Log(StrEnum):
     FILE_ROTATED = "file_rotated"
     FILE_TRUNCATED = "file_truncated"
     FILE_UNREADABLE = "file_unreadable"
+    JOURNAL_COMPLAINT = "journal_complaint"
+    JOURNAL_GAP = "journal_gap"
+    JOURNAL_UNAVAILABLE = "journal_unavailable"
     BROKER_CONNECTED = "broker_connected"
     BROKER_AWAY = "broker_away"
     BROKER_REFUSED = "broker_refused"
@@ -181,6 +185,7 @@ TOTALS: Mapping[str, str] = {
     "connections_stalled": "Connections closed by message_timeout",
     "handshakes_failed": "TLS handshakes that failed",
     "requests_refused": "HTTP requests that were refused",
+    "journal_gaps": "Times that entries had been deleted from systemd's journal before they were read",
     "sync_failed": "Syncs of the raw log that failed",
     "rewritten_bytes": "Bytes written again because a sync had failed",
     "identity_alarms": "Checks of the account at which an equation was newly found not to hold",

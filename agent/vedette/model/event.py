@@ -43,10 +43,11 @@ NO_FLAGS = Flag(0)
 
 
 class FilePosition(NamedTuple):
-    """Where in a tailed file the events of a chunk end.
+    """Where in a tailed file the events of a chunk end, or in systemd's journal.
 
-    ``fingerprint`` is the hex digest of the file's first bytes (see ``inputs/tail.py``): it distinguishes a file from
-    another one that got the same inode.
+    Of a file ``fingerprint`` is the hex digest of its first bytes (see ``inputs/tail.py``): it distinguishes the file
+    from another one that got the same inode. Of the journal ``path`` is ``journal:INPUT:PLACE``, ``fingerprint`` the
+    cursor of the last entry and ``position`` its sequence number.
     """
 
     path: str

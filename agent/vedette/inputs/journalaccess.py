@@ -1,0 +1,52 @@
+"""What this process is to systemd's journal: whether it may read it, and as what unit it writes to it itself."""
+
+from __future__ import annotations
+
+import glob
+import grp
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from vedette.inputs.journal import JournalInput
+
+FOLDERS = ("/var/log/journal", "/run/log/journal")
+GROUPS = ("systemd-journal", "adm")
+"""Which may read it, the first that the host has."""
+
+
+def own_unit() -> str:
+    """The service of the system that this process belongs to; empty: none."""
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text("utf-8", "replace").splitlines():
+            number, controllers, path = line.split(":", 2)
+            parts = path.split("/")
+            if (number == "0" or controllers == "name=systemd") and parts[-1].endswith(".service"):
+                return "" if "user.slice" in parts else parts[-1]
+    return ""
+
+
+def unreadable(settings: JournalInput) -> str:
+    """Why this process cannot read all of the journal; empty: it can, or there is none yet."""
+    tops = (settings.directory,) if settings.directory else FOLDERS
+    machine = "*"
+    with suppress(OSError):
+        machine = "*" if settings.directory else f"{Path('/etc/machine-id').read_text().strip()}*"
+    closed = _closed(tops)
+    for top in tops:
+        closed += _closed(glob.glob(f"{glob.escape(top)}/{machine}/"))
+        found = glob.glob(f"{glob.escape(top)}/{machine}/system.journal")
+        closed += [path for path in found if not os.access(path, os.R_OK)]
+    if not closed:
+        return ""
+    groups = []
+    for name in GROUPS:
+        with suppress(KeyError):
+            groups.append(grp.getgrnam(name).gr_name)
+    user = f"uid {os.geteuid()}"
+    way = f"make it a member of the group {groups[0]} and restart the agent" if groups else "let it read that"
+    return f"{closed[0]} is not readable for {user}: {way}"
+
+
+def _closed(folders: list[str] | tuple[str, ...]) -> list[str]:
+    return [path for path in folders if os.path.isdir(path) and not os.access(path, os.R_OK | os.X_OK)]

@@ -1,0 +1,279 @@
+"""The journal input on a real journald: whatever is done to it, every entry once, in order, and gaps counted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.inputs.intake import Bin, account, until
+from tests.inputs.journald import Journald, journald
+from vedette.decode.decoder import record
+from vedette.inputs.follow import JournalFollower
+from vedette.inputs.journal import JournalInput
+from vedette.model.counters import Counters, Dropped, Log
+from vedette.model.event import MAX_EVENT, FilePosition, Flag
+
+pytestmark = pytest.mark.peer
+
+SECONDS = 60.0
+"""journalctl shows an entry within half a second; on a loaded machine later."""
+
+
+@pytest.fixture
+def real() -> Iterator[Journald]:
+    with journald() as made:
+        yield made
+
+
+@asynccontextmanager
+async def following(bin: Bin, folder: Path, positions: Any = None, **settings: Any) -> AsyncIterator[Counters]:
+    """A running follower; stopped afterwards, and the account checked. Goes on from ``positions``, else the bin's."""
+    counters, before = Counters(), len(bin.chunks)
+    known = list(bin.positions.values()) if positions is None else positions
+    wanted = JournalInput("j", directory=str(folder), **settings)
+    follower = JournalFollower(wanted, bin, counters, known, backoff=(0.05, 0.2))
+    task = asyncio.create_task(follower.run())
+    try:
+        yield counters
+    finally:
+        await follower.stop()
+        await task
+    later = Bin()
+    later.chunks = bin.chunks[before:]
+    account(counters, later, "j")
+
+
+def messages(bin: Bin) -> list[str]:
+    """Of the test's own entries."""
+    found = [record(event, "syslog") for event in bin.events]
+    return [str(one.get("message")) for one in found if one.get("program") == "test"]
+
+
+def numbered(real: Journald, size: int = 50) -> Callable[[], None]:
+    """Logs further entries, each with its number and so many different bytes."""
+    numbers = count()
+
+    def log() -> None:
+        for i in range(size):
+            real.log(f"entry {next(numbers)}", PAD=os.urandom(200).hex() + str(i))
+
+    return log
+
+
+async def test_entries_as_they_come(real: Journald) -> None:
+    """What is there and what is added are events with the fields of a syslog line and those of journald; text of
+    several lines and bytes that are no text are as they were."""
+    bin = Bin()
+    real.log("first")
+    async with following(bin, real.folder):
+        await until(lambda: messages(bin) == ["first"], SECONDS)
+        real.send(
+            MESSAGE=b'a trace\n\n  at "x" \xff]', SYSLOG_IDENTIFIER="test", PRIORITY="3", SYSLOG_FACILITY="10",
+            SYSLOG_PID="7", MESSAGE_ID="f77379a8490b408bbe5f6940505a777b", CONTAINER_NAME='we"b]\\',
+        )  # fmt: skip
+        await until(lambda: len(messages(bin)) == 2, SECONDS)
+    event = record(bin.events[-1], "syslog")
+    assert event.raw.endswith(b'] a trace\n\n  at "x" \xff]')
+    names = ("message", "facility", "severity", "program", "pid", "msgid", "CONTAINER_NAME", "_UID", "_TRANSPORT")
+    assert [event.get(name) for name in names] == [
+        'a trace\n\n  at "x" �]', "authpriv", "err", "test", str(os.getpid()), "f77379a8490b408bbe5f6940505a777b",
+        'we"b]\\', "0", "journal",
+    ]  # fmt: skip
+    assert event.get("process.executable") == os.path.realpath("/proc/self/exe")
+    assert event.get("container.name") == 'we"b]\\'
+    assert event.host == os.uname().nodename
+    assert event.event_time
+
+
+async def test_restarted_and_rotated(real: Journald) -> None:
+    """A follower that is stopped goes on behind the last entry that was stored, while journald rotates its files, is
+    killed and starts again: every entry once, in order."""
+    bin, log = Bin(), numbered(real)
+    with capture_logs() as logs:
+        async with following(bin, real.folder):
+            log()
+            await until(lambda: len(messages(bin)) >= 50, SECONDS)
+            real.rotated(log)
+        log()
+        real.kill()
+        real.start()
+        async with following(bin, real.folder):
+            log()
+            real.kill()
+            real.start()
+            log()
+            written = real.messages()
+            assert len(written) >= 250
+            await until(lambda: len(messages(bin)) >= len(written), SECONDS)
+        async with following(bin, real.folder):
+            real.log("last")
+            await until(lambda: messages(bin)[-1] == "last", SECONDS)
+    assert messages(bin) == [*written, "last"]
+    assert not [entry for entry in logs if entry["event"] == Log.JOURNAL_GAP]
+
+
+async def test_deleted_before_they_were_read(real: Journald) -> None:
+    """Entries that were deleted while the follower was away are counted, exactly, and what is left comes once."""
+    bin, log = Bin(), numbered(real)
+    log()
+    async with following(bin, real.folder):
+        await until(lambda: len(messages(bin)) == 50, SECONDS)
+    before = len(bin.events)
+    real.rotated(log)
+    for file in real.files()[:-2]:
+        file.unlink()
+    left = real.messages()
+    with capture_logs() as logs:
+        async with following(bin, real.folder) as counters:
+            await until(lambda: messages(bin)[-1] == left[-1], SECONDS)
+    assert messages(bin) == [*(f"entry {i}" for i in range(50)), *left]
+    last = int(left[-1].split()[1])
+    gone = last + 1 - 50 - len(left)
+    assert gone > 0
+    others = len(bin.events) - before - len(left)  # of journald itself
+    assert gone <= counters.dropped["j", Dropped.VACUUMED] <= gone + 40 + others
+    assert counters.totals["journal_gaps"] == 1
+    (gap,) = [entry for entry in logs if entry["event"] == Log.JOURNAL_GAP]
+    assert gap["entries"] == counters.dropped["j", Dropped.VACUUMED]
+
+
+async def test_deleted_ahead_of_a_follower_that_waits(real: Journald) -> None:
+    """So are entries that were deleted while the raw log took nothing."""
+    bin, log = Bin(), numbered(real, 500)
+    async with following(bin, real.folder) as counters:
+        real.log("first")
+        await until(lambda: messages(bin) == ["first"], SECONDS)
+        bin.close()
+        for _ in range(8):  # more than the pipe and its reader hold
+            log()
+        for file in real.files()[:-2]:
+            file.unlink()
+        left = real.messages()
+        bin.reopen()
+        await until(lambda: messages(bin)[-1] == left[-1], SECONDS)
+        came = messages(bin)
+    assert len(came) == len(set(came))
+    assert 1 + 4000 - len(came) > 0
+    assert counters.dropped["j", Dropped.VACUUMED] >= 1 + 4000 - len(came)
+    assert counters.totals["journal_gaps"] >= 1
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", f"s={'0' * 32};i=5;b={'0' * 32};m=1;t=1;x=1"])
+async def test_a_cursor_of_another_journal(real: Journald, cursor: str) -> None:
+    """It is a gap of unknown size, and what the journal has is read once."""
+    bin = Bin()
+    real.log("one", "two")
+    position = FilePosition(f"journal:j:{real.folder}", 0, cursor, 5)
+    async with following(bin, real.folder, [position]) as counters:
+        await until(lambda: messages(bin) == ["one", "two"], SECONDS)
+    assert counters.totals["journal_gaps"] == 1
+
+
+async def test_only_what_is_new(real: Journald) -> None:
+    """Without ``from_start`` a journal that is read for the first time is read from its end."""
+    bin = Bin()
+    real.log("old")
+    await until(lambda: real.messages() == ["old"], SECONDS)
+    async with following(bin, real.folder, from_start=False):
+        deadline = asyncio.get_running_loop().time() + SECONDS
+        while not bin.events:
+            real.log("new")
+            await asyncio.sleep(0.2)
+            assert asyncio.get_running_loop().time() < deadline
+    assert set(messages(bin)) == {"new"}
+
+
+async def test_only_what_is_wanted(real: Journald) -> None:
+    """Entries are taken by priority and by fields; others are no events, and no gaps."""
+    bin = Bin()
+    settings = {"priority": "warning", "exclude": ("CONTAINER_NAME=noisy",), "fields": ("SHOP",)}
+    async with following(bin, real.folder, **settings) as counters:
+        real.log("chatter", PRIORITY="6")
+        real.log("loud", PRIORITY="4", CONTAINER_NAME="noisy")
+        real.log("wanted", PRIORITY="4", SHOP="7")
+        await until(lambda: messages(bin) == ["wanted"], SECONDS)
+    assert record(bin.events[-1], "syslog").get("SHOP") == "7"
+    assert not counters.totals
+
+
+async def test_an_entry_beyond_every_bound() -> None:
+    """A message of several megabytes is cut and flagged, and the entry behind it comes."""
+    bin = Bin()
+    with journald("16M") as real:
+        await _cut(bin, real)
+
+
+async def _cut(bin: Bin, real: Journald) -> None:
+    async with following(bin, real.folder) as counters:
+        memory = os.memfd_create("entry", os.MFD_ALLOW_SEALING)
+        text = b"SYSLOG_IDENTIFIER=test\nMESSAGE=" + b"x" * (3 << 20) + b"\n"
+        os.write(memory, text)
+        _send_memory(real, memory)
+        real.log("next")
+        await until(lambda: messages(bin)[-1:] == ["next"], SECONDS)
+    (cut,) = [event for event in bin.events if len(event) == MAX_EVENT]
+    assert cut.endswith(b"xxx")
+    assert [bits for chunk in bin.chunks for _, bits in chunk.marks] == [Flag.CUT]
+    assert counters.cut["j"] == 1
+
+
+def _send_memory(real: Journald, memory: int) -> None:
+    """An entry too large for a datagram, as sd_journal_send hands it over: a sealed memory file."""
+    import fcntl
+    import socket
+
+    every = 0x1 | 0x2 | 0x4 | 0x8  # F_SEAL_SEAL, SHRINK, GROW, WRITE
+    fcntl.fcntl(memory, 1033, every)  # F_ADD_SEALS
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.connect(f"{real.run}/systemd/journal/socket")
+        socket.send_fds(sender, [b""], [memory])
+    os.close(memory)
+
+
+def children() -> list[int]:
+    """The journalctl processes of this one."""
+    found = []
+    for pid in Path("/proc/self/task").glob("*/children"):
+        for child in pid.read_text().split():
+            if Path(f"/proc/{child}/comm").read_text() == "journalctl\n":
+                found.append(int(child))
+    return found
+
+
+async def test_a_child_that_ends(real: Journald) -> None:
+    """journalctl killed from outside is started again: logged, and every entry once. None is left after the stop."""
+    bin = Bin()
+    with capture_logs() as logs:
+        async with following(bin, real.folder):
+            real.log("one")
+            await until(lambda: messages(bin) == ["one"], SECONDS)
+            await until(children, SECONDS)
+            (child,) = children()
+            os.kill(child, 9)
+            real.log("two")
+            await until(lambda: messages(bin) == ["one", "two"], SECONDS)
+    assert children() == []
+    (gone,) = [entry for entry in logs if entry["event"] == Log.JOURNAL_UNAVAILABLE]
+    assert gone["reason"] == "journalctl was ended by signal 9"
+
+
+async def test_no_journal_yet(tmp_path: Path, real: Journald) -> None:
+    """A folder without a journal is looked at again until there is one."""
+    bin, folder = Bin(), real.run / "later"
+    with capture_logs() as logs:
+        async with following(bin, folder):
+            await until(lambda: logs, SECONDS)
+            real.log("one")
+            await until(lambda: real.messages() == ["one"], SECONDS)
+            subprocess.run(["cp", "-a", real.folder, folder], check=True)
+            await until(lambda: messages(bin) == ["one"], SECONDS)
+    assert {entry["event"] for entry in logs} <= {Log.JOURNAL_UNAVAILABLE, Log.JOURNAL_COMPLAINT}
