@@ -20,7 +20,12 @@ PURE = {"model", "decode", "plan", "engine", "state", "stream"}
 """Rooms of bytes and values: no I/O, no threads, no clock, no log."""
 OUTSIDE = {"asyncio", "fcntl", "glob", "os", "pathlib", "selectors", "signal", "socket", "ssl", "structlog",
            "subprocess", "tempfile", "threading", "time"}  # fmt: skip
-ONLY = {"lmdb": {"store.environment"}, "paho": {"mqtt.connection"}, "hyperscan": {"plan.database"}}
+ONLY = {
+    "lmdb": {"store.environment"},
+    "paho": {"mqtt.connection"},
+    "hyperscan": {"plan.database"},
+    "urllib3": {"sinks.http"},
+}
 """Libraries that one module owns."""
 FRONT_ENDS = {"build", "sigma", "sql", "authoring.cases", "authoring.lint"}
 """Parts of ``rules`` that read rule files; they load pySigma and sqlglot."""
@@ -187,6 +192,7 @@ def test_the_agent_starts_without_what_it_does_not_need() -> None:
         "pyspark",
         "tuf",
         "securesystemslib",
+        "urllib3",
         "vedette.region",
         "vedette.api",
         "vedette.rules.sigma",

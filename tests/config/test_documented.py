@@ -15,6 +15,7 @@ from vedette.config import read as config
 from vedette.config.settings import Config, EnrichSettings, RulesetSettings, SuppressSettings
 from vedette.inputs.table import INPUT_TYPES
 from vedette.mqtt.settings import MqttSettings
+from vedette.sinks.settings import SINK_TYPES
 
 FILE = Path(__file__).parents[2] / "packaging" / "vedette.toml"
 TEXT = FILE.read_text("utf-8")
@@ -22,7 +23,7 @@ UNCOMMENTED = re.sub(r"(?m)^#(?=\S)", "", TEXT)
 SECTIONS = {
     f.name: f.default_factory
     for f in dataclasses.fields(Config)
-    if f.name not in ("input", "suppress", "enrich", "ruleset", "engine", "warnings", "overlay")
+    if f.name not in ("input", "suppress", "enrich", "ruleset", "engine", "sink", "warnings", "overlay")
 }
 SECTIONS["suppress"] = lambda: SuppressSettings(600.0)  # a table of its own each time
 SECTIONS["ruleset"] = lambda: RulesetSettings("site")
@@ -47,6 +48,7 @@ def test_with_every_line_in_force() -> None:
     """The file is a valid configuration with every "#" taken away, too."""
     everything = config.parse(UNCOMMENTED, FILE)
     assert {type(item) for item in everything.input} == set(INPUT_TYPES.values())
+    assert {type(item) for item in everything.sink} == set(SINK_TYPES.values())
     assert everything.warnings == ()
 
 
@@ -57,14 +59,19 @@ def test_every_line_is_an_explanation_or_a_setting() -> None:
 
 
 def keys(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """(table or kind of input, key)."""
+    """(table or kind of input or sink, key)."""
     for table, values in document.items():
         for item in values if isinstance(values, list) else [values]:
             yield from (
-                (item["type"] if table == "input" else table, key)
+                (_kind(table, item), key)
                 for key, value in item.items()
-                if (key != "type" or table != "input") and (table != "broker" or not isinstance(value, dict))
+                if (key != "type" or table not in ("input", "sink"))
+                and (table != "broker" or not isinstance(value, dict))
             )
+
+
+def _kind(table: str, item: dict[str, Any]) -> str:
+    return {"input": "", "sink": "sink "}[table] + item["type"] if table in ("input", "sink") else table
 
 
 def settings(kind: Any) -> list[dataclasses.Field[Any]]:
@@ -76,6 +83,7 @@ def test_every_setting_is_there() -> None:
     """Every field of the dataclasses appears in its table, and nothing else does."""
     known = {(table, f.name.rstrip("_")) for table, kind in SECTIONS.items() for f in settings(kind())}  # type: ignore[misc]
     known |= {(name, f.name) for name, kind in INPUT_TYPES.items() for f in settings(kind)}
+    known |= {(f"sink {name}", f.name) for name, kind in SINK_TYPES.items() for f in settings(kind)}
     assert set(keys(tomllib.loads(UNCOMMENTED))) == known - {("uplink", "broker")}
 
 
@@ -84,6 +92,7 @@ def stated() -> Iterator[tuple[str, str, Any, Any]]:
     default = {
         **{name: kind() for name, kind in SECTIONS.items()},  # type: ignore[misc]
         **{name: kind(name="x") for name, kind in INPUT_TYPES.items()},
+        **{f"sink {name}": kind(name="x") for name, kind in SINK_TYPES.items()},
     }
     everything = config.parse(UNCOMMENTED, FILE)
     in_force = set(keys(tomllib.loads(TEXT)))
@@ -92,6 +101,7 @@ def stated() -> Iterator[tuple[str, str, Any, Any]]:
     tables["broker"] = [everything.uplink.broker]
     tables |= {name: list(getattr(everything, name)) for name in several}
     tables |= {name: [i for i in everything.input if type(i) is kind] for name, kind in INPUT_TYPES.items()}
+    tables |= {f"sink {name}": [i for i in everything.sink if type(i) is kind] for name, kind in SINK_TYPES.items()}
     for table, instances in tables.items():
         for f in settings(default[table]):
             value = getattr(default[table], f.name)
@@ -104,6 +114,7 @@ EXAMPLES = {("relp", "name"), ("http", "name"), ("http", "logsource"), ("mqtt", 
             ("mqtt", "broker"), ("uplink", "broker"),
             ("file", "logsource"), ("fleet", "root"), ("fleet", "labels"), ("fleet", "locked")}  # fmt: skip
 """Shown with an example, not with the default."""
+EXAMPLES |= {(f"sink {one}", key) for one in SINK_TYPES for key in ("name", "type")}
 
 
 @pytest.mark.parametrize(("table", "key", "value", "default"), [s for s in stated() if s[:2] not in EXAMPLES])

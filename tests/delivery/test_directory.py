@@ -1,4 +1,4 @@
-"""The sink that needs no broker: alerts into a local folder, in the landing's layout."""
+"""The uplink that needs no broker: alerts into a local folder, in the landing's layout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vedette.delivery.landing import partition
 
 @asynccontextmanager
 async def directory(box: Box, folder: Path) -> AsyncIterator[list[int]]:
-    """A running sink; gives the times at which it looked at its clock, as it does before each file."""
+    """A running uplink; gives the times at which it looked at its clock, as it does before each file."""
     attempts: list[int] = []
 
     def clock() -> int:

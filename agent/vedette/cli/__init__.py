@@ -2,5 +2,5 @@
 
 Each imports what it needs when it runs, so that the agent starts without the rest.
 Imports: bundle, config, decode, delivery, engine, fleet, lookup, model, mqtt, plan, rawlog, region, rules,
-runtime, store, system, udf.
+runtime, sinks, store, system, udf.
 """

@@ -61,7 +61,10 @@ def check(config: Path) -> None:
     from vedette.system import descriptors
 
     settings = load(config)
-    click.echo(f"{config}: ok: agent {settings.agent.id}, {len(settings.input)} inputs, uplink {settings.uplink.type}")
+    click.echo(
+        f"{config}: ok: agent {settings.agent.id}, {len(settings.input)} inputs, uplink {settings.uplink.type}"
+        f"{f', {len(settings.sink)} sinks' if settings.sink else ''}"
+    )
     for warning in settings.warnings:
         click.echo(safe(f"{config}: warning: {warning}"), err=True)
     if settings.uplink.warning:

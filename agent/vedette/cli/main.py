@@ -13,6 +13,7 @@ from vedette.cli.console import Main
 from vedette.cli.fleet import fleet
 from vedette.cli.lookup import lookup
 from vedette.cli.rules import rules, scan
+from vedette.cli.sink import sink
 
 
 @click.version_option(__version__, message="vedette %(version)s", help="Show the agent's version and exit.")
@@ -54,6 +55,7 @@ for command in (
     bundle,
     lookup,
     fleet,
+    sink,
 ):  # where the region is, also member and region
     main.add_command(command)
 

@@ -15,7 +15,7 @@ import socket
 import tomllib
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 from zoneinfo import ZoneInfo
@@ -33,6 +33,8 @@ from vedette.model.event import LogSource
 from vedette.model.settings import split_address
 from vedette.model.times import seconds
 from vedette.mqtt.settings import MqttSettings
+from vedette.sinks.base import SinkSettings
+from vedette.sinks.settings import SINK_TYPES
 
 INTERNAL_SETTINGS = "VEDETTE_INTERNAL_SETTINGS"
 """The environment variable with which a file sets what is INTERNAL without a warning."""
@@ -232,6 +234,8 @@ class _Reader:
                 self.mistakes.append(f"{here}: unknown key; {hint}known: {', '.join(choices)}")
             elif kind is Config and key == "input":
                 given[key] = tuple(self._inputs(item))
+            elif kind is Config and key == "sink":
+                given[key] = tuple(self._sinks(item))
             else:
                 given[key] = self._value(hints[fields[key].name], item, here)
         for name, f in fields.items():
@@ -241,23 +245,31 @@ class _Reader:
         return kind(**{fields[name].name: item for name, item in given.items()})
 
     def _inputs(self, items: Any) -> Iterator[InputSettings]:
-        if not isinstance(items, list):
-            self.mistakes.append("input: expects [[input]] tables")
-            return
-        for i, item in enumerate(items):
-            where = f"input[{i}]"
-            if not isinstance(item, dict):
-                self.mistakes.append(f"{where}: expects a table, not {item!r}")
-                continue
-            kind = next((kind for name, kind in INPUT_TYPES.items() if name == item.get("type")), None)
-            if kind is None:
-                expected = f"expects one of {', '.join(INPUT_TYPES)}"
-                self.mistakes.append(f"{where}.type: {expected}, not {item.get('type')!r}")
-                continue
-            named = {k: v for k, v in item.items() if k != "type"}
+        for kind, named, where in self._typed("input", items, INPUT_TYPES):
             if any(f.name == "broker" for f in dataclasses.fields(kind)):
                 named.setdefault("broker", "")
             yield self._table(kind, named, where)
+
+    def _sinks(self, items: Any) -> Iterator[SinkSettings]:
+        for kind, named, where in self._typed("sink", items, SINK_TYPES):
+            yield self._table(kind, named, where)
+
+    def _typed(self, table: str, items: Any, types: Mapping[str, Any]) -> Iterator[tuple[Any, dict[str, Any], str]]:
+        """Of each of the tables the dataclass of its type, its other keys, and where it is."""
+        if not isinstance(items, list):
+            self.mistakes.append(f"{table}: expects [[{table}]] tables")
+            return
+        for i, item in enumerate(items):
+            where = f"{table}[{i}]"
+            if not isinstance(item, dict):
+                self.mistakes.append(f"{where}: expects a table, not {item!r}")
+                continue
+            kind = next((kind for name, kind in types.items() if name == item.get("type")), None)
+            if kind is None:
+                expected = f"expects one of {', '.join(types)}"
+                self.mistakes.append(f"{where}.type: {expected}, not {item.get('type')!r}")
+                continue
+            yield kind, {k: v for k, v in item.items() if k != "type"}, where
 
     def _check_brokers(self) -> None:
         """All that have a name, and the one without when something uses it."""
@@ -270,6 +282,8 @@ class _Reader:
 RULESET = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The name of a rule set, which is in ids of rules and names of folders."""
 MAX_RULESETS = 100
+MAX_SINKS = 10
+"""Each may have four threads, and the unit bounds those of the agent."""
 
 
 _BOUNDS: dict[str, tuple[float, float]] = {
@@ -293,6 +307,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "limit": (0, 1_000_000),
     "quarantine_after": (1, 1 << 20),
     "quarantine_bytes": (64 << 10, 1 << 40),
+    "timeout": (0.1, 300.0),
+    "keep": (0, 1000),
 }
 """Lowest and highest value of a setting of this name, wherever it stands."""
 
@@ -336,6 +352,7 @@ def _check(config: Config, mistakes: list[str]) -> None:
     if len(config.uplink.receipt_keys) > MAX_KEYS:
         mistakes.append(f"uplink.receipt_keys: {len(config.uplink.receipt_keys)} keys, at most {MAX_KEYS}")
     _check_rulesets(config, mistakes)
+    _check_sinks(config, mistakes)
     seen: set[str] = set()
     read: set[str] = set()
     for i, item in enumerate(config.input):
@@ -350,6 +367,25 @@ def _check(config: Config, mistakes: list[str]) -> None:
             if path in read:
                 mistakes.append(f"input[{i}].paths: {path!r} is read by another input already")
             read.add(path)
+
+
+def _check_sinks(config: Config, mistakes: list[str]) -> None:
+    names, paths = set[str](), set[str]()
+    for i, sink in enumerate(config.sink):
+        where = f"sink[{i}]"
+        _check_values(sink, where, mistakes)
+        mistakes += [f"{where}{mistake}" for mistake in sink.mistakes()]
+        if sink.name in names:
+            mistakes.append(f"{where}.name: {sink.name!r} is used twice")
+        names.add(sink.name)
+        if sink.type == "file":
+            if sink.to in paths:
+                mistakes.append(f"{where}.path: {sink.to!r} is written by another sink already")
+            paths.add(sink.to)
+        if sink.program and sink.program not in config.agent.allow_commands:
+            mistakes.append(f"{where}.command: {sink.program!r} is not in agent.allow_commands")
+    if len(config.sink) > MAX_SINKS:
+        mistakes.append(f"sink: {len(config.sink)} sinks, at most {MAX_SINKS}")
 
 
 def _check_rulesets(config: Config, mistakes: list[str]) -> None:

@@ -15,6 +15,7 @@ from vedette.inputs.base import InputSettings
 from vedette.model.settings import INTERNAL, Address, Fsync, Labels, Name, Seconds, Share, Size
 from vedette.model.times import seconds
 from vedette.mqtt.settings import MqttSettings
+from vedette.sinks.base import SinkSettings
 
 DEFAULT_SET = "default"
 """The rule set of ``[rules]`` and ``[bundles]``."""
@@ -30,6 +31,8 @@ class AgentSettings:
     data_dir: Path = Path("/var/lib/vedette")
     max_memory: Size = 768 << 20
     stop_within: Seconds = 10.0
+    allow_commands: tuple[str, ...] = ()
+    """Programs that sinks may run; no overlay changes it."""
 
     @property
     def control_socket(self) -> Path:
@@ -239,9 +242,9 @@ class FleetSettings:
 
 @dataclass(frozen=True, slots=True)
 class UplinkSettings:
-    """Where alerts go: a local directory, or the region's broker, from which bundles come, too."""
+    """Where alerts go: a local directory, the region's broker, from which bundles come, too, or nowhere."""
 
-    type: Literal["directory", "mqtt"] = "directory"
+    type: Literal["directory", "mqtt", "none"] = "directory"
     path: Path | None = None
     broker: MqttSettings = MqttSettings()
     """``[broker]``."""
@@ -310,6 +313,7 @@ class Config:
     enrolment: EnrolmentSettings = field(default_factory=EnrolmentSettings)
     fleet: FleetSettings = field(default_factory=FleetSettings)
     uplink: UplinkSettings = field(default_factory=UplinkSettings)
+    sink: tuple[SinkSettings, ...] = ()
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     warnings: tuple[str, ...] = field(default=(), compare=False)

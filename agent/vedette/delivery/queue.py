@@ -13,7 +13,7 @@ An alert whose bytes fail their checksum is logged once, not handed out, and sta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ import structlog
 
 from vedette.config.settings import AgentSettings, UplinkSettings
 from vedette.model.counters import Counters, Log
+from vedette.store.sinks import Place
 from vedette.store.store import Account, Store, StoredAlert
 from vedette.system.diskhealth import RETRY_SECONDS, STORE, DiskHealth
 
@@ -35,6 +36,7 @@ class Outbox:
         self._health = health
         self._store, self._writer, self._counters = store, writer, counters
         self._more = asyncio.Event()
+        self._watching: set[asyncio.Event] = set()
         self._damaged: set[int] = set()
         self.log_id = self.account().log_id
         """Names the numbering that every ``seq`` here belongs to: goes into batches, comes back in receipts."""
@@ -46,13 +48,39 @@ class Outbox:
         """
         while True:
             whole, damaged = self._store.pending(after_seq, limit)
-            for seq in damaged:
-                if seq not in self._damaged:
-                    self._damaged.add(seq)
-                    log.error(Log.OUTBOX_DAMAGED, seq=seq, reason="checksum", action="stays in the outbox, is not sent")
+            self._report(damaged)
             if whole or not damaged:
                 return whole
             after_seq = damaged[-1]
+
+    def kept(self, after_seq: int, limit: int) -> list[tuple[int, bytes]]:
+        """The same with and without a receipt, as far as the ring reaches back: what sinks read."""
+        while True:
+            whole, damaged = self._store.kept(after_seq, limit)
+            self._report(damaged)
+            if whole or not damaged:
+                return whole
+            after_seq = damaged[-1]
+
+    def first_wanted(self) -> int | None:
+        """The least seq that the uplink or a sink may still need; None: there is none."""
+        pending, places = self.pending(0, 1), self._store.places.values()
+        newest = self.newest_seq if places else 0
+        wanted = [place.passed + 1 for place in places if place.passed < newest]
+        return min([seq for seq, _ in pending] + wanted, default=None)
+
+    def _report(self, damaged: Sequence[int]) -> None:
+        for seq in (seq for seq in damaged if seq not in self._damaged):
+            self._damaged.add(seq)
+            log.error(Log.OUTBOX_DAMAGED, seq=seq, reason="checksum", action="stays where it is, is not sent")
+
+    async def open_sinks(self, names: Sequence[str]) -> Mapping[str, Place]:
+        """The places of these sinks, kept from here on; those of others are forgotten. Raises OSError."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._store.open_sinks, tuple(names))
+
+    async def keep_sinks(self) -> None:
+        """Write down how far the sinks are. Raises OSError."""
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._store.keep_sinks)
 
     async def receipt(self, ranges: Sequence[tuple[int, int]], log_id: str | None = None) -> int:
         """The region has the alerts of ``ranges`` (first and last seq) on disk; returns how many left the queue.
@@ -79,6 +107,15 @@ class Outbox:
     def wake(self) -> None:
         """A commit put alerts into the queue (called in the event loop)."""
         self._more.set()
+        for event in self._watching:
+            event.set()
+
+    def watch(self, event: asyncio.Event) -> None:
+        """``wake`` sets ``event``, too, until ``unwatch``."""
+        self._watching.add(event)
+
+    def unwatch(self, event: asyncio.Event) -> None:
+        self._watching.discard(event)
 
     async def more(self, seconds: float) -> bool:
         """True at the next ``wake``, or at once after one that nobody awaited; False after ``seconds``."""
@@ -95,6 +132,11 @@ class Outbox:
         account = self._store.account()
         self._counters.totals["alerts_receipted"] = account.receipted
         return account
+
+    @property
+    def newest_seq(self) -> int:
+        """Of all alerts made; 0: there are none."""
+        return self.account().next_seq - 1
 
     @property
     def depth(self) -> int:
@@ -117,7 +159,7 @@ class Outbox:
 
 
 class Source(NamedTuple):
-    """What a sink is made of. ``heartbeat`` gives the JSON of the agent's state; ``clock``: UTC microseconds."""
+    """What an uplink is made of. ``heartbeat`` gives the JSON of the agent's state; ``clock``: UTC microseconds."""
 
     settings: UplinkSettings
     agent: AgentSettings

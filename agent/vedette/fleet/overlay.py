@@ -1,9 +1,9 @@
 """Remote configuration: an overlay over the local file, and the agent's own way back.
 
-An overlay is TOML of the same form as the file. Its tables are merged into the file's; ``[[input]]`` tables by their
-name, other lists as a whole. A local setting that is ``locked`` (``[fleet] locked``) stays, and what the overlay says
-of it is ``ignored``; NEVER lists what no overlay changes. The result goes through the reader of the file: an overlay
-that does not validate is never in force.
+An overlay is TOML of the same form as the file. Its tables are merged into the file's; ``[[input]]`` and ``[[sink]]``
+tables by their name, other lists as a whole. A local setting that is ``locked`` (``[fleet] locked``) stays, and what
+the overlay says of it is ``ignored``; NEVER lists what no overlay changes. The result goes through the reader of the
+file: an overlay that does not validate is never in force.
 
 Which overlay is in force is one file, replaced as a whole (``Applied``)::
 
@@ -33,8 +33,11 @@ from vedette.config.read import ConfigError, opened, parse, parse_document, read
 from vedette.config.settings import DEFAULT_SET, Config, Overlay
 from vedette.system.durable import write_whole
 
-NEVER = ("agent.id", "agent.fleet", "agent.data_dir", "bundles.trusted_keys", "fleet", "uplink.type")
-"""What no overlay changes: who the agent is, whom it trusts, and whether it has a connection to its region."""
+NEVER = (
+    "agent.id", "agent.fleet", "agent.data_dir", "agent.allow_commands", "bundles.trusted_keys", "fleet", "uplink.type",
+)  # fmt: skip
+"""What no overlay changes: who the agent is, whom it trusts, what it may run, and whether it has a connection to its
+region."""
 MAX_OVERLAY = 1 << 20
 """Bytes."""
 MAX_STARTS = 5
@@ -46,15 +49,15 @@ MAX_UNDONE = 50
 def merged(
     local: dict[str, Any], overlay: dict[str, Any], locked: Sequence[str] = ()
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """``local`` with ``overlay`` over it, and which of its settings were left out, as ``table.key``, a table or
-    ``input NAME``. Neither is changed."""
+    """``local`` with ``overlay`` over it, and which of its settings were left out, as ``table.key``, a table,
+    ``input NAME`` or ``sink NAME``. Neither is changed."""
     made, ignored = copy.deepcopy(local), list[str]()
     held = {*NEVER, *locked}
     for table, value in overlay.items():
         if table in held:
             ignored.append(table)
-        elif table == "input" and isinstance(value, list):
-            made[table] = _inputs(made.get(table, []), value, held, ignored)
+        elif table in ("input", "sink") and isinstance(value, list):
+            made[table] = _named(table, made.get(table, []), value, held, ignored)
         elif isinstance(value, dict):
             below = made.setdefault(table, {})
             if isinstance(below, dict):
@@ -75,13 +78,13 @@ def _over(below: dict[str, Any], above: dict[str, Any], where: str, held: set[st
             below[key] = copy.deepcopy(value)
 
 
-def _inputs(below: Any, above: list[Any], held: set[str], ignored: list[str]) -> list[Any]:
-    """Inputs of the overlay replace settings of those of the same name; others are added."""
+def _named(table: str, below: Any, above: list[Any], held: set[str], ignored: list[str]) -> list[Any]:
+    """Inputs or sinks of the overlay replace settings of those of the same name; others are added."""
     made = [*below] if isinstance(below, list) else []
     for item in above:
         name = item.get("name") if isinstance(item, dict) else None
-        if f"input {name}" in held:
-            ignored.append(f"input {name}")
+        if f"{table} {name}" in held:
+            ignored.append(f"{table} {name}")
             continue
         at = next((i for i, one in enumerate(made) if isinstance(one, dict) and one.get("name") == name), None)
         if at is None:

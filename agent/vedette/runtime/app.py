@@ -37,8 +37,8 @@ from vedette import __version__
 from vedette.config.read import ConfigError
 from vedette.config.settings import Config
 from vedette.delivery.queue import Source
-from vedette.delivery.sinks import SINKS, Sink
 from vedette.delivery.uplink import MqttUplink
+from vedette.delivery.uplinks import UPLINKS, Uplink
 from vedette.engine.artifact import uncollected
 from vedette.fleet.overlay import load
 from vedette.model.counters import Counters, Log
@@ -60,6 +60,7 @@ from vedette.runtime.reported import Reported, record
 from vedette.runtime.restart import RestartPoint
 from vedette.runtime.sets import RuleSets
 from vedette.runtime.shutdown import Shutdown
+from vedette.runtime.sinks import Sinks
 from vedette.store.rebuild import open_store
 from vedette.system import allocator, descriptors
 from vedette.system.notify import Notifier
@@ -84,7 +85,7 @@ SWITCH_SECONDS = 0.0005
 FREE_SECONDS = 60.0
 """Between two times at which free memory is given back."""
 MAP_SLACK = 256 << 20
-"""What the store may hold besides the outbox: the ring of receipted alerts, positions, free pages."""
+"""What the store may hold besides the outbox and what waits for sinks: the ring, positions, free pages."""
 
 
 def run(config: Config, path: Path | None = None) -> None:
@@ -144,7 +145,7 @@ class Agent:
         loop.set_exception_handler(_log_loop_error)
         agent.data_dir.mkdir(parents=True, exist_ok=True)
         self._reported = Reported(agent.shown_file)
-        last, map_bytes = self._reported.last, config.uplink.max_bytes * 2 + MAP_SLACK
+        last, map_bytes = self._reported.last, config.uplink.max_bytes * 4 + MAP_SLACK
         store = open_store(agent.store_dir, agent.raw_dir, map_bytes=map_bytes, clock=clock, reported=last)
         with store:
             self._lives = Lives(agent.lives_file)
@@ -157,6 +158,7 @@ class Agent:
             if store.uncertain:
                 store.settle()
             clock.begin(raw_log.newest)
+            store.sink_bytes = max(store.sink_bytes, config.uplink.max_bytes)
             self.context = RunContext(config, raw_log, store, counters, clock, restart, last)
             try:
                 await self._load_rules()
@@ -201,11 +203,13 @@ class Agent:
             async with asyncio.TaskGroup() as self._group:
                 group = self._group
                 self._inputs = Inputs(self.context, self.pipeline.ingest, group)
+                self._sinks = Sinks(self.context, group)
+                await self._sinks.adopt(config.sink)
                 tasks = [group.create_task(self.pipeline.run())]
                 self._start_uplink()
                 self._start_lookups()
                 reloading = group.create_task(self._reload())
-                tasks.append(group.create_task(self._maintain()))
+                tasks += [group.create_task(self._maintain()), group.create_task(self._sinks.run())]
                 self._changing = [reloading]
                 self._run_fleet()
                 if self._notifier.interval:
@@ -240,9 +244,12 @@ class Agent:
         stop = self._shutdown
         await stop.stage("inputs", self._inputs.close_all(), INPUTS_SHARE)
         await stop.stage("evaluation", self.pipeline.drain(stop.left(EVALUATION_SHARE)), EVALUATION_SHARE + 0.05)
-        await stop.stage("uplink", self.uplink.stop(stop.left(0.95)))
+        await stop.stage("uplink", self._stop_delivery(stop.left(0.9)), 0.95)
         await self.pipeline.checkpointer.commit()  # what the uplink sent is in the account
         self._auditor.check()
+
+    async def _stop_delivery(self, seconds: float) -> None:
+        await asyncio.gather(self.uplink.stop(seconds), self._sinks.stop(seconds))
 
     async def _ping(self) -> None:
         """Tell the watchdog that the loop comes round and the writer thread is not stuck."""
@@ -303,7 +310,7 @@ class Agent:
     def _start_uplink(self) -> None:
         context, config = self.context, self.context.config
         source = Source(config.uplink, config.agent, context.outbox, context.counters, self._heartbeat, context.clock)
-        self.uplink: Sink = SINKS[config.uplink.type](source)
+        self.uplink: Uplink = UPLINKS[config.uplink.type](source)
         if config.uplink.warning:
             log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=config.uplink.broker.url, reason=config.uplink.warning)
         self._arrivals = []
@@ -382,6 +389,7 @@ class Agent:
 
     def status(self) -> dict[str, Any]:
         found = status.collect(self.pipeline, self.active, self.uplink.state(), self._reloads, self.lookups.status())
+        found["sinks"] = self._sinks.state()
         if self._membership is not None:
             found["membership"] = self._membership.state()
         found["process"] = {**self._lives.status(), "cpu_seconds": round(time.process_time(), 2)}
@@ -546,6 +554,11 @@ class Agent:
             await self._restart_lookups()
         elif new.lookups != old.lookups:
             await self._restart_lookups()
+        if new.sink != old.sink:
+            try:
+                await self._sinks.adopt(new.sink)
+            except OSError as error:
+                self._keep(f"sink: {error}", sink=old.sink)
         if new.metrics != old.metrics:
             try:
                 await self._serve_metrics()

@@ -61,7 +61,7 @@ class Checkpointer(Uncommitted):
         """Seqs taken since the last commit of alerts that were lost."""
         self._restart.next_seq = account.next_seq
         last = self._place(Cursor(self._log.log_id, self._progress.committed), self.counted, account.next_seq)
-        waits = bool(self._outbox.pending(0, 1))
+        waits = self._outbox.first_wanted() is not None
         self._restart.begin(last, self._log.checkpoint() if waits else last)  # which knows since when they wait
 
     # --- in
@@ -196,8 +196,7 @@ class Checkpointer(Uncommitted):
                 one.account.take(one)
                 one.account.committing = False
                 one.done.set_result(None)
-            waiting = self._outbox.pending(0, 1)
             if not rows_wait:  # a rebuilt store would not have them
-                self._restart.committed(place, waiting[0][0] if waiting else None)
+                self._restart.committed(place, self._outbox.first_wanted())
         if alerts:
             self._outbox.wake()

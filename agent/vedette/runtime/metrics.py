@@ -278,6 +278,17 @@ METRICS: tuple[Metric, ...] = (
         labels=("name",),
     ),
     *_rows(
+        "sinks.[name]",
+        ("waiting", "sink_waiting_alerts", "alerts", "Alerts that a sink is not done with, whatever its filter"),
+        ("delivered", "sink_delivered_alerts", "alerts", "Alerts that a sink's receiver has taken"),
+        ("refused", "sink_refused_alerts", "alerts", "Dead letters of a sink"),
+        ("dropped", "sink_dropped_alerts", "alerts", "Alerts that were not kept any more when a sink came to them"),
+        ("retries", "sink_retries", "count", "Alerts that a sink was to try again, since the start"),
+        ("failing", "sink_failing", "bool", "1 while a sink's receiver takes nothing"),
+        ("since", "sink_failing_timestamp_us", "us", "Since when it takes nothing"),
+        labels=("sink",),
+    ),
+    *_rows(
         "",
         ("disk.failing.*.since", "disk_failing_timestamp_us", "us", "Since when a part cannot write or read", "part"),
         ("cache.on", "cache_on", "bool", "1 while the result cache is in use"),

@@ -24,7 +24,7 @@ NEEDS_RESTART = (
 class Merged(NamedTuple):
     """``config`` is what is in force from now on; ``live`` changes with it, ``later`` at the next start.
 
-    Both name settings as ``table.key``, inputs as ``input NAME``.
+    Both name settings as ``table.key``, inputs and sinks as ``input NAME``, ``sink NAME``.
     """
 
     config: Config
@@ -40,9 +40,9 @@ def merge(running: Config, new: Config) -> Merged:
         before, after = getattr(running, table.name), getattr(new, table.name)
         if before == after or not table.compare:
             continue
-        if table.name == "input":
+        if table.name in ("input", "sink"):
             old, fresh = ({item.name: item for item in items} for items in (before, after))
-            live += [f"input {name}" for name in {**old, **fresh} if old.get(name) != fresh.get(name)]
+            live += [f"{table.name} {name}" for name in {**old, **fresh} if old.get(name) != fresh.get(name)]
             continue
         if table.name in ("suppress", "enrich", "ruleset"):
             live.append(table.name)

@@ -1,7 +1,7 @@
 """From where a rebuilt store would go on: what each raw log segment notes at its beginning (``rawlog/checkpoint.py``).
 
-The place is *settled*: every alert made before it has its receipt. So a commit becomes the place only when the first
-alert without a receipt comes after it.
+The place is *settled*: every alert made before it has its receipt, and every sink has it. So a commit becomes the place
+only when the first alert that is still wanted comes after it.
 """
 
 from __future__ import annotations

@@ -305,6 +305,13 @@ def render(status: dict[str, Any]) -> list[str]:
         f"lag      {status['lag_events']} events, {status['lag_seconds']:.1f} s",
         f"uplink   {', '.join(f'{key} {value}' for key, value in status['uplink'].items())}",
     ]
+    for sink in status["sinks"]:
+        lines.append(
+            f"sink     {sink['name']} ({sink['type']}) to {sink['to']}: {sink['delivered']} delivered,"
+            f" {sink['waiting']} waiting, {sink['refused']} refused, {sink['dropped']} dropped"
+        )
+        if sink["failing"]:
+            lines.append(f"         FAILING: {sink['error']}")
     if problem := status.get("membership", {}).get("problem"):
         lines.append(f"MEMBER   {problem}")
     if status["uplink"].get("receipts") == UNAUTHENTICATED:

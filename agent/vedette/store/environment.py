@@ -78,6 +78,11 @@ class Transaction:
         found = cursor.prev() if before and cursor.set_range(before) else cursor.last()
         return bytes(cursor.key()) if found else None
 
+    def first(self, table: bytes) -> bytes | None:
+        """The least key."""
+        cursor = self._txn.cursor(self._tables[table])
+        return bytes(cursor.key()) if cursor.first() else None
+
     def values(self, table: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Key and value (``content`` makes its content) from the key ``start`` on, ascending."""
         cursor = self._txn.cursor(self._tables[table])

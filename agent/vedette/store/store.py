@@ -5,8 +5,8 @@ Six tables of one LMDB environment (``environment.py``: checksums, errors, one w
 =========  ============================  ==================================================================
 table      key                           content
 =========  ============================  ==================================================================
-``meta``   name                          msgpack: ``cursor``, ``counters``, ``outbox`` (its account), and
-                                         ``value:NAME`` for what ``put`` keeps
+``meta``   name                          msgpack: ``cursor``, ``counters``, ``outbox`` (its account),
+                                         ``sinks`` (``sinks.py``), and ``value:NAME`` for what ``put`` keeps
 ``files``  BLAKE2b-128 of path and inode msgpack: [path bytes, inode, fingerprint, position, commit number]
 ``outbox`` seq, 8 bytes big-endian       an alert, encoded by ``outbox.envelope``
 ``ring``   seq, 8 bytes big-endian       an alert that the region has receipted
@@ -20,7 +20,8 @@ table      key                           content
   numbering: random, made with the store; a receipt for the numbering of a deleted store is thus recognized.
 * ``made`` and ``receipted`` are counted in the transaction that changes the outbox, so
   ``made = receipted + entries + lost`` holds in each; ``account.py`` sees to it.
-* Bounds: the ring keeps ``RING_ALERTS`` and ``RING_BYTES`` (the newest), ``files`` the ``MAX_FILES`` positions that
+* Bounds: the ring keeps ``RING_ALERTS`` and ``RING_BYTES`` (the newest), and beyond these what a sink has not got yet,
+  up to ``sink_bytes``; ``files`` keeps the ``MAX_FILES`` positions that
   changed last, the environment ``map_bytes``: beyond that a commit raises OSError and changes nothing.
 """
 
@@ -43,11 +44,14 @@ from vedette.model.event import Cursor, FilePosition
 from vedette.rawlog.checkpoint import Checkpoint
 from vedette.store.deltas import Deltas
 from vedette.store.environment import Environment, Transaction
+from vedette.store.sinks import Place, Places
 from vedette.system.durable import sync_path
 from vedette.system.folders import locked
 
 RING_ALERTS = 10_000
 RING_BYTES = 64 << 20
+TRIMMED = 5000
+"""Alerts that leave the ring in one transaction, besides as many as came in."""
 MAX_FILES = 100_000
 MAX_SEQ = (1 << 64) - 1
 _BEFORE, _REBUILT, _UNCERTAIN = "before", "rebuilt", "uncertain"
@@ -125,6 +129,9 @@ class Store:
         self._of_sets: dict[str, Deltas] = {}
         self.outbox_bytes = 0
         """Of the alerts without a receipt, as of the last commit; 0 while readonly."""
+        self.sink_bytes = RING_BYTES
+        """Bytes of receipted alerts that are kept at most while a sink has not got them."""
+        self.places = Places()
 
     @classmethod
     def open(cls, folder: Path, *, readonly: bool = False, map_bytes: int = 1 << 30, owner: int | None = None) -> Store:
@@ -144,6 +151,7 @@ class Store:
             store = cls(env, folder, owner)
             if not readonly:
                 store._found()
+                store.places = store._saved_places()
                 store.outbox_bytes = store.account().bytes
             undo.pop_all()
         return store
@@ -313,6 +321,7 @@ class Store:
 
     def receipt(self, ranges: Sequence[tuple[int, int]]) -> int:
         """Moves the alerts of ``ranges`` (first and last seq) from the outbox to the ring; returns how many."""
+        trimmed: list[int] = []
         with self._env.write() as txn:
             account = self._account(txn)
             moved = size = 0
@@ -328,9 +337,30 @@ class Store:
                     bytes=account.bytes - size,
                     ring_bytes=account.ring_bytes + size,
                 )
-                self._put_account(txn, self._trim_ring(txn, account))
+                account, trimmed = self._trim_ring(txn, account, moved + TRIMMED)
+                self._put_account(txn, account)
         self.outbox_bytes = account.bytes
+        self.places.gone(trimmed)
         return moved
+
+    def open_sinks(self, names: Sequence[str]) -> Mapping[str, Place]:
+        """The places of these sinks, and of no others from here on: one that is new begins behind the newest alert."""
+        with self._env.write() as txn:
+            newest = self._account(txn).next_seq - 1
+            found = {name: self.places.get(name) or Place(newest) for name in names}
+            self._put_places(txn, found)
+        self.places = Places(found)
+        return found
+
+    def keep_sinks(self) -> None:
+        """The places as they are now are on disk when this returns; what no sink needs any more leaves the ring."""
+        with self._env.write() as txn:
+            self._put_places(txn, self.places)
+            before = self._account(txn)
+            account, trimmed = self._trim_ring(txn, before, TRIMMED)
+            if account != before:
+                self._put_account(txn, account)
+        self.places.gone(trimmed)
 
     def account(self) -> Account:
         with self._env.read() as txn:
@@ -341,6 +371,23 @@ class Store:
         with self._env.read() as txn:
             found = [alert for table in (_OUTBOX, _RING) for alert in _stored(txn, table, txn.newest(table, n))]
         return sorted(found)[-n:] if n else []
+
+    def kept(self, after_seq: int, limit: int) -> tuple[list[tuple[int, bytes]], list[int]]:
+        """The first ``limit`` alerts of outbox and ring above ``after_seq``, ascending; then the seqs of damaged ones
+        there, of which none is above the last whole one unless there are no more."""
+        found: list[tuple[int, bytes, bytes]] = []
+        with self._env.read() as txn:
+            for table in (_OUTBOX, _RING):
+                entries = islice(txn.values(table, _seq_key(after_seq + 1)), limit)
+                found += [(_seq(key), table, value) for key, value in entries]
+            whole: list[tuple[int, bytes]] = []
+            damaged: list[int] = []
+            for seq, table, value in sorted(found)[:limit]:
+                try:
+                    whole.append((seq, txn.content(table, _seq_key(seq), value)))
+                except ValueError:
+                    damaged.append(seq)
+        return whole, damaged
 
     def since(self, after_seq: int, limit: int = 1000) -> list[StoredAlert]:
         """The first ``limit`` alerts of outbox and ring above ``after_seq``, ascending; damaged ones are left out."""
@@ -404,11 +451,26 @@ class Store:
             for _, key, _ in sorted(self._positions(txn))[: excess + MAX_FILES // 10]:
                 txn.delete(_FILES, key)
 
-    def _trim_ring(self, txn: Transaction, account: Account) -> Account:
-        entries, size = txn.count(_RING), account.ring_bytes
-        while entries and (entries > RING_ALERTS or size > RING_BYTES):
-            entries, size = entries - 1, size - txn.drop_first(_RING)
-        return replace(account, ring_bytes=size)
+    def _trim_ring(self, txn: Transaction, account: Account, most: int) -> tuple[Account, list[int]]:
+        """Takes out the oldest beyond the bounds, at most so many; the account then, and the seqs that some sink has
+        not got."""
+        entries, size, missed = txn.count(_RING), account.ring_bytes, list[int]()
+        floor = self.places.floor()
+        while entries and most and (entries > RING_ALERTS or size > RING_BYTES):
+            if floor is not None and (first := txn.first(_RING)) is not None and (seq := _seq(first)) > floor:
+                if size <= self.sink_bytes:
+                    break
+                missed.append(seq)
+            entries, size, most = entries - 1, size - txn.drop_first(_RING), most - 1
+        return replace(account, ring_bytes=size), missed
+
+    def _saved_places(self) -> Places:
+        with self._env.read() as txn:
+            data = txn.get(_META, b"sinks")
+        return Places({name: Place(*row) for name, row in (msgpack.unpackb(data) if data else {}).items()})
+
+    def _put_places(self, txn: Transaction, places: Mapping[str, Place]) -> None:
+        txn.put(_META, b"sinks", msgpack.packb({name: place.row() for name, place in places.items()}))
 
 
 def quarantined_of(name: str) -> str:

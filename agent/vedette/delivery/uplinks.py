@@ -1,6 +1,6 @@
 """Where alerts can go: one row a type of ``[uplink]``, one file a row.
 
-A sink takes alerts from the outbox (``Outbox.pending``) and gives them up (``Outbox.receipt``) only when they are
+An uplink takes alerts from the outbox (``Outbox.pending``) and gives them up (``Outbox.receipt``) only when they are
 durable where they went: a crash at any point sends an alert again, under the same id, and never loses one. While the
 other side is away it logs that once, retries with back-off, and the alerts stay in the outbox."""
 
@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from vedette.delivery.directory import DirectoryUplink
+from vedette.delivery.none import NoUplink
 from vedette.delivery.queue import Source
 from vedette.delivery.uplink import MqttUplink
 
 
-class Sink(Protocol):
-    """One running sink."""
+class Uplink(Protocol):
+    """One running uplink."""
 
     async def run(self) -> None:
         """Deliver until ``stop`` or cancelled. Raises OSError of the store."""
@@ -27,7 +28,8 @@ class Sink(Protocol):
         """What ``vedette status`` shows of it, ``type`` first."""
 
 
-SINKS: Mapping[str, Callable[[Source], Sink]] = {
+UPLINKS: Mapping[str, Callable[[Source], Uplink]] = {
     "directory": DirectoryUplink,
     "mqtt": MqttUplink,
+    "none": NoUplink,
 }

@@ -1,4 +1,4 @@
-"""The table of sinks: every row keeps the contract, and is documented."""
+"""The table of uplinks: every row keeps the contract, and is documented."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.delivery.kit import Box, read
 from tests.inputs.intake import until
 from tests.region.test_land import Land
 from vedette.config.settings import UplinkSettings
-from vedette.delivery.sinks import SINKS
+from vedette.delivery.uplinks import UPLINKS
 from vedette.mqtt.settings import MqttSettings
 
 ROOT = Path(__file__).parents[2]
@@ -38,44 +38,54 @@ async def region(tmp_path: Path) -> AsyncIterator[dict[str, Any]]:
         await landing.stop()
 
 
+@asynccontextmanager
+async def nobody(tmp_path: Path) -> AsyncIterator[dict[str, Any]]:
+    yield {}
+
+
 OTHER_SIDE: dict[str, Callable[[Path], AbstractAsyncContextManager[dict[str, Any]]]] = {
     "directory": folder,
     "mqtt": region,
+    "none": nobody,
 }
-"""By type: what takes the alerts, as ``tmp_path/landing``, and the settings to reach it. A row for each of SINKS."""
+"""By type: what takes the alerts, as ``tmp_path/landing``, and the settings to reach it. A row for each of UPLINKS."""
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("kind", SINKS)
-async def test_a_sink_gives_up_what_is_durable_elsewhere(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", UPLINKS)
+async def test_an_uplink_gives_up_what_is_durable_elsewhere(kind: str, tmp_path: Path) -> None:
     """Alerts that wait at the start and alerts that come later leave the outbox once they are on the other side's disk;
-    what comes while no sink runs waits for the next; ``stop`` ends ``run``."""
+    what comes while no uplink runs waits for the next; ``stop`` ends ``run``."""
     box = Box(tmp_path / "store")
     async with OTHER_SIDE[kind](tmp_path) as settings:
         for round in range(2):
             box.put(700)
-            sink = SINKS[kind](box.source(type=kind, **settings))
+            uplink = UPLINKS[kind](box.source(type=kind, **settings))
             assert box.outbox.depth == 700
-            task = asyncio.create_task(sink.run())
+            task = asyncio.create_task(uplink.run())
             await until(lambda: box.outbox.depth == 0)
             box.put(20)
             await until(lambda: box.outbox.depth == 0)
-            assert {row["seq"] for row in read(tmp_path / "landing", "alerts")} >= set(range(1, 720 * round + 721))
-            assert sink.state()["type"] == kind
-            await asyncio.wait_for(sink.stop(5.0), 10)
+            seqs = set(range(1, 720 * round + 721))
+            if kind == "none":
+                assert {one.seq for one in box.outbox.tail(2000) if one.receipted} == seqs
+            else:
+                assert {row["seq"] for row in read(tmp_path / "landing", "alerts")} >= seqs
+            assert uplink.state()["type"] == kind
+            await asyncio.wait_for(uplink.stop(5.0), 10)
             await asyncio.wait_for(task, 10)
     box.close()
 
 
-def test_the_configuration_knows_each_sink() -> None:
+def test_the_configuration_knows_each_uplink() -> None:
     """``[uplink] type`` takes the table's keys, and no other."""
-    assert set(typing.get_args(typing.get_type_hints(UplinkSettings)["type"])) == set(SINKS)
+    assert set(typing.get_args(typing.get_type_hints(UplinkSettings)["type"])) == set(UPLINKS)
 
 
-@pytest.mark.parametrize("kind", SINKS)
-def test_a_sink_is_documented(kind: str) -> None:
+@pytest.mark.parametrize("kind", UPLINKS)
+def test_an_uplink_is_documented(kind: str) -> None:
     """Its module opens with what it promises of delivery; the shipped configuration and the guide name its type."""
-    source = Path(inspect.getfile(typing.cast(type, SINKS[kind])))
+    source = Path(inspect.getfile(typing.cast(type, UPLINKS[kind])))
     assert "Delivery:" in (ast.get_docstring(ast.parse(source.read_text())) or "")
     table = (ROOT / "packaging" / "vedette.toml").read_text().split("\n[uplink]\n")[1].split("\n[")[0]
     assert f'# "{kind}": ' in table or f' "{kind}": ' in table

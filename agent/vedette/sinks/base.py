@@ -1,0 +1,109 @@
+"""What a sink is to the rest: its settings, and how it is opened.
+
+Each type of sink is one module: a dataclass of its settings that extends ``SinkSettings``, and its receiver. Libraries
+are imported when it is opened. ``settings.py`` lists the types.
+
+Delivery: ``Receiver.deliver`` answers for each alert. TAKEN is final: the other side has it, as far as its protocol can
+say. LATER: it is tried again, under the same id. REFUSED: the receiver will never take this alert. UNTRIED: it was not
+sent. Which of these an answer is belongs to the type; when to try again does not (``delivery/forward.py``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+from vedette.model.settings import Name
+
+LEVELS = ("informational", "low", "medium", "high", "critical")
+MAX_TEXT = 500
+"""Characters of an answer that are kept."""
+
+
+class Outgoing(NamedTuple):
+    """An alert on its way: ``row`` has the columns of ``delivery.envelope.ALERT``."""
+
+    seq: int
+    id: str
+    row: Mapping[str, Any]
+
+
+class Verdict(Enum):
+    TAKEN = "taken"
+    LATER = "later"
+    REFUSED = "refused"
+    UNTRIED = "untried"
+
+
+class Answer(NamedTuple):
+    """``text``: what the receiver said; ``wait``: seconds for which it wants to be left alone."""
+
+    verdict: Verdict
+    text: str = ""
+    wait: float = 0.0
+
+
+class Receiver(Protocol):
+    """The other side of one sink."""
+
+    @property
+    def batch(self) -> int:
+        """Alerts that one ``deliver`` may be given."""
+
+    async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
+        """An answer for each, in order. May be cancelled, which ends what is under way at once."""
+
+    async def close(self) -> None:
+        """Let go of connections, files and threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings(ABC):
+    """A table ``[[sink]]``; what all types have. An empty filter lets everything through."""
+
+    name: Name
+    level: Literal["informational", "low", "medium", "high", "critical"] = "informational"
+    rules: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+    type: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def to(self) -> str:
+        """Where it goes, for people; nothing of it is a secret."""
+
+    @property
+    def program(self) -> str:
+        """The program of this host that it runs; empty: none."""
+        return ""
+
+    def mistakes(self) -> Iterator[str]:
+        """What is wrong that one key alone does not show: each begins with ``.KEY: `` or ``: ``."""
+        yield from ()
+
+    @abstractmethod
+    def open(self, version: str) -> Receiver:
+        """Opens nothing yet: what is missing is the first answer. ``version``: of the agent."""
+
+    def wants(self, row: Mapping[str, Any]) -> bool:
+        """Whether an alert passes the filter. A level that nobody knows does."""
+        level = row["level"]
+        if level in LEVELS and LEVELS.index(level) < LEVELS.index(self.level):
+            return False
+        if self.rules and not any(fnmatchcase(row["rule_id"], one) for one in self.rules):
+            return False
+        return not self.tags or any(fnmatchcase(tag, one) for tag in row["tags"] for one in self.tags)
+
+
+def secret(path: Path) -> str:
+    """The first line of a file. Raises OSError, also when it is empty."""
+    line = path.read_text("utf-8").partition("\n")[0].strip()
+    if not line:
+        raise OSError(f"{path}: is empty; expects one line")
+    return line

@@ -1,0 +1,138 @@
+"""``[[sink]] type = "otlp"``: its receiver. Alerts as log records of OpenTelemetry, over OTLP/HTTP in its JSON
+encoding.
+
+Delivery: one request holds up to ``BATCH`` alerts, and the collector's 2xx is its word for all of them. A request that
+it refuses for good is sent again alert by alert, so that one bad record does not take the others with it. What a
+partial success rejects is not sent again, as the specification wants; the collector does not say which records those
+are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+import structlog
+
+from vedette.model.counters import Log
+from vedette.sinks.base import Answer, Outgoing, Verdict, secret
+from vedette.sinks.http import Lines, Server
+from vedette.sinks.settings import OtlpSink
+
+log = structlog.get_logger()
+
+BATCH = 200
+SEVERITY = {"informational": 9, "low": 10, "medium": 13, "high": 17, "critical": 21}
+"""SeverityNumber of a level: INFO, INFO2, WARN, ERROR, FATAL."""
+
+
+class Otlp:
+    """See the module's text."""
+
+    batch = BATCH
+
+    def __init__(self, settings: OtlpSink, version: str) -> None:
+        self._settings, self._version = settings, version
+        self._lines = Lines(1)
+
+    async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
+        try:
+            token = await asyncio.to_thread(secret, self._settings.token_file) if self._settings.token_file else ""
+        except (OSError, ValueError) as error:
+            return [Answer(Verdict.LATER, str(error))] * len(alerts)
+        answer = await self._post(alerts, token)
+        if answer.verdict is not Verdict.REFUSED or len(alerts) == 1:
+            return [answer] * len(alerts)
+        found: list[Answer] = []
+        for alert in alerts:
+            away = found and found[-1].verdict is Verdict.LATER
+            found.append(Answer(Verdict.UNTRIED) if away else await self._post([alert], token))
+        return found
+
+    async def _post(self, alerts: Sequence[Outgoing], token: str) -> Answer:
+        given = self._settings
+        body = gzip.compress(orjson.dumps(document([alert.row for alert in alerts], self._version)), 1, mtime=0)
+        headers = {
+            "Content-Type": "application/json", "Content-Encoding": "gzip", "User-Agent": f"vedette/{self._version}",
+        }  # fmt: skip
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        server = Server(given.url, given.ca_file, given.cert_file, given.key_file, given.proxy, given.timeout)
+        reply = await self._lines.post(server, body, headers)
+        answer = reply.answer()
+        if answer.verdict is Verdict.TAKEN and (rejected := _rejected(reply.text)):
+            if rejected >= len(alerts):
+                return Answer(Verdict.REFUSED, answer.text)
+            action = "not sent again; the collector does not say which ones"
+            log.warning(Log.SINK_REFUSED, sink=given.name, alerts=rejected, reason=answer.text, action=action)
+        return answer
+
+    async def close(self) -> None:
+        self._lines.close()
+
+
+def document(rows: Sequence[Mapping[str, Any]], version: str) -> Any:
+    """An ExportLogsServiceRequest. Rows of one agent, as all are."""
+    first = rows[0]
+    resource = {
+        "service.name": "vedette", "service.version": version, "service.instance.id": first["agent_id"],
+        "vedette.fleet": first["fleet"], "vedette.site": first["site"],
+    }  # fmt: skip
+    scope = {"name": "vedette", "version": version}
+    records = [_record(row) for row in rows]
+    return {
+        "resourceLogs": [
+            {
+                "resource": {"attributes": _attributes(resource)},
+                "scopeLogs": [{"scope": scope, "logRecords": records}],
+            }
+        ]
+    }
+
+
+def _record(row: Mapping[str, Any]) -> dict[str, Any]:
+    attributes = {
+        "log.record.uid": row["alert_id"],
+        "vedette.kind": row["kind"],
+        "vedette.level": row["level"],
+        "vedette.source": row["source"],
+        "vedette.count": row["count"],
+        "rule.id": row["rule_id"],
+        "rule.name": row["rule_title"],
+        "host.name": row["host"],
+        "vedette.tags": row["tags"],
+        "vedette.flags": row["flags"],
+        **{f"vedette.field.{name}": value for name, value in row["fields"].items()},
+        **{f"vedette.group_by.{name}": value for name, value in row["group_by"].items()},
+    }
+    for kind in dict.fromkeys(entity["kind"] for entity in row["entities"]):
+        attributes[f"vedette.entity.{kind}"] = [one["value"] for one in row["entities"] if one["kind"] == kind]
+    return {
+        "timeUnixNano": str(max(0, row["event_time"]) * 1000),
+        "observedTimeUnixNano": str(max(0, row["detected_at"]) * 1000),
+        "severityNumber": SEVERITY.get(row["level"], 9),
+        "severityText": row["level"],
+        "body": {"stringValue": row["raw"]},
+        "attributes": _attributes(attributes),
+    }
+
+
+def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": name, "value": _value(value)} for name, value in values.items() if value not in (None, [])]
+
+
+def _value(value: Any) -> dict[str, Any]:
+    if isinstance(value, list):
+        return {"arrayValue": {"values": [_value(one) for one in value]}}
+    return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}
+
+
+def _rejected(text: str) -> int:
+    """Records that a partial success rejects."""
+    try:
+        return int(orjson.loads(text)["partialSuccess"]["rejectedLogRecords"])
+    except (ValueError, KeyError, TypeError):
+        return 0

@@ -1,0 +1,100 @@
+"""``[[sink]] type = "webhook"``: its receiver.
+
+One POST an alert, a few at a time over connections that are kept. Each carries the alert's id as ``Idempotency-Key``
+and ``webhook-id``, the same however often it comes. With ``secret_file`` it is signed as Standard Webhooks
+(https://www.standardwebhooks.com) has it: ``webhook-signature: v1,BASE64`` is HMAC-SHA-256 of ``ID.TIMESTAMP.BODY``,
+with the Unix seconds of ``webhook-timestamp``; any of its libraries verifies it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+
+from vedette.sinks.base import Answer, Outgoing, Verdict, secret
+from vedette.sinks.http import Lines, Server
+from vedette.sinks.settings import PAGERDUTY, WebhookSink, url_mistakes
+from vedette.sinks.templates import TEMPLATES
+
+PARALLEL = 4
+BATCH = 20
+
+
+class Webhook:
+    """See the module's text."""
+
+    batch = BATCH
+
+    def __init__(self, settings: WebhookSink, version: str) -> None:
+        self._settings = settings
+        self._agent = f"vedette/{version}"
+        self._lines = Lines(PARALLEL)
+
+    async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
+        given = self._settings
+        try:
+            url, token, key = await asyncio.to_thread(self._secrets)
+        except (OSError, ValueError) as error:
+            return [Answer(Verdict.LATER, str(error))] * len(alerts)
+        server = Server(url, given.ca_file, given.cert_file, given.key_file, given.proxy, given.timeout)
+        lines, held = self._lines, False
+
+        async def post(alert: Outgoing) -> Answer:
+            nonlocal held
+            if held:
+                return Answer(Verdict.UNTRIED)
+            body = orjson.dumps(TEMPLATES[given.template](alert.row, token))
+            headers = {
+                "Content-Type": "application/json", "User-Agent": self._agent, "Idempotency-Key": alert.id,
+                "webhook-id": alert.id,
+            }  # fmt: skip
+            if token and given.template != "pagerduty":
+                headers["Authorization"] = f"Bearer {token}"
+            if key:
+                headers |= signed(key, alert.id, int(time.time()), body)
+            answer = (await lines.post(server, body, headers)).answer()
+            held = held or answer.wait > 0
+            return answer
+
+        found: list[Answer] = []
+        for begin in range(0, len(alerts), PARALLEL):
+            found += await asyncio.gather(*map(post, alerts[begin : begin + PARALLEL]))
+            if all(answer.verdict is Verdict.LATER for answer in found):
+                held = True  # nobody is there: the rest need not wait for as long
+        return found
+
+    def _secrets(self) -> tuple[str, str, bytes]:
+        """URL, token and key of the signature. Raises OSError and ValueError naming the file."""
+        given = self._settings
+        url = given.url or (secret(given.url_file) if given.url_file else PAGERDUTY)
+        for mistake in url_mistakes(url):
+            raise ValueError(f"{given.url_file}: {mistake}")
+        token = secret(given.token_file) if given.token_file else ""
+        return url, token, signing_key(given.secret_file) if given.secret_file else b""
+
+    async def close(self) -> None:
+        self._lines.close()
+
+
+def signed(key: bytes, id: str, at: int, body: bytes) -> dict[str, str]:
+    """The headers of a signature; ``at``: Unix seconds."""
+    digest = hmac.digest(key, f"{id}.{at}.".encode() + body, "sha256")
+    return {"webhook-timestamp": str(at), "webhook-signature": f"v1,{base64.b64encode(digest).decode()}"}
+
+
+def signing_key(path: Path) -> bytes:
+    """Of Standard Webhooks' ``whsec_BASE64``; any other line is the key itself. Raises OSError and ValueError."""
+    line = secret(path)
+    if not line.startswith("whsec_"):
+        return line.encode()
+    try:
+        return base64.b64decode(line.removeprefix("whsec_"), validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{path}: expects whsec_ and base64: {error}") from error

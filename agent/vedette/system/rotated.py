@@ -1,0 +1,86 @@
+"""A file of lines that is appended to and rotated: ``NAME``, then ``NAME.1`` to ``NAME.KEEP``, the oldest last.
+
+``append`` is durable when it returns. A line that a crash has torn is cut off before the next one is written: whoever
+wrote it does not count on it. Another program may rename the file away (logrotate): the next line makes a new
+one. One writer.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from vedette.system.durable import sync_path
+
+BLOCK = 64 << 10
+
+
+class Rotated:
+    def __init__(self, path: Path, max_bytes: int, keep: int) -> None:
+        """Of the newest file and each of ``keep`` older ones ``max_bytes``, but for a single line that is longer."""
+        self.path, self.max_bytes, self.keep = path, max_bytes, keep
+        self._known: tuple[int, int] | None = None
+        """Device and inode of the file whose end is whole."""
+
+    def append(self, lines: bytes) -> None:
+        """Whole lines. Raises OSError; what was written of them then goes with the next ``append``."""
+        descriptor = self._opened()
+        try:
+            size = os.fstat(descriptor).st_size
+            if size and size + len(lines) > self.max_bytes:
+                os.close(descriptor)
+                descriptor = -1
+                self._rotate()
+                descriptor = self._opened()
+            self._known = None
+            written = 0
+            while written < len(lines):
+                written += os.write(descriptor, lines[written:])
+            os.fsync(descriptor)
+            about = os.fstat(descriptor)
+            self._known = about.st_dev, about.st_ino
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _opened(self) -> int:
+        new = not self.path.exists()
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        try:
+            about = os.fstat(descriptor)
+            if (about.st_dev, about.st_ino) != self._known:
+                _cut(descriptor, about.st_size)
+            if new:
+                sync_path(self.path.parent)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _rotate(self) -> None:
+        if not self.keep:
+            self.path.unlink(missing_ok=True)
+        for number in range(self.keep, 0, -1):
+            older = self.path if number == 1 else self._older(number - 1)
+            with suppress(FileNotFoundError):
+                older.replace(self._older(number))
+        sync_path(self.path.parent)
+
+    def _older(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}")
+
+
+def _cut(descriptor: int, size: int) -> None:
+    """Cut what is behind the last newline."""
+    end = size
+    while end > 0:
+        begin = max(0, end - BLOCK)
+        at = os.pread(descriptor, end - begin, begin).rfind(b"\n")
+        if at >= 0:
+            if begin + at + 1 < size:
+                os.ftruncate(descriptor, begin + at + 1)
+            return
+        end = begin
+    if size:
+        os.ftruncate(descriptor, 0)

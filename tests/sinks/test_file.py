@@ -1,0 +1,86 @@
+"""Files of alerts: whole lines, rotation, and what a crash or another program leaves behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.delivery.kit import block, unblock
+from tests.sinks.kit import hostile, outgoing
+from vedette.sinks.base import Receiver, Verdict
+from vedette.sinks.settings import FileSink
+from vedette.system.rotated import Rotated
+
+
+def opened(path: Path, **settings: Any) -> Receiver:
+    return FileSink("f", path=path, **settings).open("1.2")
+
+
+async def test_lines(tmp_path: Path) -> None:
+    """A line an alert, as JSON or CEF, in order; a new receiver goes on behind them."""
+    for begin in (0, 10):
+        receiver = opened(tmp_path / "alerts")
+        answers = await receiver.deliver([outgoing(begin + i) for i in range(10)])
+        assert {one.verdict for one in answers} == {Verdict.TAKEN}
+    rows = [json.loads(line) for line in (tmp_path / "alerts").read_text().splitlines()]
+    assert [row["seq"] for row in rows] == list(range(20))
+    assert rows[0] == dict(outgoing(0).row)
+    assert (tmp_path / "alerts").stat().st_mode & 0o007 == 0
+    await opened(tmp_path / "cef", format="cef").deliver([hostile(1), hostile(2)])
+    assert len((tmp_path / "cef").read_text().splitlines()) == 2
+
+
+async def test_a_torn_line_is_cut(tmp_path: Path) -> None:
+    """What a crash left without its end goes before the next line is written, however long it is."""
+    for torn in (b'{"torn', b"x" * 200_000):
+        file = tmp_path / "alerts"
+        file.write_bytes(b'{"seq": 1}\n' + torn)
+        await opened(file).deliver([outgoing(2)])
+        assert [json.loads(line)["seq"] for line in file.read_text().splitlines()] == [1, 2]
+        file.write_bytes(torn)
+        await opened(file).deliver([outgoing(2)])
+        assert [json.loads(line)["seq"] for line in file.read_text().splitlines()] == [2]
+
+
+async def test_rotation(tmp_path: Path) -> None:
+    """A file ends before ``max_bytes``; ``keep`` older ones stay, and no line is in two."""
+    receiver = opened(tmp_path / "alerts", max_bytes=10_000, keep=2)
+    for seq in range(100):
+        await receiver.deliver([outgoing(seq)])
+    files = [tmp_path / name for name in ("alerts.2", "alerts.1", "alerts")]
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    seqs = [json.loads(line)["seq"] for file in files for line in file.read_text().splitlines()]
+    assert seqs == list(range(100 - len(seqs), 100))
+    assert all(file.stat().st_size <= 10_000 for file in files)
+    assert len(seqs) > 20
+
+
+async def test_another_program_rotates(tmp_path: Path) -> None:
+    """A file that was renamed away is left alone; the next line is in a new one."""
+    receiver = opened(tmp_path / "alerts")
+    await receiver.deliver([outgoing(1)])
+    (tmp_path / "alerts").rename(tmp_path / "mine")
+    await receiver.deliver([outgoing(2)])
+    assert [len((tmp_path / name).read_text().splitlines()) for name in ("alerts", "mine")] == [1, 1]
+
+
+async def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """The alert is asked for again, and is written when the folder can be."""
+    block(tmp_path / "folder")
+    receiver = opened(tmp_path / "folder" / "alerts")
+    (answer,) = await receiver.deliver([outgoing()])
+    assert answer.verdict is Verdict.LATER
+    assert "alerts" in answer.text
+    unblock(tmp_path / "folder")
+    (tmp_path / "folder").mkdir(exist_ok=True)
+    (answer,) = await receiver.deliver([outgoing()])
+    assert answer.verdict is Verdict.TAKEN
+
+
+def test_one_line_may_be_longer_than_the_bound(tmp_path: Path) -> None:
+    """It has a file to itself; without older files the newest stays alone."""
+    file = Rotated(tmp_path / "f", 10, 0)
+    for line in (b"a\n", b"b" * 100 + b"\n", b"c\n"):
+        file.append(line)
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"c\n"]

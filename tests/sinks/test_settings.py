@@ -1,0 +1,94 @@
+"""The types of sinks: each has settings that are checked, tests, a section of the guide and an example."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from vedette.config.read import ConfigError, parse
+from vedette.fleet.overlay import merged
+from vedette.sinks.settings import SINK_TYPES
+
+ROOT = Path(__file__).parents[2]
+INSTALLED = (ROOT / "packaging" / "vedette.toml").read_text("utf-8")
+GUIDE = (ROOT / "docs" / "guide.md").read_text("utf-8")
+WEBHOOK = '[[sink]]\ntype = "webhook"\nname = "w"\n'
+
+
+@pytest.mark.parametrize("name", SINK_TYPES)
+def test_a_type(name: str) -> None:
+    """It is documented, shown by example, and its receiver has a test file and says what it promises of delivery."""
+    assert SINK_TYPES[name].__doc__
+    assert f"\n#### Sink: {name}\n" in GUIDE
+    assert f'#type = "{name}"' in INSTALLED.partition("\n#[[sink]]\n")[2]
+    assert (Path(__file__).parent / f"test_{name}.py").is_file()
+    assert (ROOT / "agent" / "vedette" / "sinks" / f"{name}.py").is_file()
+
+
+@pytest.mark.parametrize("name", SINK_TYPES)
+def test_a_type_alone_is_a_mistake(name: str) -> None:
+    """A table with nothing but its type and name says what it lacks."""
+    with pytest.raises(ConfigError, match=r": sink\[0\]\S*: (expects|missing)"):
+        parse(f'[[sink]]\ntype = "{name}"\nname = "x"\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        (WEBHOOK + 'url = "ftp://x/"', "sink[0].url: expects http://HOST/… or https://HOST/…"),
+        (WEBHOOK + 'url = "http://x y/"', "sink[0].url: expects http://HOST/… or https://HOST/…"),
+        (WEBHOOK + 'url = "http://x/"\nurl_file = "f"', "sink[0]: expects url or url_file, and not both"),
+        (WEBHOOK + 'url = "http://x/"\ncert_file = "f"', "sink[0]: cert_file and key_file go together"),
+        (WEBHOOK + 'url = "http://x/"\nproxy = "x:1"', "sink[0].proxy: expects http://HOST/… or https://HOST/…"),
+        (WEBHOOK + 'url = "http://x/"\nlevel = "grave"', "sink[0].level: expects one of 'informational', 'low'"),
+        (WEBHOOK + 'url = "http://x/"\ntimeout = "1h"', "sink[0].timeout: expects 0.1 to 300.0, not 3,600.0"),
+        (WEBHOOK + 'template = "pagerduty"', "sink[0].token_file: missing"),
+        (2 * (WEBHOOK + 'url = "http://x/"\n'), "sink[1].name: 'w' is used twice"),
+        ('[[sink]]\ntype = "kafka"\nname = "k"', "sink[0].type: expects one of webhook, syslog, otlp, file, command"),
+        ('[[sink]]\ntype = "file"\nname = "f"\npath = "x"', "sink[0].path: expects an absolute path"),
+        ("".join(f'[[sink]]\ntype = "file"\nname = "f{i}"\npath = "/x"\n' for i in (1, 2)), "is written by another"),
+        ("".join(f'[[sink]]\ntype = "file"\nname = "f{i}"\npath = "/{i}"\n' for i in range(11)), "at most 10"),
+    ],
+)
+def test_mistakes(text: str, mistake: str) -> None:
+    """Each is reported with its key."""
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    assert any(mistake in one for one in caught.value.mistakes), caught.value.mistakes
+
+
+def test_no_secret_is_shown() -> None:
+    """What a status names of a webhook is the host, without path, query and user."""
+    sink = parse(WEBHOOK + 'url = "https://me:hush@hooks.example:8443/services/T0/hush?key=hush"').sink[0]
+    assert sink.to == "https://hooks.example:8443"
+    assert parse(WEBHOOK + 'template = "pagerduty"\ntoken_file = "/t"').sink[0].to == "https://events.pagerduty.com"
+
+
+def test_no_overlay_allows_a_command() -> None:
+    """The centre may add and change sinks, by name, but for what is locked; it does not say what this host may run."""
+    local = tomllib.loads(WEBHOOK + 'url = "http://x/"\n[agent]\nallow_commands = ["/bin/a"]')
+    overlay = tomllib.loads(
+        '[agent]\nallow_commands = ["/bin/sh"]\n[[sink]]\nname = "w"\nlevel = "high"\n'
+        '[[sink]]\ntype = "command"\nname = "c"\ncommand = ["/bin/sh"]\n'
+    )
+    made, ignored = merged(local, overlay)
+    assert ignored == ("agent.allow_commands",)
+    assert made["sink"][0] == {"type": "webhook", "name": "w", "url": "http://x/", "level": "high"}
+    with pytest.raises(ConfigError, match=r"'/bin/sh' is not in agent\.allow_commands"):
+        parse("".join(_toml(made)))
+    assert merged(local, overlay, ["sink w"])[1] == ("agent.allow_commands", "sink w")
+
+
+def _toml(document: dict[str, list[dict[str, str]]]) -> list[str]:
+    return ["[[sink]]\n" + "".join(f"{key} = {value!r}\n" for key, value in sink.items()) for sink in document["sink"]]
+
+
+def test_reading_a_configuration_loads_no_receiver() -> None:
+    """The settings are there without HTTP, TLS and the event loop."""
+    program = "import sys, vedette.config.read; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & {"urllib3", "asyncio.base_events", "http.client", "vedette.sinks.webhook"}
