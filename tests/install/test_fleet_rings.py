@@ -14,7 +14,7 @@ from tests.install.conftest import Place, Variant
 from tests.install.test_fleet_upgrade import Host, launcher, want, wanted_id
 
 pytestmark = [pytest.mark.install, pytest.mark.peer]
-NAMES = ("vienna-1", "vienna-2", "vienna-3")
+NAMES = ("vienna-1", "vienna-2")
 RINGS = """
 [[ring]]
 name = "canary"
@@ -66,8 +66,8 @@ def region(tmp_path: Path, release: Path, zip_file: Path) -> Iterator[tuple[Stee
 
 def test_releases_in_rings(region: tuple[Steered, list[Host]], variant: Variant) -> None:
     """One that fails its self-test stays with the canary, whose release before runs on; the change is aborted, and the
-    other agents never asked for it. A good one reaches all. VEDETTE_CRASH_KILLS above 4: also one that dies, and that
-    the canary goes back from by itself."""
+    other agent never asked for it. A good one then reaches both. With VEDETTE_CRASH_KILLS above 4 also one that dies,
+    and that the canary goes back from by itself."""
     centre, hosts = region
     first = hosts[0].place.current()
     bad_ones = [*BAD.items()][: None if KILLS > 4 else 1]
@@ -75,7 +75,7 @@ def test_releases_in_rings(region: tuple[Steered, list[Host]], variant: Variant)
         processes = {host: host.agent() for host in hosts}
         want(centre, variant(f"bad-{number}", changed, version=f"0.2.{number}"), more=RINGS)
         bad = wanted_id(centre)
-        centre.reach("aborted", 240)
+        centre.reach("aborted", 480)  # by the refusal, and not by ``take_within``
         shown = until("the report", lambda: (row := centre.show()).get("state") == "aborted" and row)
         assert shown["reasons"][0].startswith(gates), (what, shown)
         assert "1 of 1 agents: vienna-" in shown["reasons"][0]
@@ -91,7 +91,7 @@ def test_releases_in_rings(region: tuple[Steered, list[Host]], variant: Variant)
                 assert host.agent() == processes[host], f"{host.name} was restarted, though the release {what}"
 
     want(centre, variant("good", {"note": b"good"}, version="0.3.0"), more=RINGS)
-    centre.reach("done", 300)
+    centre.reach("done", 900)
     good = wanted_id(centre)
     for host in hosts:
         host.wait("the good release", host.runs(good))

@@ -108,6 +108,8 @@ class FleetRelease:
         self._state = ""
         self._wanted = "", ""
         """Change and SHA-256 of the description that the documents name."""
+        self._archive = ""
+        """The id of the zip of that which is for this host."""
 
     def attach(self, uplink: MqttUplink) -> None:
         self._blobs.uplink = uplink
@@ -151,7 +153,7 @@ class FleetRelease:
             reason = f"{target.target if target else ''}: {error}"
         self._reports.problem("release", reason)
         if target is None:
-            self._state, self._proof = "", None
+            self._state, self._proof, self._archive = "", None, ""
 
     async def _follow(self, change: str, target: Target, *, due: bool, settled: bool) -> str:
         """Why the release does not run, when that is wrong."""
@@ -162,6 +164,10 @@ class FleetRelease:
             return f"{release.version} has no zip for {platform.machine()}, but for {', '.join(release.archives)}"
         if self.running is None:
             return "this agent was not installed by install.sh: upgrade it as it was installed"
+        if self._archive != archive.id:
+            self._archive = archive.id
+            if self._asked.state != "asked":
+                self._again = 0.0  # that was about another one
         key = _key(change, target.sha256)
         await self._settle(key, archive)
         if self.running.id == archive.id:
@@ -202,28 +208,30 @@ class FleetRelease:
 
     async def _fetched(self, archive: Archive) -> str | None:
         """None: the zip is here. Else why not, empty while it is on its way."""
+        if self._fetching is not None and self._fetching.done():
+            task, self._fetching = self._fetching, None
+            try:
+                task.result()
+            except (OSError, ValueError) as error:
+                if task.get_name() == archive.id:
+                    self._again = time.monotonic() + (RETRY_SECONDS if isinstance(error, ValueError) else 10.0)
+                    return f"{archive.id} cannot be fetched: {error}"
         if await asyncio.to_thread((self._folder / f"{archive.id}.zip").exists):
             return None
         self._state = "fetching"
         if self._fetching is None:
             if time.monotonic() < self._again:
                 return self._reports.of("release")
-            self._fetching = asyncio.create_task(self._fetch(archive))
-        if not self._fetching.done():
-            return ""
-        task, self._fetching = self._fetching, None
-        try:
-            task.result()
-        except (OSError, ValueError) as error:
-            self._again = time.monotonic() + (RETRY_SECONDS if isinstance(error, ValueError) else 10.0)
-            return f"{archive.id} cannot be fetched: {error}"
-        return None
+            self._fetching = asyncio.create_task(self._fetch(archive), name=archive.id)
+        return ""
 
     async def _fetch(self, archive: Archive) -> None:
-        """Raises ValueError and OSError, with what has come kept."""
+        """Until another one is wanted. Raises ValueError and OSError, with what has come kept."""
         folder = self._folder / "pieces"
         await asyncio.to_thread(_room, folder, archive)
         for number, digest in enumerate(archive.pieces):
+            if self._archive != archive.id:
+                return
             path = folder / digest
             if not await asyncio.to_thread(_whole, path, digest):
                 data = await asyncio.to_thread(self._targets.carried.blob, digest)
