@@ -4,14 +4,13 @@ A kind's ``run`` calls ``emit`` for each record, ``checkpoint`` where it could g
 work. Records before a checkpoint become part of the reply together with it, in one file: killed anywhere, ``run`` is
 called again with the cursor of the newest part, and no record is there twice or lacks.
 
-Work that takes the processor or the disk runs in a thread of its own at lowest priority (``aside``), which ``pace``
-holds below the share of a core that the kind has.
+Work that takes the processor or the disk runs in a thread of its own (``aside``), which ``pace`` holds below the share
+of a core that the kind has.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,8 +28,6 @@ from vedette.fleet.spool import Held, Kept
 PART_SECONDS = 1.0
 """A checkpoint makes a part of what there is when the one before is so old, or when PART_FULL bytes are there."""
 PART_FULL = 64 << 10
-LOWEST = 19
-"""Priority (nice) of threads that work aside."""
 _STEP = 0.01
 
 T = TypeVar("T")
@@ -165,7 +162,8 @@ class Job:
         return self._end is not None
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """The result of ``work``, in a thread of lowest priority."""
+        """The result of ``work``, in a thread; not of lower priority: who waits for the interpreter's lock would wait
+        for that thread to be scheduled."""
         loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
 
         def settle(result: T | None, error: BaseException | None) -> None:
@@ -177,8 +175,6 @@ class Job:
                 done.set_exception(error)
 
         def body() -> None:
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)
             self._used = (time.monotonic(), time.thread_time())
             result, failure = None, None
             try:
