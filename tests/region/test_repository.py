@@ -198,3 +198,39 @@ def test_what_a_commit_refuses(tmp_path: Path) -> None:
     assert centre.repository.desired() is None
     with pytest.raises(TrustRefused, match="root of trust"):
         Trust(tmp_path / "agent", FLEET, b"")
+
+
+@pytest.mark.parametrize("role", ["rollout", "snapshot", "timestamp"])
+def test_a_lost_online_key(tmp_path: Path, role: str) -> None:
+    """Nothing is begun without it; the message says how it is replaced, and that works."""
+    centre = Centre(tmp_path / "centre")
+    (centre.folder / "online" / f"{role}.pem").unlink()
+    centre.repository.stage_desired(overlay(1, ONE), {"config/1.toml": ONE})
+    for key in centre.operators[:2]:
+        centre.repository.sign(key)
+    before = sorted((centre.folder / "tuf").iterdir())
+    with pytest.raises(FileNotFoundError, match=f"fleet rotate --online {role}"):
+        centre.repository.commit()
+    assert sorted((centre.folder / "tuf").iterdir()) == before
+    centre.repository.discard()
+    centre.repository.stage_root(online=[role])
+    for key in (*centre.roots[:2], *centre.operators[:2]):
+        with suppress(ValueError):  # each signs what is staged for it
+            centre.repository.sign(key)
+    assert centre.repository.commit()
+    centre.publish(overlay(1, ONE), {"config/1.toml": ONE})
+    found = Trust(tmp_path / "agent", FLEET, centre.root).refresh(centre.source)
+    assert found.desired is not None
+
+
+def test_a_lost_or_damaged_file(tmp_path: Path) -> None:
+    """Is named, with what to do, and never taken for what was signed."""
+    centre = Centre(tmp_path / "centre")
+    centre.publish(overlay(1, ONE), {"config/1.toml": ONE})
+    [path] = [one for one in (centre.folder / "blobs").iterdir() if b"groups" in one.read_bytes()]
+    path.write_bytes(path.read_bytes().replace(b"everyone", b"somebody"))
+    with pytest.raises(ValueError, match=f"{path.name} was damaged"):
+        centre.repository.desired()
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=f"{path.name} is missing"):
+        centre.repository.desired()

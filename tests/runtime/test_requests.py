@@ -463,9 +463,8 @@ def test_records_are_not_written_by_the_loop(tmp_path: Path, monkeypatch: pytest
         wire.listening = False
         for envelope in (collection.envelope, collection.envelope, b"x"):
             await wire.send(AGENT, envelope)
-        while [one["state"] for one in agent.status()] != ["whole"]:
+        while [one["state"] for one in agent.status()] != ["whole"] or len(lives.record) < 5:
             await asyncio.sleep(0.01)
-        wire.listening = True
         await lives.kill()
         armed.clear()
 

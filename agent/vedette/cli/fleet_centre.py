@@ -244,7 +244,8 @@ def status(folder: Path, as_json: bool, **broker: Any) -> None:
     if not broker["url"] and not beats:
         raise ValueError("give --broker, or `vedette fleet import --answers` what hosts have answered")
     for agent_id, beat in _heartbeats(broker, repository.fleet).items():
-        if agent_id not in beats or beat.get("time", 0) >= beats[agent_id]["time"]:
+        time = beat.get("time")
+        if agent_id not in beats or (type(time) is int and time >= beats[agent_id]["time"]):
             beats[agent_id] = beat
     found = compare.rows(desired, repository.rollout(), beats)
     group = None

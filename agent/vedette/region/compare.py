@@ -50,7 +50,7 @@ def _row(desired: Desired, rollout: Rollout | None, agent_id: str, beat: Mapping
     group = wanted(desired, rollout, agent_id, _texts(actual.get("labels")))
     if group is None:
         return Row(agent_id, "", AS_WANTED, ("in no group: it stays as it is",))
-    reasons = [str(one) for one in actual.get("problems", [])]
+    reasons = [str(one) for one in _list(actual.get("problems"))]
     behind = [*_behind(desired, rollout, group, actual)]
     state = PROBLEM if reasons else BEHIND if behind else AS_WANTED
     return Row(agent_id, group.group, state, (*reasons, *behind))
@@ -62,25 +62,25 @@ def _behind(desired: Desired, rollout: Rollout | None, group: Wanted, actual: Ma
         yield f"follows desired serial {actual.get('desired_serial')}, not {desired.serial}"
     elif rollout is not None and actual.get("rollout_serial") != rollout.serial:
         yield f"follows roll-out serial {actual.get('rollout_serial')}, not {rollout.serial}"
-    loaded = actual.get("bundles", {})
+    loaded = _table(actual.get("bundles"))
     for name, target in group.bundles.items():
-        runs = loaded.get(name) or {}
+        runs = _table(loaded.get(name))
         if target is not None and runs.get("sha256") != target.sha256:
             yield f"bundle {name}: runs {_short(runs.get('sha256'))}, wanted {_short(target.sha256)}"
-    has = actual.get("lookups", {})
+    has = _table(actual.get("lookups"))
     for name in has:
         if group.lookups.get(name) is None:
             yield f"lookup {name}: is not taken away yet"
     for name, target in group.lookups.items():
-        sha256 = (has.get(name) or {}).get("sha256")
+        sha256 = _table(has.get(name)).get("sha256")
         if target is not None and sha256 != target.sha256:
             yield f"lookup {name}: has {_short(sha256)}, wanted {_short(target.sha256)}"
-    release = actual.get("release", {})
+    release = _table(actual.get("release"))
     if group.release is not None and release.get("sha256") != group.release.sha256:
         yield f"release: runs {release.get('id') or release.get('version')}, wanted {_short(group.release.sha256)}"
-    for one in actual.get("waits", []):
+    for one in _list(actual.get("waits")):
         yield f"{one}: waits for a window"
-    config = actual.get("config", {})
+    config = _table(actual.get("config"))
     overlay = "" if group.config is None else group.config.sha256
     if config.get("overlay", "") != overlay:
         yield f"overlay: {_short(config.get('overlay'))}, wanted {_short(overlay)}"
@@ -113,6 +113,15 @@ def members(desired: Desired, heartbeats: Mapping[str, Mapping[str, Any]]) -> di
 
 def _changes(group: Group) -> dict[str, Change]:
     return {f"{kind} {name}".strip(): change for kind, name, change in group.changes()}
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    """A heartbeat may say anything: what is no table has nothing in it."""
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _texts(labels: object) -> dict[str, str]:

@@ -133,8 +133,15 @@ class Repository:
         return None if data is None else read_operators(data, self.fleet)
 
     def blob(self, sha256: str) -> bytes:
-        """Raises OSError."""
-        return (self.folder / "blobs" / sha256).read_bytes()
+        """Raises FileNotFoundError, OSError, and ValueError for a file that was damaged."""
+        path = self.folder / "blobs" / sha256
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{path} is missing, which the signed metadata name: copy it back") from error
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise ValueError(f"{path} was damaged: remove it, and copy it back")
+        return data
 
     def signatures(self) -> list[Signatures]:
         """Of what is staged."""
@@ -338,6 +345,7 @@ class Repository:
             yield
 
     def _commit(self, rollout: Rollout | None) -> bool:
+        self._have_keys()
         for one in self.signatures():
             if one.missing:
                 raise ValueError(
@@ -356,6 +364,16 @@ class Repository:
             (self.folder / "staged" / f"{role}.json").unlink(missing_ok=True)
         sync_path(self.folder / "staged")
         return done
+
+    def _have_keys(self) -> None:
+        """Nothing is begun without the online keys. Raises FileNotFoundError."""
+        for role in ONLINE:
+            path = self._online(role)
+            if not path.exists() and not self._online(role, ".next").exists():
+                raise FileNotFoundError(
+                    f"{path} is missing: publish on the machine that has the online keys, or replace it"
+                    f" (`vedette fleet plan --discard`, then `vedette fleet rotate --online {role}`)"
+                )
 
     def _publish(self, changed: bool) -> bool:
         """Snapshot and timestamp of what is there, when something ``changed`` or they are due."""

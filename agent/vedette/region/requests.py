@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 from cryptography import x509
@@ -100,11 +100,9 @@ class Collection:
         """``folder``: FOLDER/ID; ``operator``: who goes on with it, when that is another one than has asked. Raises
         OSError, ValueError when it holds no request."""
         self.folder, self._authorities, self._revoked = folder, authorities, frozenset(revoked)
-        self.envelope = (folder / "request.json").read_bytes()
-        self.request = read(self.envelope)[0]
+        self.request, _, self.envelope, agents = made(folder)
         self.operator = operator or self.request.operator
         self.limits: Limits = KINDS[self.request.kind].limits
-        agents = orjson.loads((folder / "agents.json").read_bytes())
         self.answers: dict[str, Answer] = {agent: Answer() for agent in agents}
         self.audit = Audit(folder.parent / "audit.jsonl")
         self._folded = Folded(self.audit)
@@ -130,14 +128,14 @@ class Collection:
         write_whole(place / "agents.json", orjson.dumps([*agents]), 0o600)
         if alert:
             write_whole(place / "alert", alert.encode(), 0o600)
-        made = cls(place, authorities, revoked)
+        new = cls(place, authorities, revoked)
         body = orjson.dumps(dict(request.body))
         shown = {"body": dict(request.body)} if len(body) <= BODY_SHOWN else {"body_bytes": len(body)}
-        made.audit.append(
+        new.audit.append(
             "request_made", request=request.id, operator=request.operator, kind=request.kind, **shown,
             agents=[*agents][:SHOWN], asked=len(agents), group=request.group or "", reason=request.reason,
         )  # fmt: skip
-        return made
+        return new
 
     @property
     def alert(self) -> str:
@@ -311,6 +309,32 @@ def moment() -> int:
     return utc_now() // 1_000_000 * 1_000_000
 
 
+class Made(NamedTuple):
+    """A request of a folder, as it was signed, and whom it asks."""
+
+    request: Request
+    signature: bytes
+    envelope: bytes
+    agents: list[str]
+
+
+def made(folder: Path) -> Made:
+    """``folder``: FOLDER/ID. Raises ValueError for a file that was damaged, OSError."""
+    path = folder / "request.json"
+    try:
+        envelope = path.read_bytes()
+        request, signature = read(envelope)
+        path = folder / "agents.json"
+        agents = orjson.loads(path.read_bytes())
+        if not isinstance(agents, list) or not all(isinstance(one, str) and _AGENT.fullmatch(one) for one in agents):
+            raise ValueError("expects a list of agent ids")
+    except FileNotFoundError as error:
+        raise ValueError(f"{path} is missing: the request was not made to its end; make another") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): remove {folder}, and make the request again") from error
+    return Made(request, signature, envelope, agents)
+
+
 def find(folder: Path, id: str) -> Path:
     """The folder of a request by the first digits of its id. Raises ValueError."""
     every = (path.parent for path in folder.glob("*/request.json"))
@@ -374,8 +398,13 @@ def chosen(beats: Mapping[str, Mapping[str, Any]], matches: Callable[[Mapping[st
     """The agents whose labels, as their heartbeats have them, match."""
     found = []
     for agent, beat in beats.items():
-        actual = beat.get("actual")
-        labels = actual.get("labels") if isinstance(actual, dict) else None
-        if isinstance(labels, dict) and matches(labels):
+        if (labels := labels_of(beat)) and matches(labels):
             found.append(agent)
     return sorted(found)
+
+
+def labels_of(beat: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An agent's labels, as its heartbeat has them, which may say anything; empty: none."""
+    actual = beat.get("actual")
+    labels = actual.get("labels") if isinstance(actual, dict) else None
+    return labels if isinstance(labels, dict) else {}

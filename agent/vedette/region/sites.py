@@ -63,12 +63,13 @@ def files_for(repository: Repository, site: str) -> Iterator[tuple[str, Path | b
 def requests_for(folder: Path, trust: Path, site: str, now: int) -> Iterator[tuple[str, bytes]]:
     """Name and envelope of all that waits in ``folder`` to be carried to agents of ``site``, or to such as have never
     answered; of what was cancelled, that. Raises ValueError and OSError."""
-    sites = {agent: row.get("actual", {}).get("labels", {}).get("site") for agent, row in answers(trust).items()}
+    sites = {agent: requests.labels_of(row).get("site") for agent, row in answers(trust).items()}
     for mark in sorted(folder.glob(f"*/{CARRY}")):
         cancelled = mark.with_name(CANCELLED)
-        envelope = (cancelled if cancelled.exists() else mark.with_name("request.json")).read_bytes()
-        asked = orjson.loads((mark.parent / "agents.json").read_bytes())
-        request = read(envelope)[0]
+        request, _, envelope, asked = requests.made(mark.parent)
+        if cancelled.exists():
+            envelope = cancelled.read_bytes()
+            request = read(envelope)[0]
         if request.expires > now and any(sites.get(agent, site) == site for agent in asked):
             yield f"requests/{request.id}.json", envelope
 
@@ -78,7 +79,7 @@ def recall(folder: Path, repository: Repository, now: int) -> Iterator[tuple[str
     OSError."""
     operators = repository.operators()
     for mark in sorted(folder.glob(f"*/{CARRY}")):
-        request, signature = read(mark.with_name("request.json").read_bytes())
+        request, signature, _, _ = requests.made(mark.parent)
         why = (
             "the fleet has no operators" if operators is None else withdrawn(request, signature, operators, KINDS, now)
         )

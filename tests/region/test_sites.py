@@ -1,0 +1,50 @@
+"""What is carried to sites and back: files that were damaged, and answers that say anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.fleet.asking import AGENT, FLEET, KEYS, Authority
+from vedette.fleet.requests import Request
+from vedette.region.requests import Collection, moment
+from vedette.region.sites import requests_for
+
+AUTHORITY = Authority()
+
+
+def waiting(folder: Path) -> Path:
+    """A request that waits to be carried."""
+    now = moment()
+    request = Request(FLEET, "ask", "vera", now, now + 3_600_000_000, {"question": "disk"}, (AGENT,))
+    made = Collection.begin(folder, request, KEYS["vera"], [AGENT], AUTHORITY.pem)
+    made.carry()
+    return made.folder
+
+
+@pytest.mark.parametrize("answer", [{}, {"actual": []}, {"actual": {"labels": [1]}}, {"actual": {"labels": {}}}])
+def test_a_host_may_answer_anything(tmp_path: Path, answer: object) -> None:
+    """What a host says of itself keeps nobody's requests from being carried."""
+    folder = waiting(tmp_path / "requests")
+    (tmp_path / "trust" / "answers").mkdir(parents=True)
+    for name in ("linz-1", "linz-2"):
+        row = orjson.dumps({"time": 1, **orjson.loads(orjson.dumps(answer))})
+        (tmp_path / "trust" / "answers" / f"{name}.json").write_bytes(row)
+    [(name, _)] = requests_for(tmp_path / "requests", tmp_path / "trust", "vienna", moment())
+    assert name == f"requests/{folder.name}.json"
+
+
+@pytest.mark.parametrize("name", ["agents.json", "request.json"])
+@pytest.mark.parametrize("data", [b"", b"{", b"null", b"[1]", b'["../x"]', None])
+def test_a_damaged_request_is_named(tmp_path: Path, name: str, data: bytes | None) -> None:
+    """By its file, with what to do, wherever it is read."""
+    folder = waiting(tmp_path / "requests")
+    (folder / name).unlink()
+    if data is not None:
+        (folder / name).write_bytes(data)
+    with pytest.raises(ValueError, match=f"{name} is "):
+        [*requests_for(tmp_path / "requests", tmp_path / "trust", "vienna", moment())]
+    with pytest.raises(ValueError, match="make"):
+        Collection(folder, AUTHORITY.pem)
