@@ -1,0 +1,293 @@
+"""The raw log given to its owner: ``vedette logs export``, to a stream or to a folder of parts with a manifest.
+
+Promise: every stored event of the time asked for that passes the filters is in the export once, in the order of the
+log; in a folder every part is named in the manifest with the place of its first and last event and its SHA-256. An
+export that was killed and is started again with the same request goes on behind its last whole part and ends with the
+same events. What is damaged, or deleted before it could be read, is counted.
+
+    FOLDER/part-000001.jsonl.zst    zstd (RFC 8878), but for Parquet, whose pages are compressed
+    FOLDER/manifest.json            after each part; "complete" is true when there are no further ones
+
+A part ends with a frame of the log, when it holds ``PART_BYTES`` of events. The agent may be running.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import zstandard
+
+from vedette import __version__
+from vedette.decode.decoder import CODECS, Record, record
+from vedette.delivery.columns import BINARY, INT32, INT64, STRING, TIMESTAMP, Column
+from vedette.delivery.parquet import write as parquet
+from vedette.engine.match import Context
+from vedette.model.event import Chunk
+from vedette.plan.ir import as_shown
+from vedette.rawlog import read
+from vedette.rawlog.read import Gap, Place
+from vedette.system.durable import write_whole
+
+PART_BYTES = 32 << 20
+OCSF = "1.3.0"
+"""The Open Cybersecurity Schema Framework's version (schema.ocsf.io)."""
+
+
+class Event(NamedTuple):
+    """A stored event, and where it lies."""
+
+    log_id: str
+    offset: int
+    length: int
+    input: str
+    received_at: int
+    raw: bytes
+    decoded: Record
+    host: str | None
+
+    @property
+    def place(self) -> str:
+        """As ``vedette logs show`` takes it."""
+        return f"{self.log_id}:{self.offset}+{self.length}"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to export. Times are UTC microseconds of receipt, ``until`` exclusive; ``pattern``: a regular expression;
+    ``inputs``: only of these, empty: of all."""
+
+    format: str
+    since: int | None
+    until: int
+    inputs: tuple[str, ...] = ()
+    pattern: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a pattern that is none."""
+        try:
+            re.compile(self.pattern.encode())
+        except re.error as error:
+            raise ValueError(f"{self.pattern!r} is not a regular expression: {error}") from None
+
+
+# --- formats
+
+
+def as_raw(one: Event) -> bytes:
+    """The event's bytes and a newline. Of an event that holds newlines itself the end does not show."""
+    return one.raw + b"\n"
+
+
+def as_jsonl(one: Event) -> bytes:
+    """What is known of the event. ``raw`` is text; where the bytes are not UTF-8, ``raw_base64`` has them, too."""
+    row = {
+        "log_id": one.log_id, "offset": one.offset, "length": one.length, "input": one.input,
+        "received_at": one.received_at, "event_time": one.decoded.event_time, "host": one.host,
+        "fields": fields(one.decoded), "raw": one.raw.decode("utf-8", "replace"),
+    }  # fmt: skip
+    if not _is_text(one.raw):
+        row["raw_base64"] = base64.b64encode(one.raw).decode()
+    return orjson.dumps(row) + b"\n"
+
+
+def as_ocsf(one: Event) -> bytes:
+    """A Base Event (class 0): what Vedette knows of any event; decoded fields are in ``unmapped``. Times are
+    milliseconds."""
+    when = one.decoded.event_time
+    row: dict[str, Any] = {
+        "class_uid": 0, "category_uid": 0, "activity_id": 0, "type_uid": 0, "severity_id": 0,
+        "time": (one.received_at if when is None else when) // 1000,
+        "metadata": {
+            "version": OCSF, "uid": one.place, "log_name": one.input, "logged_time": one.received_at // 1000,
+            "product": {"name": "Vedette", "vendor_name": "Vedette", "version": __version__},
+        },
+        "raw_data": one.raw.decode("utf-8", "replace"),
+        "unmapped": fields(one.decoded),
+    }  # fmt: skip
+    if one.host:
+        row["metadata"]["profiles"] = ["host"]
+        row["device"] = {"hostname": one.host, "type_id": 0}
+    return orjson.dumps(row) + b"\n"
+
+
+COLUMNS = (
+    Column("log_id", STRING, required=True),
+    Column("offset", INT64, required=True),
+    Column("length", INT32, required=True),
+    Column("input", STRING, required=True),
+    Column("received_at", TIMESTAMP, required=True),
+    Column("event_time", TIMESTAMP),
+    Column("host", STRING),
+    Column("fields", STRING, required=True, limit=1 << 30),
+    Column("raw", BINARY, required=True),
+)
+
+
+def as_parquet(events: Iterable[Event]) -> bytes:
+    """One file with ``COLUMNS``; ``fields`` is a JSON object."""
+    return parquet(COLUMNS, [
+        {
+            "log_id": one.log_id, "offset": one.offset, "length": one.length, "input": one.input,
+            "received_at": one.received_at, "event_time": one.decoded.event_time, "host": one.host,
+            "fields": orjson.dumps(fields(one.decoded)).decode(), "raw": one.raw,
+        }
+        for one in events
+    ])  # fmt: skip
+
+
+LINES: Mapping[str, Callable[[Event], bytes]] = {"raw": as_raw, "jsonl": as_jsonl, "ocsf": as_ocsf}
+"""Formats of one event after the other."""
+FORMATS = (*LINES, "parquet")
+
+
+def fields(event: Record) -> dict[str, str]:
+    """All decoded fields as texts; of objects what people are shown. Empty when a decoder raises."""
+    try:
+        named = event.fields()
+    except Exception:  # whatever an event does to a decoder, its bytes are exported
+        return {}
+    return {name: shown for name, value in named.items() if (shown := as_shown(value)) is not None}
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# --- reading
+
+
+class Reader:
+    """The events of a folder of raw logs that are wanted, frame by frame."""
+
+    def __init__(
+        self, folder: Path, wanted: Wanted, contexts: Mapping[str, Context], after: Place | None = None,
+        next_event: int = -1,
+    ) -> None:  # fmt: skip
+        """``contexts``: by input its time zone and host. ``after``: where an export of before has come to, and the
+        number of the event there."""
+        self._folder, self._wanted, self._contexts = folder, wanted, contexts
+        self.place, self.next_event = after, next_event
+        """Behind the last frame that was given."""
+        self.damaged = self.gone = 0
+        """Events that cannot be read; that were deleted before they were."""
+
+    def frames(self) -> Iterator[list[Event]]:
+        """The wanted events of each frame. Raises OSError."""
+        wanted, pattern = self._wanted, re.compile(self._wanted.pattern.encode(), re.IGNORECASE)
+        for file, at in read.between(self._folder, wanted.since, wanted.until, self.place, on_gap=self._hole):
+            segment, header = file.segment, at.header
+            if self.place is not None and self.place.log_id != segment.log_id:
+                self.next_event = -1
+            if 0 <= self.next_event < header.first_event:
+                self.gone += header.first_event - self.next_event
+            self.next_event = header.first_event + header.events
+            self.place = Place(segment.generation, segment.log_id, header.end)
+            if wanted.inputs and at.meta.input not in wanted.inputs:
+                continue
+            if (held := read.chunk(file, at, self._damaged)) is not None:
+                yield [
+                    self._event(segment.log_id, header.offset, held, begin, end)
+                    for begin, end in held.spans()
+                    if not wanted.pattern or pattern.search(held.data, begin, end)
+                ]
+
+    def _event(self, log_id: str, offset: int, held: Chunk, begin: int, end: int) -> Event:
+        context, raw = self._contexts.get(held.input, Context()), held.data[begin:end]
+        codec = held.codec if held.codec in CODECS else "text"  # of a decoder that is not there any more
+        found = record(raw, codec, origin=held.origin(begin), received_at=held.received_at, zone=context.zone)
+        host = found.host or context.host
+        return Event(log_id, offset + begin, end - begin, held.input, held.received_at, raw, found, host)
+
+    def _hole(self, gap: Gap) -> None:
+        """Between two frames: the next one's number is known."""
+        self._damaged(gap)
+        if self.next_event >= 0:
+            self.next_event += gap.events
+
+    def _damaged(self, gap: Gap) -> None:
+        read.report(gap)
+        self.damaged += gap.events
+
+
+# --- writing
+
+
+class Folder:
+    """An export to a folder; see the module's text."""
+
+    def __init__(self, folder: Path, wanted: Wanted, agent: str) -> None:
+        """Goes on with the export in the folder, up to the ``until`` that it began with. Raises ValueError when that is
+        another one, or the folder holds something else; OSError."""
+        self._folder, self._manifest = folder, folder / "manifest.json"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.state: dict[str, Any] = {
+            "request": {"agent_id": agent, **asdict(wanted), "inputs": list(wanted.inputs)},
+            "complete": False, "events": 0, "damaged": 0, "gone": 0, "after": None, "parts": [],
+        }  # fmt: skip
+        if self._manifest.exists():
+            known = self._known()
+            if {**known["request"], "until": 0} != {**self.state["request"], "until": 0}:
+                raise ValueError(f"{folder}: holds the export of {known['request']}: choose an empty folder")
+            self.state = known
+        elif any(not one.name.startswith(".") for one in folder.iterdir()):
+            raise ValueError(f"{folder}: is not empty and holds no export: choose an empty folder")
+        self.wanted = replace(wanted, until=self.state["request"]["until"])
+
+    def _known(self) -> dict[str, Any]:
+        try:
+            known: dict[str, Any] = orjson.loads(self._manifest.read_bytes())
+            if known.keys() != self.state.keys() or known["request"].keys() != self.state["request"].keys():
+                raise ValueError("it has other keys")
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"{self._manifest}: not the manifest of an export: {error}") from error
+        return known
+
+    def take(self, raw: Path, contexts: Mapping[str, Context]) -> None:
+        """Write what is left of the logs in ``raw``, part by part. Raises OSError."""
+        if self.state["complete"]:
+            return
+        place, next_event = self.state["after"] or (None, -1)
+        reader = Reader(raw, self.wanted, contexts, place and Place(*place), next_event)
+        before, events, size = self.state, list[Event](), 0
+        for of_frame in reader.frames():
+            events += of_frame
+            size += sum(one.length for one in of_frame)
+            if size >= PART_BYTES:
+                self._save(reader, before, events)
+                events, size = [], 0
+        self._save(reader, before, events, complete=True)
+
+    def _save(self, reader: Reader, before: Mapping[str, Any], events: list[Event], *, complete: bool = False) -> None:
+        state = self.state
+        self.state = {
+            **state,
+            "complete": complete,
+            "events": state["events"] + len(events),
+            "damaged": before["damaged"] + reader.damaged,
+            "gone": before["gone"] + reader.gone,
+            "after": reader.place and [[*reader.place], reader.next_event],
+            "parts": [*state["parts"], self._part(len(state["parts"]) + 1, events)] if events else state["parts"],
+        }
+        write_whole(self._manifest, orjson.dumps(self.state, option=orjson.OPT_INDENT_2), 0o600)
+
+    def _part(self, number: int, events: list[Event]) -> dict[str, Any]:
+        form = self.wanted.format
+        name = f"part-{number:06}.{form}" + ("" if form == "parquet" else ".zst")
+        data = as_parquet(events) if form == "parquet" else zstandard.compress(b"".join(map(LINES[form], events)), 6)
+        write_whole(self._folder / name, data, 0o600)
+        return {
+            "file": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "events": len(events),
+            "first": events[0].place, "last": events[-1].place,
+            "received_from": events[0].received_at, "received_to": events[-1].received_at,
+        }  # fmt: skip
