@@ -47,6 +47,15 @@ def test_without_a_priority() -> None:
     assert not Filter(JournalInput("j", priority="notice")).wants({})
 
 
+def test_other_machines() -> None:
+    """Their entries, which lie beside those of this one, are left out where one machine is asked for."""
+    made = Filter(JournalInput("j"), machine="a1")
+    assert b"_MACHINE_ID" in made.wanted
+    assert made.wants({b"_MACHINE_ID": [b"a1"]})
+    assert not made.wants({b"_MACHINE_ID": [b"b2"]})
+    assert not made.wants({})
+
+
 def test_own_entries() -> None:
     """What the agent's own unit logs is no event; what systemd says of it is."""
     made = Filter(JournalInput("j"), "vedette.service")

@@ -17,12 +17,13 @@ _INFO = [b"6"]
 
 
 class Filter:
-    """``own``: the unit of the agent itself, whose entries are left out; empty: it is no service."""
+    """``own``: the unit of the agent itself, whose entries are left out; empty: it is no service. ``machine``: whose
+    entries are wanted; empty: those of any."""
 
-    def __init__(self, settings: JournalInput, own: str = "") -> None:
+    def __init__(self, settings: JournalInput, own: str = "", machine: str = "") -> None:
         self._units = frozenset(map(_unit, settings.units))
         self._exclude_units = frozenset(map(_unit, settings.exclude_units))
-        self._own = own.encode()
+        self._own, self._machine = own.encode(), machine.encode()
         self._least = b"%d" % settings.least
         self._include = _by_field(settings.include)
         self._exclude = _by_field(settings.exclude)
@@ -30,10 +31,12 @@ class Filter:
     @property
     def wanted(self) -> tuple[bytes, ...]:
         """Fields that it looks at."""
-        return (*UNITS, b"UNIT", b"PRIORITY", b"_PID", *self._include, *self._exclude)
+        return (*UNITS, b"UNIT", b"PRIORITY", b"_PID", b"_MACHINE_ID", *self._include, *self._exclude)
 
     def wants(self, entry: Entry) -> bool:
         get = entry.get
+        if self._machine and self._machine not in get(b"_MACHINE_ID", ()):
+            return False
         if self._own and self._own in get(b"_SYSTEMD_UNIT", ()):
             return False
         if self._least < b"7" and get(b"PRIORITY", _INFO)[0] > self._least:

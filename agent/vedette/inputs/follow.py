@@ -10,7 +10,9 @@ is noticed, logged and counted:
   unfiltered, and a number that is left out is an entry that was deleted. A journal that began again with other numbers
   is a gap of unknown size, unless it still holds the last entry that was read, as when entries moved from /run to /var.
 * **Boots**: since systemd 250 ``--follow`` shows the entries of this boot only. So what is there is read without it
-  first, of whatever boot, and only then followed. Of a folder all journals are merged, which shows all boots.
+  first, of whatever boot, and only then followed; and both merged (``--merge``), which takes that limit away where
+  journalctl can do it: in a container the boot that a service sees need not be that of the journal. What is merged from
+  other machines is left out, unless a folder was asked for.
 * **The child** is started again, after a pause, when it ends. What it writes to its standard error is logged. It ends
   when its pipe is closed: with the agent, however that ends. While the raw log takes nothing, nothing is read of it.
 * **Permission**: who may not read the journal is shown his own entries, without a word. So the files are looked at
@@ -37,7 +39,7 @@ from vedette.inputs.entries import Lines
 from vedette.inputs.entryfilter import Filter
 from vedette.inputs.export import Entry, Export, Malformed
 from vedette.inputs.journal import JournalInput
-from vedette.inputs.journalaccess import own_unit, unreadable
+from vedette.inputs.journalaccess import own_machine, own_unit, unreadable
 from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import Chunk, FilePosition, Flag, Intake
 from vedette.system.backoff import BACKOFF, Backoff
@@ -76,7 +78,7 @@ class JournalFollower:
         self._backoff = Backoff(backoff)
         self._lines = Lines(settings.fields)
         elsewhere = settings.directory or settings.namespace
-        self._filter = Filter(settings, "" if elsewhere else own_unit())
+        self._filter = Filter(settings) if elsewhere else Filter(settings, own_unit(), own_machine())
         self._path = f"journal:{settings.name}:{elsewhere}"
         self._cursor = next((one.fingerprint for one in positions if one.path == self._path), "")
         """Of the last entry that was taken; empty: none."""
@@ -86,6 +88,8 @@ class JournalFollower:
         """The last sequence number, by numbering."""
         self._narrow = True
         """This journalctl knows --output-fields."""
+        self._merged = not elsewhere
+        """This journalctl follows what it merges."""
         self._complaints: list[str] = []
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
@@ -132,9 +136,9 @@ class JournalFollower:
         if reason := await asyncio.to_thread(unreadable, self._settings):
             raise Unavailable(reason)
         if not self._cursor:
-            if not self._settings.from_start:
-                self._cursor = (await self._ask("--lines=1") or b"").decode()
-            return [f"--after-cursor={self._cursor}"] if self._cursor else []
+            # The newest entry is taken, too: with it a cursor is committed at once, and a kill leaves no hole.
+            newest = None if self._settings.from_start else await self._ask("--lines=1")
+            return [f"--cursor={newest.decode()}"] if newest else []
         found = await self._ask(f"--cursor={self._cursor}", "--lines=1")
         if found is None:  # it is no cursor to this journalctl
             self._gap_behind_cursor()
@@ -176,7 +180,9 @@ class JournalFollower:
         command = ["journalctl", "--output=export", "--all", "--quiet", "--no-pager", *options]
         if settings.directory:
             command += ["--merge", f"--directory={settings.directory}"]
-        elif settings.namespace:
+        elif self._merged:
+            command.append("--merge")
+        if settings.namespace and not settings.directory:
             command.append(f"--namespace={settings.namespace}")
         if self._narrow:
             wanted = sorted({*self._lines.wanted, *self._filter.wanted})
@@ -236,6 +242,8 @@ class JournalFollower:
         said = self._complaints[-1] if self._complaints else ""
         if self._narrow and "unrecognized option" in said and "output-fields" in said:
             self._narrow = False  # systemd before 236: all fields come, those that are not wanted are left out here
+        if "with --merge is not supported" in said:
+            self._merged = False  # systemd 250 to 252.10
         how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
         return f"journalctl {how}" + (f": {said}" if said else "")
 

@@ -26,12 +26,17 @@ def own_unit() -> str:
     return ""
 
 
+def own_machine() -> str:
+    """Its id; empty: it has none."""
+    with suppress(OSError):
+        return Path("/etc/machine-id").read_text("utf-8", "replace").strip()
+    return ""
+
+
 def unreadable(settings: JournalInput) -> str:
     """Why this process cannot read all of the journal; empty: it can, or there is none yet."""
     tops = (settings.directory,) if settings.directory else FOLDERS
-    machine = "*"
-    with suppress(OSError):
-        machine = "*" if settings.directory else f"{Path('/etc/machine-id').read_text().strip()}*"
+    machine = "*" if settings.directory else f"{own_machine()}*"
     closed = _closed(tops)
     for top in tops:
         closed += _closed(glob.glob(f"{glob.escape(top)}/{machine}/"))
