@@ -17,6 +17,7 @@ from vedette.delivery import envelope
 from vedette.model.counters import Dropped
 from vedette.rawlog import checkpoint
 from vedette.runtime.account import broken
+from vedette.runtime.strict.account import Sent
 from vedette.store.rebuild import open_store
 
 
@@ -226,6 +227,37 @@ def test_the_settled_place(begin: Callable[..., Life]) -> None:
         assert places[-1] == (last, 7, 3)
 
     life.live(work)
+
+
+def test_rows_of_a_strict_set_hold_the_place_back(begin: Callable[..., Life]) -> None:
+    """While rows of a strict set wait to be alerts, no later place is noted: a store made again there would not have
+    them."""
+    life = begin(engine("evil"))
+    account = life.context.accounts.begin("set", 0, 1 << 30)
+    places = []
+
+    async def commit(rows_wait: bool) -> None:
+        life.give(lines(b"<13>Nov 21 02:40:00 web1 app: good"))
+        while life.context.progress.evaluated < life.log.end:
+            await asyncio.sleep(0.005)
+        counters = account.counters.snapshot()
+        counters["inputs"]["in"]["judged"] += account.progress.backlog["in"]
+        done = asyncio.get_running_loop().create_future()
+        sent = Sent(account, life.log.end, counters, [], b"", False, False, None, rows_wait, done)
+        life.pipeline.checkpointer.take_sent(sent)
+        await life.pipeline.checkpointer.commit()
+        told = checkpoint.decode(life.context.restart.describe())
+        assert told.cursor is not None
+        places.append((told.cursor.offset, life.log.end))
+
+    async def work() -> None:
+        for rows_wait in (False, True, True, False):
+            await commit(rows_wait)
+
+    life.live(work)
+    (first, end), held, also, (last, last_end) = places
+    assert (first, held[0], also[0], last) == (end, end, end, last_end)
+    assert end < held[1] < also[1] < last_end
 
 
 def rebuilt(folder: Path, shown: dict[str, Any] | None) -> None:

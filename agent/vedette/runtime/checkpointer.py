@@ -196,7 +196,7 @@ class Checkpointer(Uncommitted):
                 one.account.take(one)
                 one.account.committing = False
                 one.done.set_result(None)
-            if not rows_wait:  # a rebuilt store would not have them
+            if not (rows_wait or self._accounts.rows_wait):  # a rebuilt store would not have them
                 self._restart.committed(place, self._outbox.first_wanted())
         if alerts:
             self._outbox.wake()

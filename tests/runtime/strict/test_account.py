@@ -23,14 +23,14 @@ def append(log: RawLog, accounts: Accounts, number: int) -> None:
     accounts.stored(chunk.input, len(chunk))
 
 
-def evaluated(log: RawLog, account: Account, offset: int) -> Sent:
+def evaluated(log: RawLog, account: Account, offset: int, rows_wait: bool = False) -> Sent:
     """What a process sends that has evaluated up to ``offset``, a frame's end."""
     counters: dict[str, Any] = account.counters.snapshot()
     for header in log.headers(account.committed):
         if header.offset < offset:
             counters["inputs"][header.input]["judged"] += header.events
     done: Any = None
-    return Sent(account, offset, counters, [], b"", False, False, None, done)
+    return Sent(account, offset, counters, [], b"", False, False, None, rows_wait, done)
 
 
 def sums(account: Account) -> tuple[int, int, int, int]:
@@ -106,4 +106,29 @@ def test_what_a_kill_left(tmp_path: Path) -> None:
     assert lost == 60 - backlog > 0
     assert not account.broken()
     assert sums(again.begin("new", log.end, 0)) == (0, 0, 0, 0)
+    log.close()
+
+
+def test_rows_that_wait(tmp_path: Path) -> None:
+    """Whether rows wait is known from a commit on, over a restart and before the set begins again; a row of a version
+    before says that none does."""
+    log = open_log(tmp_path, SMALL)
+    accounts = Accounts(log, {})
+    account = accounts.begin("set", 0, 0)
+    append(log, accounts, 0)
+    sent = evaluated(log, account, log.end, rows_wait=True)
+    rows = accounts.rows([sent])
+    assert not accounts.rows_wait  # not committed yet
+    account.take(sent)
+    assert accounts.rows_wait
+    again = Accounts(log, {SETS: rows})
+    assert again.rows_wait
+    account = again.begin("set", 0, 0)
+    assert again.rows_wait
+    account.take(evaluated(log, account, log.end))
+    assert not again.rows_wait
+    before = Accounts(log, {SETS: {"set": rows["set"][:3]}})
+    assert not before.rows_wait
+    assert before.begin("set", 0, 0).committed == log.end
+    again.forget("set")
     log.close()

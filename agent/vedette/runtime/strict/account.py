@@ -2,7 +2,8 @@
 
 Per set and input ``stored = judged + backlog + lost``: stored and backlog are counted when the raw log takes an event,
 judged and lost when a commit has moved the set's cursor past it. The rows (``Accounts.rows``) are saved with the
-counters of the commit, so that they are in the raw log's checkpoints as well.
+counters of the commit, so that they are in the raw log's checkpoints as well. A row is ``[log_id, cursor, counters,
+rows_wait]``; versions before wrote it without the last.
 
 Raw log is kept for a set within its ``max_backlog`` only. Where the log's own budget needs the room and a set is
 further behind than that, or the log is full, the set's cursor moves past the oldest segment (``release``), what lay
@@ -44,6 +45,8 @@ class Sent(NamedTuple):
     """Whether what was written before it began has been written again by now."""
     quarantined: Any
     """The rules in quarantine; None: as before."""
+    rows_wait: bool
+    """Rows of its statements wait in its state to be alerts."""
     done: asyncio.Future[None]
     """Done when it is committed."""
 
@@ -61,6 +64,8 @@ class Account:
         self.progress = Progress(raw_log, self.counters, saved, {})
         self.generation = 0
         """Rises when the cursor moves otherwise than by a commit."""
+        self.rows_wait = False
+        """Whether rows of its statements wait in its state to be alerts, as of its last commit."""
         self.committing = False
         """What its process sent is to be committed, or being so."""
         self.arrived = asyncio.Event()
@@ -80,14 +85,14 @@ class Account:
         """What is saved; with ``sent``: as it is when that is committed."""
         counters = self.counters.snapshot()
         if sent is None:
-            return [self._log.log_id, self.committed, counters]
+            return [self._log.log_id, self.committed, counters, self.rows_wait]
         for name, counts in sent.counters["inputs"].items():
             if (own := counters["inputs"].get(name)) is not None:
                 own["judged"], own["lost"] = counts["judged"], {**own["lost"], **counts["lost"]}
             else:
                 counters["inputs"][name] = counts
         counters["totals"] = dict(sent.counters["totals"])
-        return [self._log.log_id, sent.offset, counters]
+        return [self._log.log_id, sent.offset, counters, sent.rows_wait]
 
     def take(self, sent: Sent) -> None:
         """``sent`` is committed."""
@@ -100,6 +105,7 @@ class Account:
                 counters.lost[name, reason] = events
         counters.totals.update(sent.counters["totals"])
         self.progress.evaluated = self.progress.committed = sent.offset
+        self.rows_wait = sent.rows_wait
         if damaged:
             backlog.clear()
             backlog.update(self._log.backlog(sent.offset))
@@ -140,6 +146,10 @@ class Account:
         return [f"rule set {self.name}: {one}" for one in self.counters.identity(self.progress.backlog)]
 
 
+def _rows_wait(row: Any) -> bool:
+    return bool(row and len(row) > 3 and row[3])
+
+
 class Accounts:
     """Of all sets in strict isolation, by name."""
 
@@ -163,7 +173,13 @@ class Accounts:
         row = self._saved.pop(name, None)
         cursor, counters = (Cursor(*row[:2]), row[2]) if row else (Cursor(self._log.log_id, offset), None)
         account = self.open[name] = Account(name, self._log, Saved(cursor, counters, []), max_backlog)
+        account.rows_wait = _rows_wait(row)
         return account
+
+    @property
+    def rows_wait(self) -> bool:
+        """Whether in the state of some set rows of statements wait to be alerts."""
+        return any(one.rows_wait for one in self.open.values()) or any(map(_rows_wait, self._saved.values()))
 
     def stored(self, input: str, events: int) -> None:
         """The raw log has taken so many events of an input."""

@@ -13,7 +13,7 @@ To the process:
 From it:
 
     ["alive", {…}]                   figures for the status, every ALIVE_SECONDS
-    ["batch", offset, counters, alerts, state, begins, whole, quarantined]
+    ["batch", offset, counters, alerts, state, begins, whole, quarantined, rows_wait]
                                      to be committed; the next one follows after ``done``
 """
 

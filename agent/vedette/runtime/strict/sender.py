@@ -58,11 +58,12 @@ class Sender(Uncommitted):
                 state.rewrite()
             delta, whole = state.delta(), state.rewritten
             self._box.note(Stage.OTHER)
+            rows_wait = bool(state.statements.waiting)
             self.alerts, self.bytes, self._positions = [], 0, {}
             quarantined = dict(failures.quarantined) if failures.changed else None
             failures.changed = False
             self._answered.clear()
             data = [data for _, data in alerts]
-            self._send(["batch", offset, self._counters.snapshot(), data, delta, begins, whole, quarantined])
+            self._send(["batch", offset, self._counters.snapshot(), data, delta, begins, whole, quarantined, rows_wait])
             await self._answered.wait()
             progress.committed = offset

@@ -254,13 +254,14 @@ class StrictSet:
             process.kill(f"what it sent is no message: {error}")
 
     async def _commit(
-        self, offset: int, counters: Any, alerts: list[bytes], state: bytes, begins: bool, whole: bool, quarantined: Any
-    ) -> None:
+        self, offset: int, counters: Any, alerts: list[bytes], state: bytes, begins: bool, whole: bool,
+        quarantined: Any, rows_wait: bool,
+    ) -> None:  # fmt: skip
         account = self.account
         if not account.committed <= offset <= self._context.raw_log.end:
             raise ValueError(f"a cursor of {offset}")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        sent = Sent(account, offset, _checked(counters), alerts, state, begins, whole, quarantined, done)
+        sent = Sent(account, offset, _checked(counters), alerts, state, begins, whole, quarantined, rows_wait, done)
         self._checkpointer.take_sent(sent)
         self._pending = done
         await asyncio.shield(done)
