@@ -1,8 +1,14 @@
-"""Rows of a statement say which window they are of, so that equal rows of two windows are two alerts."""
+"""Rows of a statement say which window they are of, so that equal rows of two windows are two alerts.
+
+Above a window's operator a SELECT may leave the window's times out. They are given on all the same, behind the columns
+and under no name, through all that keeps no rows (Calc, Expand, LookupJoin, Union) and through interval joins, whose
+rows take a time more each.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from vedette.plan.query import (
     Assign,
@@ -21,64 +27,140 @@ from vedette.plan.query import (
     Union,
     Windowed,
 )
+from vedette.rules.sql.merge import moved
+
+END, NUMBER = Named("", Type("TIMESTAMP", 3)), Named("", Type("INT"))
+
+
+class _Wide(NamedTuple):
+    """``node``, with columns more where that takes any. ``windows``: of each window that its rows are of the columns of
+    which each tells it, first the one to give on. ``place``: where each of the columns that it had is now."""
+
+    node: Node
+    windows: list[tuple[int, ...]]
+    place: dict[int, int]
 
 
 def identified(root: Node) -> Node:
     """``root`` with the ends of the windows behind its columns, under no name, where its rows do not say of which
     window they are: the same event may complete equal rows of several windows, and each is an alert of its own."""
-    if not isinstance(root, Calc):
-        return root
-    if isinstance(root.input, Union):
-        return _of_parts(root, root.input)
-    given = {one.index for one in root.exprs if isinstance(one, Column)}
-    added = [end for start, end, time in _windows(root.input) if not given & {start, end, time}]
-    columns = root.input.columns
-    hidden = tuple(Column(at, columns[at - 1].type) for at in added)
-    named = tuple(Named("", one.type) for one in hidden)
-    return replace(root, columns=root.columns + named, exprs=root.exprs + hidden) if hidden else root
+    return _wide(root).node if isinstance(root, Calc) else root
 
 
-def _of_parts(root: Calc, union: Union) -> Calc:
-    """``identified`` of UNION ALL: with the ends of its parts' windows, if any has one, and the number of the part."""
-    parts = [identified(one) for one in union.parts]
-    added = max(len(one.columns) for one in parts) - len(union.columns)
-    if not added or not all(isinstance(one, Calc) for one in parts):
-        return root
-    end, number = Type("TIMESTAMP", 3), Type("INT")
-    hidden = (*[Named("", end)] * added, Named("", number))
-    made = []
-    for place, one in enumerate(parts):
-        assert isinstance(one, Calc)
-        nothing = [Literal(None, end)] * (len(union.columns) + added - len(one.columns))
-        exprs = (*one.exprs, *nothing, Literal(place, number))
-        made.append(replace(one, columns=union.columns + hidden, exprs=exprs))
-    columns = [Column(len(union.columns) + at, one.type) for at, one in enumerate(hidden, 1)]
-    return replace(
-        root,
-        columns=root.columns + hidden,
-        exprs=(*root.exprs, *columns),
-        input=replace(union, columns=union.columns + hidden, parts=tuple(made)),
-    )
+def _same(node: Node, windows: list[tuple[int, ...]]) -> _Wide:
+    return _Wide(node, windows, _places(node))
 
 
-def _windows(node: Node) -> list[tuple[int, int, int]]:
-    """The columns window_start, window_end and window_time (0: none) of a node's rows, where they are of a window."""
+def _places(node: Node) -> dict[int, int]:
+    return {at: at for at in range(len(node.columns) + 1)}
+
+
+def _wide(node: Node) -> _Wide:
     match node:
         case Windowed() | Assign():
             before = len(node.columns) - (4 if isinstance(node, Windowed) and node.sets else 3)
-            return [(before + 1, before + 2, before + 3)]
+            return _same(node, [(before + 2, before + 1, before + 3)])
         case Grouped() | Top() if node.window != (0, 0):
-            return [(*node.window, 0)]
+            return _same(node, [node.window[::-1]])
         case Join(windows=((_, _) as left, (_, _) as right)):
             behind = len(node.left.columns)
-            other = (
-                [] if node.kind in ("SEMI", "ANTI", "INNER", "LEFT") else [(right[0] + behind, right[1] + behind, 0)]
-            )
-            return [(*left, 0), *other]
-        case LookupJoin() | Expand() | Over() | Top():
-            return _windows(node.input)
+            other = [] if node.kind in ("SEMI", "ANTI", "INNER", "LEFT") else [(right[1] + behind, right[0] + behind)]
+            return _same(node, [left[::-1], *other])
+        case Join():
+            return _wide_join(node)
+        case Expand() | LookupJoin():
+            return _wide_behind(node)
+        case Over() | Top():
+            below = _wide(node.input)
+            return _same(node, below.windows if below.node is node.input else [])
+        case Union():
+            return _wide_union(node)
         case Calc():
-            at = {one.index: i for i, one in enumerate(node.exprs, 1) if isinstance(one, Column)}
-            below = _windows(node.input)
-            return [(at.get(start, 0), at[end], at.get(time, 0)) for start, end, time in below if end in at]
-    return []
+            return _wide_calc(node)
+    return _same(node, [])
+
+
+def _wide_calc(node: Calc) -> _Wide:
+    below = _wide(node.input)
+    if below.node is not node.input:
+        exprs = tuple(moved(one, below.place) for one in node.exprs)
+        when = None if node.when is None else moved(node.when, below.place)
+        node = replace(node, input=below.node, exprs=exprs, when=when)
+    place, given = _places(node), {one.index: at for at, one in enumerate(node.exprs, 1) if isinstance(one, Column)}
+    windows, columns = list[tuple[int, ...]](), below.node.columns
+    for told in below.windows:
+        if not (known := tuple(given[at] for at in told if at in given)):
+            end = Column(told[0], columns[told[0] - 1].type)
+            node = replace(node, columns=(*node.columns, Named("", end.type)), exprs=(*node.exprs, end))
+            known = (len(node.columns),)
+        windows.append(known)
+    return _Wide(node, windows, place)
+
+
+def _wide_behind(node: Expand | LookupJoin) -> _Wide:
+    """Of a node that puts columns behind those of its input."""
+    below, own = _wide(node.input), len(node.input.columns)
+    if below.node is node.input:
+        return _same(node, below.windows)
+    grown = len(below.node.columns) - own
+    more = len(node.columns) - own if isinstance(node, Expand) else len(node.wanted)
+    place = {**below.place, **{at: at + grown for at in range(own + 1, own + more + 1)}}
+    columns, time = below.node.columns + node.columns[own:], place[node.time]
+    if isinstance(node, Expand):
+        made: Node = replace(
+            node, columns=columns, time=time, input=below.node, function=moved(node.function, below.place)
+        )
+    else:
+        when = None if node.when is None else moved(node.when, place)
+        made = replace(
+            node, columns=columns, time=time, input=below.node, key=moved(node.key, below.place), when=when,
+            at=below.place[node.at],
+        )  # fmt: skip
+    return _Wide(made, below.windows, place)
+
+
+def _wide_join(node: Join) -> _Wide:
+    """Of an interval join."""
+    one_sided = node.kind in ("SEMI", "ANTI")
+    left, right = _wide(node.left), _same(node.right, []) if one_sided else _wide(node.right)
+    before, now = len(node.left.columns), len(left.node.columns)
+    windows = [*left.windows, *(tuple(at + now for at in told) for told in right.windows)]
+    if left.node is node.left and right.node is node.right:
+        return _same(node, windows)
+    place = {**left.place, **{before + at: now + to for at, to in right.place.items() if at}}
+    made = replace(
+        node,
+        columns=left.node.columns if one_sided else left.node.columns + right.node.columns,
+        time=place[node.time],
+        left=left.node,
+        right=right.node,
+        left_keys=tuple(left.place[at] for at in node.left_keys),
+        right_keys=tuple(right.place[at] for at in node.right_keys),
+        when=None if node.when is None else moved(node.when, place),
+    )
+    return _Wide(made, windows, place)
+
+
+def _wide_union(union: Union) -> _Wide:
+    """Of UNION ALL: with the ends of its parts' windows, if any has one, and the number of the part."""
+    parts = [_wide_calc(_as_calc(one)) for one in union.parts]
+    width = len(union.columns)
+    added = max(len(one.node.columns) for one in parts) - width
+    if not added:
+        told = [{at for window in one.windows for at in window} for one in parts]
+        return _same(union, [(at,) for at in sorted(set.intersection(*told))])
+    hidden, made = (*[END] * added, NUMBER), list[Node]()
+    for number, part in enumerate(parts):
+        one = part.node
+        assert isinstance(one, Calc)
+        nothing = [Literal(None, END.type)] * (width + added - len(one.columns))
+        exprs = (*one.exprs, *nothing, Literal(number, NUMBER.type))
+        made.append(replace(one, columns=union.columns + hidden, exprs=exprs))
+    wide = replace(union, columns=union.columns + hidden, parts=tuple(made))
+    return _Wide(wide, [(width + at,) for at in range(1, added + 2)], _places(union))
+
+
+def _as_calc(node: Node) -> Calc:
+    if isinstance(node, Calc):
+        return node
+    return Calc(node.columns, node.time, node, tuple(Column(at, one.type) for at, one in enumerate(node.columns, 1)))
