@@ -110,6 +110,35 @@ def test_bytes_are_bounded() -> None:
     assert not any(key[-7:] == b"group-1" for key in groups)
 
 
+def test_what_lacks_matches_says_so() -> None:
+    """Once groups have given way, a correlation's firings are incomplete as far back as their windows reach, also after
+    a restart and under another plan, and so are those of the correlations above; others are not."""
+    above = RULES + "---" + SQL
+    state = State(plan(above), log_id="l", lateness=0, max_bytes=20_000)
+
+    def fire(state: State, second: float, offset: int) -> dict[str, bool]:
+        found, group = {}, f"own-{offset}"
+        for at in range(3):
+            time = int((second + at / 10) * SECOND)
+            fired = state.advance(time)
+            source, _ = state.observe("in", "h", time)
+            fired += state.match([RULE], from_mapping({"f": "aaaa", "g": group}), source, time, offset + at, 10)
+            found |= {one.correlation.title: one.incomplete for one in fired if one.values == (group,)}
+        return found
+
+    assert fire(state, 0, 0)["many"] is False
+    for i in range(500):
+        put(state, 1, f"group-{i}", 10 + i)
+    assert state.status()["evicted"] > 100
+    assert fire(state, 2, 1000)["many"] is True
+    again = State(plan(above), log_id="l", lateness=0, max_bytes=20_000)
+    again.restore([state.delta()])
+    assert fire(again, 3, 1010)["many"] is True
+    again.switch(plan(above + "---" + NUMBERS.partition("---")[2]))
+    assert fire(again, 4, 1020)["many"] is True
+    assert fire(again, 30, 1030)["many"] is False
+
+
 def test_expired_groups_go() -> None:
     """A group whose windows can hold nothing any more is forgotten, without eviction."""
     state = State(PLAN, lateness=0)

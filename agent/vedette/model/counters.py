@@ -173,6 +173,7 @@ TOTALS: Mapping[str, str] = {
     "alerts_made": "Alerts made",
     "alerts_receipted": "Alerts with a receipt",
     "receipts_refused": "Receipts that were not believed",
+    "alerts_incomplete": "Alerts whose window may lack events, since state gave way to `state.max_bytes`",
     "alerts_enriched": "Alerts that got columns of a lookup",
     "enrichments_missing": "Enrichments of alerts left out because their lookup was unavailable",
     "lookups_installed": "New versions of lookups that were installed",
@@ -197,7 +198,8 @@ TOTALS: Mapping[str, str] = {
 """What the whole agent counts, besides what each input does."""
 
 COMMITTED = (
-    "candidates", "matches", "undecided", "poisoned", "alerts_made", "alerts_receipted", "alerts_enriched",
+    "candidates", "matches", "undecided", "poisoned", "alerts_made", "alerts_receipted", "alerts_incomplete",
+    "alerts_enriched",
     "enrichments_missing",
 )  # fmt: skip
 """Totals that evaluating an event again counts again, or that the store holds: shown as of the last commit."""

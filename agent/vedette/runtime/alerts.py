@@ -44,7 +44,7 @@ logger = structlog.get_logger()
 
 SEPARATOR = "\0"
 """Between the values of a group in an alert's id."""
-PARTIAL = "partial"
+PARTIAL, INCOMPLETE = "partial", "incomplete"
 """Among an alert's ``flags``."""
 _NO_CONTEXT, _NO_GROUP, _NO_ROWS = Context(), dict[str, str](), tuple[Selected, ...]()
 
@@ -294,7 +294,9 @@ class AlertBuilder:
         except Exception as error:  # an entity or a level that cannot be read: the alert leaves without
             self._failed(event.frame, event.start, event.end, error, one.statement.title)
             alert = self._selected(one, event.bare(), alert_id, bare=True)
-        return None if alert is None else self._enriched(alert, event)
+        if alert is None:
+            return None
+        return self._enriched(self._incomplete(alert) if self._state.statements.incomplete(one) else alert, event)
 
     def _event_behind(self, one: Selected) -> Event:
         """The newest event behind a row."""
@@ -441,8 +443,15 @@ class AlertBuilder:
                 details = self._details(one, event, group)
                 alert = replace(self._alert(one.correlation, event, {}, bare=True), **details)
             if alert is not None:
+                if one.incomplete:
+                    alert = self._incomplete(alert)
                 same = now is not None and now.offset == one.event.offset
                 yield self._enriched(alert, now if same else None)
+
+    def _incomplete(self, alert: Alert) -> Alert:
+        """State that it is about may have given way to a bound."""
+        self._context.counters.totals["alerts_incomplete"] += 1
+        return replace(alert, flags=(*alert.flags, INCOMPLETE))
 
     def _enriched(self, alert: Alert, event: Event | None) -> Alert:
         """``alert`` with the columns of lookups that the configuration asks for. ``event``: of its fields; None: it is

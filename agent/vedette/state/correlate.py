@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from vedette.plan.aggregates import Keeps
@@ -170,7 +171,12 @@ class Correlator:
 
     def _evict(self) -> None:
         while self.groups.bytes > self.max_bytes and len(self.groups) > 1:
-            self._forget(self.groups.recency.least())
+            key = self.groups.recency.least()
+            group = self.groups.table[key]
+            newest = packed.newest(group) if isinstance(group, bytes) else group.time(len(group) - 1) if group else None
+            if newest is not None:
+                self.groups.node(key).lose(newest)
+            self._forget(key)
             self.groups.evicted += 1
 
     # --- windows
@@ -287,6 +293,7 @@ class Correlator:
                 window.compact(node.c, settled, node.extent.needed(window, settled))
         if len(window) > MAX_ENTRIES:
             self.groups.cut += CUT
+            node.lose(window.time(CUT - 1))
             window.drop(CUT)
             window.limit = len(window) + CUT
 
@@ -414,7 +421,10 @@ class Correlator:
         for at, time, start, stop, fires in occurrences:
             if fires:
                 node.fired += 1
-                self._fired.append(firing_of(node.c, window, values, at, start, stop))
+                fired = firing_of(node.c, window, values, at, start, stop)
+                if node.lost > min(window.time(start), time) - node.c.span:
+                    fired = replace(fired, incomplete=True)
+                self._fired.append(fired)
             for above, slot in node.parents:
                 offset, length = window.offset(at), window.length(at)
                 for group, value, carried in seen_by(node, above, slot, window, values, start, stop):

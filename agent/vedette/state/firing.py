@@ -38,6 +38,8 @@ class Firing:
     first_time: int
     last_time: int
     contributing: tuple[Contributor, ...]
+    incomplete: bool = False
+    """Matches of its window may lack, since groups or entries gave way to a bound."""
 
 
 def firing_of(c: Correlation, window: Window, values: tuple[str, ...], i: int, start: int, stop: int) -> Firing:

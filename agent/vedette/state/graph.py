@@ -26,6 +26,10 @@ MAX_TEXT = 256
 """Characters of a value that is grouped by or counted; of a longer one the rest goes by its hash."""
 
 
+NEVER = -(1 << 62)
+"""A time before all others."""
+
+
 class Item(NamedTuple):
     """What one match means to one correlation."""
 
@@ -78,6 +82,8 @@ class Node:
         self.dirty: dict[bytes, Window | bytes | None] = {}
         """Its groups that have changed since they were last written; None: that one is gone."""
         self.fired = self.late = self.ungrouped = self.groups = 0
+        self.lost = NEVER
+        """The newest time of matches of it, or of those below, that gave way to a bound."""
         self.failed = 0
         """Times that it raised."""
         self.muted = False
@@ -86,6 +92,13 @@ class Node:
     def window(self, key: bytes) -> Window:
         """The window of a group without matches."""
         return Window(len(key) + (0 if self.prompt else WAIT_BYTES), self._share)
+
+    def lose(self, time: int) -> None:
+        """Matches up to ``time`` gave way to a bound."""
+        if time > self.lost:
+            self.lost = time
+            for above, _ in self.parents:
+                above.lose(time)
 
     def text(self, values: tuple[str, ...]) -> bytes:
         """A group's values as one text; ``values_of`` is the inverse."""

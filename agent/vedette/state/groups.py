@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from vedette.state.graph import Graph, Node
+from vedette.state.graph import NEVER, Graph, Node
 from vedette.state.packed import MAX, packed, size, touched, unpacked
 from vedette.state.recency import Recency
 from vedette.state.windows import Window
@@ -141,7 +141,10 @@ class Groups:
         return [node.prefix, self.graph.tag_size, list(dirty), rows]
 
     def _counts(self) -> list[Any]:
-        rows = [[n.prefix, n.c.id, n.fired, n.late, n.ungrouped, n.carry] for n in self.graph.nodes]
+        rows = [
+            [n.prefix, n.c.id, n.fired, n.late, n.ungrouped, n.carry, *([n.lost] if n.lost > NEVER else [])]
+            for n in self.graph.nodes
+        ]
         return [self.evicted, self.cut, rows]
 
     def restore(self, data: list[Any]) -> set[str]:
@@ -151,9 +154,10 @@ class Groups:
         """
         self.evicted, self.cut, counts, parts = data
         ids, started = {node.c.id for node in self.graph.nodes}, set()
-        for found, rule_id, fired, late, ungrouped, carry in counts:
+        for found, rule_id, fired, late, ungrouped, carry, *lost in counts:
             if (node := self.graph.by_prefix.get(found)) is not None:
                 node.fired, node.late, node.ungrouped = fired, late, ungrouped
+                node.lost = int(lost[0]) if lost else NEVER
                 self._carried[node] = tuple(carry)
             elif rule_id in ids:
                 started.add(rule_id)
@@ -223,6 +227,7 @@ class Groups:
                 gone[prefix] = texts
             else:
                 node.fired, node.late, node.ungrouped = before.fired, before.late, before.ungrouped
+                node.lost = before.lost
                 node.dirty = {node.tag + text: None for text in texts}  # what is there still: below
         for old_key, group in other.table.items():
             before, text = other.node(old_key), old_key[tag_size:]

@@ -19,6 +19,9 @@ import msgpack
 Value = TypeVar("Value")
 Key = tuple[Any, ...]
 
+EVER = 1 << 62
+"""A time after all others."""
+
 KEY_BYTES = 160
 """What an entry takes besides its key's texts and its value, about: places in three dicts, and the key's tuple."""
 _DECIMAL = 1
@@ -50,6 +53,8 @@ class Budget:
 
     def __init__(self, limit: int = 64 << 20) -> None:
         self.limit = limit
+        self.torn = set[Table[Any]]()
+        """Those of which something gave way since the last ``settle``."""
         self.tables: list[Table[Any]] = []
 
     @property
@@ -57,12 +62,12 @@ class Budget:
         return sum(table.bytes for table in self.tables)
 
     def settle(self) -> set[Table[Any]]:
-        """Account for what has changed, and let keys go until the tables are within the limit; the tables that had
-        to."""
+        """Account for what has changed, and let keys go until the tables are within the limit; the tables of which
+        something gave way since the last call."""
         for table in self.tables:
             if table.changed:
                 table.settle()
-        over, found = self.used - self.limit, set[Table[Any]]()
+        over, found, self.torn = self.used - self.limit, self.torn, set[Table[Any]]()
         while over > 0:
             table = max(self.tables, key=lambda table: table.bytes)
             size = table.evict()
@@ -77,9 +82,10 @@ class Table(Generic[Value]):
 
     def __init__(
         self, budget: Budget, size: Callable[[Value], int], dump: Callable[[Value], Any] = lambda value: value,
-        load: Callable[[Any], Value] = lambda data: data,
+        load: Callable[[Any], Value] = lambda data: data, newest: Callable[[Key, Value], int] = lambda key, value: EVER,
     ) -> None:  # fmt: skip
-        self._size, self._dump, self._load = size, dump, load
+        """``newest``: the time of the newest row behind a value, where that can be told."""
+        self._size, self._dump, self._load, self._newest = size, dump, load, newest
         self.values: dict[Key, Value] = {}
         """Of all keys; those that changed last come last, as of the last ``settle``."""
         self.changed: dict[Key, None] = {}
@@ -88,10 +94,13 @@ class Table(Generic[Value]):
         self._dirty: dict[Key, None] = {}
         self.bytes = 0
         self.evicted = 0
+        self.torn = -EVER
+        """The newest time of what gave way."""
         self.lost: list[tuple[Key, Value]] | None = None
         """Keys that gave way since the owner last emptied it, with their values; None where the owner does not ask."""
         self.forgotten = 0
         """Bytes of keys that gave way since the operator last looked (``Network``)."""
+        self._budget = budget
         budget.tables.append(self)
 
     def __len__(self) -> int:
@@ -125,6 +134,7 @@ class Table(Generic[Value]):
         """Let the key go that has gone unchanged longest; the bytes that this gives back."""
         key = next(iter(self.values))
         value = self.values.pop(key)
+        self.torn = max(self.torn, self._newest(key, value))
         if self.lost is not None:
             self.lost.append((key, value))
         size = self._sizes.pop(key)
@@ -132,6 +142,12 @@ class Table(Generic[Value]):
         self.evicted += 1
         self._dirty[key] = None
         return size
+
+    def tear(self, newest: int, parts: int) -> None:
+        """So many parts of values gave way to another bound than the budget; ``newest``: the time of their rows."""
+        self.evicted += parts
+        self.torn = max(self.torn, newest)
+        self._budget.torn.add(self)
 
     # --- state
 

@@ -38,6 +38,7 @@ from vedette.stream.expression import FAILURES
 from vedette.stream.expression import one as evaluate
 from vedette.stream.functions.javaregex import Patience
 from vedette.stream.keyed import Budget
+from vedette.stream.lacking import Lacking
 from vedette.stream.lanes import IDLE, MAX_LANES, MIN_LANES, Lanes, Source
 from vedette.stream.operator import FOREVER, NEVER, AtWork, Operator
 from vedette.stream.operators.calc import Calc
@@ -58,6 +59,8 @@ _RECEIPTS = b""
 """In a delta in place of a fingerprint: how far the receipts are."""
 _WAITING = b"waiting"
 """The same: results that nobody has taken yet."""
+_LACKING = b"lacking"
+"""The same: whose state gave way."""
 
 Result = tuple[Statement, Row]
 
@@ -259,6 +262,8 @@ class Network:
         """Microseconds of receipts gone by, as ``advance`` was given them, and without those of another clock."""
         self._sinks: dict[str, _Sink] = {}
         self._build(operators)
+        self.lacking = Lacking(self.statements, self.operators, self._runs)
+        """Statements whose rows may lack something."""
         self.scans = scans_of(self.statements)
         """By the rule that selects their events, in the order by which ``feed`` numbers them."""
 
@@ -479,7 +484,10 @@ class Network:
 
     def _settle(self) -> None:
         """Keep to the budget, also with what operators keep besides their tables."""
-        for operator in {self._renewed[table] for table in self.budget.settle() if table in self._renewed}:
+        if not (evicted := self.budget.settle()):
+            return
+        self.lacking.lose(evicted)
+        for operator in {self._renewed[table] for table in evicted if table in self._renewed}:
             forgotten = sum(table.forgotten for table in operator.tables)
             if forgotten > sum(table.bytes for table in operator.tables) + MAX_FORGOTTEN:
                 operator.resume()
@@ -534,6 +542,8 @@ class Network:
         begun = self._receipts != self._receipts_written and any(entry.mark != NEVER for entry in self._timed)
         if (waiting := self.waiting.delta()) is not None:
             found[_WAITING] = waiting
+        if (lacking := self.lacking.delta()) is not None:
+            found[_LACKING] = lacking
         if found or begun:
             self._receipts_written = self._receipts
             found[_RECEIPTS] = [self._receipts, self._running]
@@ -549,6 +559,8 @@ class Network:
                 self._receipts_written = self._receipts
             elif fingerprint == _WAITING:
                 self.waiting.restore(part)
+            elif fingerprint == _LACKING:
+                self.lacking.restore(part)
             elif fingerprint in self._entries:
                 entry = self._entries[fingerprint]
                 if isinstance(part, int):  # as versions before have written it
@@ -572,6 +584,7 @@ class Network:
             operator.resume()
             for below, port in operator.takers():
                 _begin(below, port, operator.passed(operator.mark))
+        self.lacking.resume()
         for island in self._islands:
             island.look()
 
@@ -583,6 +596,7 @@ class Network:
         for operator in self.operators.values():
             operator.touch()
         self.waiting.touch()
+        self.lacking.touch()
 
     def adopt(self, other: Network) -> None:
         """Take over the state of ``other``, whose statements these replace, as far as nodes are the same. Of ``other``

@@ -47,6 +47,8 @@ class Operator(ABC):
         self.mark = NEVER
         self.outputs: list[tuple[Operator, int]] = []
         """Who takes its rows, and at which port."""
+        self.retains = 0
+        """How long after the newest of its rows (``Table.torn``) what it gives may still be of them, microseconds."""
         self.late = 0
         """Rows dropped because they came behind the watermark."""
         self.failed = 0

@@ -94,6 +94,8 @@ class Layer(Table[Any]):
     """``ident``: what names it among the layers of an operator. ``keys``: columns of the key, ``sets`` those of each of
     the GROUPING SETS.
 
+    ``newest``: a time of each slice, before which its rows may be; by default it begins there.
+
     ``slice_of``: code for the slice of ``row``, and for whether slice ``at`` can still take rows when all windows up to
     ``done`` have been given.
     """
@@ -106,8 +108,10 @@ class Layer(Table[Any]):
         keys: tuple[int, ...],
         slice_of: tuple[str, str],
         sets: tuple[tuple[int, ...], ...] = (),
+        newest: Callable[[Start], int] = lambda start: start,
     ) -> None:
         super().__init__(budget, lambda value: 0)
+        self._newest_of = newest
         self.ident, self.accumulators, self.keys, self.sets = ident, accumulators, keys, sets
         self.slices: dict[Start, Slice] = {}
         self.parts = {part_id(held): held for held in accumulators.parts}
@@ -318,8 +322,9 @@ class Layer(Table[Any]):
 
     def evict(self) -> int:
         """Let the group go that is in the oldest slice for longest."""
-        for one in self.slices.values():
+        for start, one in self.slices.items():
             if one.index:
+                self.torn = max(self.torn, self._newest_of(start))
                 while one.index.get(one.keys[one.first]) != one.first:
                     one.first += 1
                 i, key = one.first, one.keys[one.first]

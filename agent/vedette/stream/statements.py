@@ -322,8 +322,14 @@ class Statements:
                 # rows may be of a statement that the plan does not have any more
                 last, texts = statement, self._texts.get((statement.id, statement.digest)) or _texts(statement)
             yield Selected(statement, row, texts, number)
+        self.network.lacking.taken()
         if self._at_work is not None:
             self._at_work("")
+
+    def incomplete(self, one: Selected) -> bool:
+        """Whether this row, which ``take`` has given last, may be of fewer events than there were, since state gave way
+        to ``max_bytes``."""
+        return self.network.lacking.of(one.statement)
 
     @property
     def waiting(self) -> int:

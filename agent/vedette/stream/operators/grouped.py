@@ -14,6 +14,10 @@ from vedette.stream.slices import Layer
 from vedette.stream.userfunctions import Functions
 
 
+def _end(window: tuple[int, int]) -> int:
+    return window[0]
+
+
 class Grouped(Operator):
     """A slice for each window; a row whose window is complete is late."""
 
@@ -23,7 +27,7 @@ class Grouped(Operator):
         super().__init__(node, budget)
         start, end = node.window
         slice_of = (f"(row[{end}], row[{start}])", "at[0] > done")
-        self.groups = Layer(budget, "windows", Accumulators(node.aggregates), node.keys, slice_of)
+        self.groups = Layer(budget, "windows", Accumulators(node.aggregates), node.keys, slice_of, newest=_end)
         self.tables.append(self.groups)
         self._give = self.groups.giver(node.aggregates, "")
 

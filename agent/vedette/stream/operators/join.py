@@ -30,7 +30,7 @@ from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import Function
 from vedette.stream.keyed import Budget, Key
 from vedette.stream.operator import FOREVER, Operator
-from vedette.stream.operators.rows import Entry, Rows
+from vedette.stream.operators.rows import Entry, Rows, newest_by
 
 LEFT, RIGHT = 0, 1
 SLOTS = 8
@@ -102,7 +102,8 @@ class IntervalJoin(Join):
         self._outer = OUTER[node.kind]
         self._delay = max(0, upper, -lower)
         self._slot = max(MILLISECOND, abs(upper - lower) // SLOTS)
-        self._sides = Rows(budget), Rows(budget)
+        self.retains = max(abs(lower), abs(upper))
+        self._sides = Rows(budget, newest_by(node.left.time)), Rows(budget, newest_by(node.right.time))
         self.tables += [side.table for side in self._sides]
         self._slots: tuple[dict[Key, list[int]], dict[Key, list[int]]] = ({}, {})
         """By key the slots of each side."""
@@ -232,6 +233,10 @@ class IntervalJoin(Join):
                     self._look_at(port, group, entry)
 
 
+def _end(group: Key, chunk: list[Entry]) -> int:
+    return int(group[0])
+
+
 class WindowJoin(Join):
     """Groups of rows are (window's end, its start, key); an entry adds its number among all."""
 
@@ -241,7 +246,7 @@ class WindowJoin(Join):
         self._windows = tuple(itemgetter(end, start) for start, end in node.windows)
         left, right = OUTER.get(node.kind, (False, False))
         self._outer = left or node.kind == "ANTI", right
-        self._sides = Rows(budget), Rows(budget)
+        self._sides = Rows(budget, _end), Rows(budget, _end)
         self.tables += [side.table for side in self._sides]
         self._open: dict[int, dict[Key, int]] = {}
         """By end the groups of all windows of that end, with the number of their first entry."""

@@ -21,7 +21,7 @@ from vedette.plan.query import ALL_ROWS, MILLISECOND, Row
 from vedette.stream import parts
 from vedette.stream.accumulators import Accumulators
 from vedette.stream.expression import FAILURES
-from vedette.stream.keyed import Budget, Key, Table
+from vedette.stream.keyed import EVER, Budget, Key, Table
 from vedette.stream.operator import FOREVER, NEVER, Operator
 from vedette.stream.operators.rows import weigh
 
@@ -47,6 +47,10 @@ class _Held:
         self.back: list[Any] = []
 
 
+def _newest(key: Key, held: _Held) -> int:
+    return max((held.last, *held.waiting))
+
+
 class Over(Operator):
     renews: ClassVar[bool] = True
     exact: ClassVar[bool] = True
@@ -58,7 +62,8 @@ class Over(Operator):
         self.bounded = node.range is not None or node.rows not in (None, ALL_ROWS)
         self.kinds = Accumulators(node.aggregates)
         self._add, self._merge, self._values = self.kinds.compiled(node.aggregates)
-        self.held: Table[_Held] = Table(budget, self._size, self._dump, self._load)
+        self.held: Table[_Held] = Table(budget, self._size, self._dump, self._load, _newest)
+        self.retains = EVER if node.range is None else node.range
         self.tables.append(self.held)
         self._alarms: list[int] = []
         """A heap of those of all keys."""

@@ -36,10 +36,10 @@ from vedette.stream.accumulators import Accumulators
 from vedette.stream.expression import FAILURES, condition, several
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import Function
-from vedette.stream.keyed import Budget, Key, Table
+from vedette.stream.keyed import EVER, Budget, Key, Table
 from vedette.stream.operator import FOREVER, NEVER, Operator
 from vedette.stream.operators import heap
-from vedette.stream.operators.rows import Rows
+from vedette.stream.operators.rows import Rows, newest_by
 
 MAX_PARTIALS = 1_000
 MAX_ROWS = 10_000
@@ -300,9 +300,12 @@ class Match(Operator):
         seen = _Seen(1, self._names)
         self._measures = several([seen.rewritten(measure) for measure in node.measures])
         self._references = seen.references()
-        self._waiting = Rows(budget)
-        self._kept = Rows(budget)
-        self._keys: Table[Any] = Table(budget, lambda value: 80 + 96 * (len(value[1]) + len(value[2])))
+        newest = newest_by(node.input.time)
+        self._waiting, self._kept = Rows(budget, newest), Rows(budget, newest)
+        self._keys: Table[Any] = Table(
+            budget, lambda value: 80 + 96 * (len(value[1]) + len(value[2])), newest=lambda key, value: self._done
+        )
+        self.retains = node.within or EVER
         self.tables += [self._waiting.table, self._kept.table, self._keys]
         for table in self.tables:
             table.lost = []
@@ -459,7 +462,7 @@ class Match(Operator):
             firsts = sorted(one[0] for one in partials)
             least = max(firsts[-MAX_PARTIALS - 1] if len(firsts) > MAX_PARTIALS else 0, number - MAX_ROWS)
             partials = heap.keep(partials, lambda one: one[0] >= least)
-            self._keys.evicted += len(firsts) - len(partials)
+            self._keys.tear(self._done, len(firsts) - len(partials))
         if len(partials) == 1 and not found:
             self._forget(key)
             return

@@ -7,7 +7,7 @@ adds. Chunks that the budget evicts are simply no longer there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from vedette.plan.query import Row
@@ -38,6 +38,11 @@ def weigh(values: Sequence[Any]) -> int:
     return size
 
 
+def newest_by(time: int) -> Callable[[Key, list[Entry]], int]:
+    """The newest row's time, by the column ``time``."""
+    return lambda key, chunk: max(entry[0][time] for entry in chunk)
+
+
 def _size(chunk: list[Entry]) -> int:
     total: int = sum([entry[1] for entry in chunk])
     return 64 + total
@@ -46,8 +51,11 @@ def _size(chunk: list[Entry]) -> int:
 class Rows:
     """See the module's text."""
 
-    def __init__(self, budget: Budget) -> None:
-        self.table: Table[list[Entry]] = Table(budget, _size, load=lambda data: [list(entry) for entry in data])
+    def __init__(self, budget: Budget, newest: Callable[[Key, list[Entry]], int]) -> None:
+        """``newest``: the time of the newest row behind a chunk."""
+        self.table: Table[list[Entry]] = Table(
+            budget, _size, load=lambda data: [list(entry) for entry in data], newest=newest
+        )
         self._numbers: dict[Key, list[int]] = {}
         """Of each group its chunks, rising; those that were evicted among them until they are met."""
 

@@ -26,6 +26,10 @@ Held = list[Any]
 """Of one session: start, end, origin, then what it holds."""
 
 
+def _newest(key: Key, held: list[Held]) -> int:
+    return max(int(one[1]) for one in held)
+
+
 class Sessions(Operator):
     """What both uses of sessions do: ``fresh``, ``take`` and ``join`` of what a session holds, ``give`` its rows."""
 
@@ -35,7 +39,8 @@ class Sessions(Operator):
     def __init__(self, node: Windowed | Assign, budget: Budget) -> None:
         super().__init__(node, budget)
         self.gap, self.keys, self.time = node.grid.size, node.keys, node.input.time
-        self.sessions: Table[list[Held]] = Table(budget, self._size, self._dump, self._load)
+        self.sessions: Table[list[Held]] = Table(budget, self._size, self._dump, self._load, _newest)
+        self.retains = self.gap
         self.tables.append(self.sessions)
         self._ends: list[tuple[int, str, Key]] = []
         """A heap; sessions that have merged since are still in it."""

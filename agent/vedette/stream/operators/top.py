@@ -29,7 +29,9 @@ class TopInWindow(Operator):
         by_time = node.input.columns[column - 1].type.name.startswith("TIMESTAMP")
         self._newest = by_time and descending and not others and node.last == 1
         """The last row by time: of those of one time it is the last to come, as in Flink."""
-        self.rows: Table[list[Row]] = Table(budget, lambda rows: 64 + sum(map(weigh, rows)), load=list)
+        self.rows: Table[list[Row]] = Table(
+            budget, lambda rows: 64 + sum(map(weigh, rows)), load=list, newest=lambda key, rows: int(key[0])
+        )
         self.tables.append(self.rows)
         self._windows: dict[int, dict[Key, None]] = {}
         """Keys by the end of their window."""

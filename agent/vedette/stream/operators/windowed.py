@@ -133,6 +133,7 @@ class Windowed(Operator):
             member.give = member.layer.giver(member.node.aggregates, behind)
             only = Accumulators(member.node.aggregates)
             member.needs = frozenset(name for name, held in member.layer.parts.items() if held in only.parts)
+        self.retains = max(member.node.grid.size for member in self.members)
         self._connect()
 
     def _layer(self, ident: Ident) -> Layer:
