@@ -224,6 +224,9 @@ def test_explain(tmp_path: Path) -> None:
     assert "MATCH" not in shown.stdout
     assert "  MATCH" in vedette(*options, rule, '{"user": "root"}').stdout
     assert "  no match" in vedette(*options, "--id", "Rare Thing", rule, '{"user": "bob"}').stdout
+    rule_id = "929a690e-bef0-4204-a928-ef5e620d6fcc"
+    assert vedette(*options, "--id", f"{rule_id}@site", rule).stdout == vedette(*options, "--id", rule_id, rule).stdout
+    assert vedette(*options, "--id", "Rare Thing@site", rule).exit_code == 2  # titles are not renamed
     piped = CliRunner().invoke(main, [*map(str, options), str(rule), "-"], input='{"user": "admin"}')
     assert "  MATCH" in piped.stdout
     refused = vedette("rules", "explain", rule)

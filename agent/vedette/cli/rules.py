@@ -334,7 +334,13 @@ def rules_lint(
 
 @rules.command("explain")
 @pipeline_options
-@click.option("--id", "wanted", metavar="NAME", default="", help="Explain only the rule with this id or title.")
+@click.option(
+    "--id",
+    "wanted",
+    metavar="NAME",
+    default="",
+    help="Explain only the rule with this id or title; ID@SET, as alerts of several rule sets have it, is ID.",
+)
 @format_option("EVENT is")
 @click.option("--topic", metavar="TOPIC", default="", help="The event's MQTT topic (format mqtt).")
 @click.option("--with", "beside", type=click.Path(path_type=Path), multiple=True,
@@ -375,7 +381,7 @@ def rules_explain(
     here = {str(path).encode("utf-8", "replace").decode() for path in asked}
 
     def meant(path: str, *names: str) -> bool:
-        return path in here and (not wanted or wanted in names)
+        return path in here and (not wanted or wanted in names or wanted.rpartition("@")[0] in names[:1])
 
     refused = [one for one in plan.refused if meant(one.path, one.rule_id, one.title)]
     numbers = [i for i, one in enumerate(plan.rules) if meant(one.path, one.id, one.title)]
