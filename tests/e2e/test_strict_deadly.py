@@ -55,7 +55,7 @@ def bloat():
         kept.append(bytearray(1 << 20))
         time.sleep(0.0005)
 deadly, true, passes, take = {how}, Engine.true, AlertBuilder._passes, AlertBuilder.take
-advance = State.advance
+advance, of_batch = State.advance, AlertBuilder.of_batch
 
 def is_true(self, event, rules, logsource):
     for number in rules:
@@ -72,6 +72,11 @@ def does_take(self, frame, batch):
     if any(b"worst" in frame.chunk.data[start:end] for start, end in batch.spans):
         deadly()
     return take(self, frame, batch)
+
+def does_of_batch(self, frame, batch):
+    if any(b"worst" in frame.chunk.data[start:end] for start, end in batch.spans):
+        deadly()
+    return of_batch(self, frame, batch)
 
 def does_advance(self, received_at):
     if self.correlator.groups.table:
@@ -93,8 +98,9 @@ def does_update(self, port, rows):
 if {operators}:
     Correlator._count, Windowed.push = does_count, does_update
     passes, take = (lambda *given: True), AlertBuilder.take
-    does_take = take
+    does_take, does_of_batch = take, of_batch
 Engine.true, AlertBuilder._passes, AlertBuilder.take = is_true, does_pass, does_take
+AlertBuilder.of_batch = does_of_batch
 if {time}:
     State.advance = does_advance
 sys.exit(worker.main())
