@@ -75,6 +75,17 @@ def test_push(tmp_path: Path, region: Region) -> None:
             until("of the first", lambda: alerts(agent).count(("Marker one", "region/region-1")) == 2)
             mark(agent, "own")
             until("the other set's", lambda: ("Marker own", None) in alerts(agent))
+            options = ("--key", region.key, "--fleet", "f1", "--channel", "region")
+            publish = ("region", "withdraw", "--broker", region.broker.url, *options)
+            changed(agent, 3, lambda: vedette(*publish))
+            row = sets(agent)["region"]
+            assert [row[name] for name in ("rules", "correlations", "error", "bundle")] == [0, 0, None, "withdrawn-3"]
+            mark(agent, "one")  # no rule any more
+            mark(agent, "own")
+            until("the other set's second", lambda: alerts(agent).count(("Marker own", None)) == 2)
+            account = evaluated(agent, "region")  # which goes on, without rules
+            assert account["stored"] == account["judged"] + sum(account["lost"].values())
+            assert [title for title, _ in alerts(agent)].count("Marker one") == 4
         evaluated(agent, "region")
         assert process(agent, "region")["deaths"] == 0
         assert alerts(agent).count(("Marker two", "region/region-2")) == 1
