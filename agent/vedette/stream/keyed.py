@@ -84,7 +84,7 @@ class Table(Generic[Value]):
         self, budget: Budget, size: Callable[[Value], int], dump: Callable[[Value], Any] = lambda value: value,
         load: Callable[[Any], Value] = lambda data: data, newest: Callable[[Key, Value], int] = lambda key, value: EVER,
     ) -> None:  # fmt: skip
-        """``newest``: the time of the newest row behind a value, where that can be told."""
+        """``newest``: the time of the newest row behind a value, where that is known."""
         self._size, self._dump, self._load, self._newest = size, dump, load, newest
         self.values: dict[Key, Value] = {}
         """Of all keys; those that changed last come last, as of the last ``settle``."""

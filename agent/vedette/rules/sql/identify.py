@@ -88,9 +88,9 @@ def _wide_calc(node: Calc) -> _Wide:
         node = replace(node, input=below.node, exprs=exprs, when=when)
     place, given = _places(node), {one.index: at for at, one in enumerate(node.exprs, 1) if isinstance(one, Column)}
     windows, columns = list[tuple[int, ...]](), below.node.columns
-    for told in below.windows:
-        if not (known := tuple(given[at] for at in told if at in given)):
-            end = Column(told[0], columns[told[0] - 1].type)
+    for known_by in below.windows:
+        if not (known := tuple(given[at] for at in known_by if at in given)):
+            end = Column(known_by[0], columns[known_by[0] - 1].type)
             node = replace(node, columns=(*node.columns, Named("", end.type)), exprs=(*node.exprs, end))
             known = (len(node.columns),)
         windows.append(known)
@@ -124,7 +124,7 @@ def _wide_join(node: Join) -> _Wide:
     one_sided = node.kind in ("SEMI", "ANTI")
     left, right = _wide(node.left), _same(node.right, []) if one_sided else _wide(node.right)
     before, now = len(node.left.columns), len(left.node.columns)
-    windows = [*left.windows, *(tuple(at + now for at in told) for told in right.windows)]
+    windows = [*left.windows, *(tuple(at + now for at in one) for one in right.windows)]
     if left.node is node.left and right.node is node.right:
         return _same(node, windows)
     place = {**left.place, **{before + at: now + to for at, to in right.place.items() if at}}
@@ -147,8 +147,8 @@ def _wide_union(union: Union) -> _Wide:
     width = len(union.columns)
     added = max(len(one.node.columns) for one in parts) - width
     if not added:
-        told = [{at for window in one.windows for at in window} for one in parts]
-        return _same(union, [(at,) for at in sorted(set.intersection(*told))])
+        shown = [{at for window in one.windows for at in window} for one in parts]
+        return _same(union, [(at,) for at in sorted(set.intersection(*shown))])
     hidden, made = (*[END] * added, NUMBER), list[Node]()
     for number, part in enumerate(parts):
         one = part.node
