@@ -1,8 +1,9 @@
 """Lookups of millions of rows: bytes a row, building, opening, probing in the kernel and from Python, shared pages.
 
 ``python -m bench.lookups [--rows N] [KIND …]`` makes a table of each kind as CSV, builds it in a process of its own
-(whose time and peak memory are those of the build alone), and prints a row for each. In the kernel: the mean of a batch
-of half a million keys as texts, at random, parsing included; from Python: of single calls of ``contains`` and ``get``.
+(whose time and peak memory are those of the build alone), and prints a row for each. In the kernel: batches of half a
+million keys as texts, at random, parsing included, hits and misses by turns, the median of seven; from Python: the mean
+of single calls of ``contains`` and ``get``.
 
 ``--changed SHARE``: instead, what a new version costs to send, of which that share of the rows has another value (of a
 table of keys alone: another key), as ``region publish --previous`` makes its blobs; each delta is undone and compared.
@@ -21,6 +22,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -33,6 +35,7 @@ from vedette.lookup.table import Lookup
 from vedette.region.lookups import Blocks
 
 PROBES = 500_000
+ROUNDS = 7
 _SYLLABLES = (
     "al",
     "ber",
@@ -142,16 +145,16 @@ def _table(path: Path, kind: str, rows: int, changed: float = 0.0) -> None:
                 file.write(f"{make(n)}{_about(other)}\n" if more else f"{make(other)}\n")
 
 
-def _nanoseconds(found: Lookup, keys: list[str]) -> float:
-    """Of a probe in the kernel; the best of three rounds."""
-    arena = "".join(keys).encode()
-    ends = memoryview(array("I", accumulate(map(len, keys)))).cast("B")
-    best = float("inf")
-    for _ in range(3):
-        before = time.process_time_ns()
-        found._native.holds(0, arena, ends)
-        best = min(best, (time.process_time_ns() - before) / len(keys))
-    return best
+def _nanoseconds(found: Lookup, *batches: list[str]) -> list[float]:
+    """Of a probe in the kernel, by batch; the median of rounds, in each of which every batch has a turn."""
+    given = [("".join(keys).encode(), memoryview(array("I", accumulate(map(len, keys)))).cast("B")) for keys in batches]
+    rounds: list[list[float]] = [[] for _ in batches]
+    for _ in range(ROUNDS):
+        for keys, (arena, ends), taken in zip(batches, given, rounds, strict=True):
+            before = time.process_time_ns()
+            found._native.holds(0, arena, ends)
+            taken.append((time.process_time_ns() - before) / len(keys))
+    return [*map(median, rounds)]
 
 
 def _calls(ask: Callable[[str], object], keys: list[str]) -> float:
@@ -247,7 +250,7 @@ def measure(folder: Path, kind: str, rows: int) -> dict[str, Any]:
     inside = [make(draw.randrange(rows)).split("/")[0] for _ in range(PROBES)]
     outside = [make(rows * 2 + draw.randrange(rows)).split("/")[0] for _ in range(PROBES)]
     if found.native:
-        result["kernel_hit_ns"], result["kernel_miss_ns"] = _nanoseconds(found, inside), _nanoseconds(found, outside)
+        result["kernel_hit_ns"], result["kernel_miss_ns"] = _nanoseconds(found, inside, outside)
     result["hits_of_outside"] = sum(map(found.tester("k"), outside[:10_000])) / 10_000
     few = PROBES // 5
     result["get_hit_us"] = _calls(lambda key: found.get("k", key), inside[:few]) / 1000

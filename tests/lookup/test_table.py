@@ -311,7 +311,8 @@ def test_bad_files(tmp_path: Path, native: bool) -> None:
     assert "copy it again" in refused(whole[:40])
     assert "copy it again" in refused(whole[:-1])
     assert "copy it again" in refused(whole + b"x")
-    assert "newer than 1: upgrade" in refused(whole[:8] + b"\2" + whole[9:])
+    assert "newer than 2: upgrade" in refused(whole[:8] + b"\3" + whole[9:])
+    assert "older than 2: build it again" in refused(whole[:8] + b"\1" + whole[9:])
     assert "header is damaged" in refused(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
     path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
     with Lookup.open(path, native=native) as found:

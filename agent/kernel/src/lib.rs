@@ -11,6 +11,7 @@ pub mod layout;
 pub mod lines;
 mod lookup_ask;
 mod lookup_build;
+mod lookup_filter;
 mod lookup_keys;
 mod lookup_map;
 mod lookup_read;
@@ -30,7 +31,8 @@ mod _kernel {
     use crate::lines::{Lines, holds};
     #[pymodule_export]
     use crate::lookup_build::{
-        lookup_addresses, lookup_automaton, lookup_hash, lookup_points, lookup_records, lookup_spread, lookup_symbols,
+        lookup_addresses, lookup_automaton, lookup_filter, lookup_hash, lookup_points, lookup_records, lookup_spread,
+        lookup_symbols,
     };
     #[pymodule_export]
     use crate::lookup_read::Table;

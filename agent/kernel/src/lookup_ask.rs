@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::fields::{Marks, Predicate, Text};
-use crate::lookup_keys::{Kind, canonical};
+use crate::lookup_keys::{Kind, canonical, four};
 use crate::lookup_read::Asked;
 
 /// A lookup and what holds when a text is one of its keys.
@@ -37,6 +37,9 @@ impl Lookup {
 
     /// An address of IPv4 mapped into IPv6 is both.
     fn holds_address(&self, own: &[u8]) -> Option<bool> {
+        if let Some(four) = four(own) {
+            return Some(self.asked.holds(&four));
+        }
         let Ok(own) = std::str::from_utf8(own) else { return None };
         // Python strips what it takes for space, and knows scopes: such texts are rare.
         if !own.bytes().all(|byte| (b' '..0x7f).contains(&byte) && byte != b'%') {

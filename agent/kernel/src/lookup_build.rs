@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::PyBytes;
 
+use crate::lookup_filter::Shape;
 use crate::lookup_keys::{address, hash, place, spread};
 use crate::lookup_map::Bytes;
 use crate::lookup_read::GROUP;
@@ -18,7 +19,7 @@ const SAMPLE: usize = 20_000;
 
 type Twins = Vec<(u32, u32)>;
 type Entries<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Twins);
-type Automaton<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Twins, usize);
+type Automaton<'py> = (Bound<'py, PyBytes>, Twins, usize);
 
 /// Keys one behind the other.
 #[derive(Clone, Copy)]
@@ -149,34 +150,45 @@ pub fn lookup_points<'py>(
     Ok((PyBytes::new(py, &order), PyBytes::new(py, &starts), PyBytes::new(py, &lows), twins))
 }
 
-/// The automaton of texts, `dir` and `fps` of the hash before it, twins, and how many texts are different.
+/// The automaton of texts, twins, and how many texts are different.
 #[pyfunction]
-pub fn lookup_automaton<'py>(
-    py: Python<'py>,
-    arena: Bytes,
-    ends: Bytes,
-    seed: u64,
-    bits: u32,
-) -> PyResult<Automaton<'py>> {
-    checked(bits)?;
+pub fn lookup_automaton<'py>(py: Python<'py>, arena: Bytes, ends: Bytes) -> PyResult<Automaton<'py>> {
     let keys = Keys::new(&arena, Some(&ends), 0);
     let made = py.detach(|| -> Result<_, fst::Error> {
         let mut order = ranked(keys);
         let twins = merge(keys, &mut order, true);
         let mut builder = fst::SetBuilder::memory();
-        let mut hashes = Vec::with_capacity(order.len());
-        for (_, row) in order {
-            let key = keys.get(row as usize);
-            builder.insert(key)?;
-            hashes.push(hash(key, seed));
+        for (_, row) in &order {
+            builder.insert(keys.get(*row as usize))?;
         }
-        hashes.sort_unstable();
-        let starts = directory(hashes.iter().map(|hash| place(*hash, bits).0), bits);
-        let marks: Vec<u8> = hashes.iter().map(|hash| place(*hash, bits).1).collect();
-        Ok((builder.into_inner()?, starts, marks, twins, hashes.len()))
+        Ok((builder.into_inner()?, twins, order.len()))
     });
-    let (automaton, starts, marks, twins, count) = made.map_err(|error| PyValueError::new_err(error.to_string()))?;
-    Ok((PyBytes::new(py, &automaton), PyBytes::new(py, &starts), PyBytes::new(py, &marks), twins, count))
+    let (automaton, twins, count) = made.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok((PyBytes::new(py, &automaton), twins, count))
+}
+
+/// The filter of keys, and the fewest and most dots of one.
+#[pyfunction]
+pub fn lookup_filter<'py>(
+    py: Python<'py>,
+    arena: Bytes,
+    ends: Option<Bytes>,
+    width: usize,
+    seed: u64,
+    shape: Shape,
+    size: usize,
+) -> PyResult<(Bound<'py, PyBytes>, (usize, usize))> {
+    if !shape.fits(size) {
+        return Err(PyValueError::new_err("a filter that cannot be"));
+    }
+    let keys = Keys::new(&arena, ends.as_ref(), width);
+    let (filter, dots) = py.detach(|| {
+        let all = || (0..keys.len()).map(|row| keys.get(row));
+        let dots = all().map(|key| memchr::memchr_iter(b'.', key).count());
+        let dots = dots.fold((usize::MAX, 0), |(least, most), dots| (least.min(dots), most.max(dots)));
+        (shape.made(all().map(|key| hash(key, seed))), if keys.len() > 0 { dots } else { (0, 0) })
+    });
+    Ok((PyBytes::new(py, &filter), dots))
 }
 
 /// Addresses as keys: the bytes, their ends (u32), and the first text that is none.

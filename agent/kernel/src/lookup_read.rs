@@ -15,6 +15,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
+use crate::lookup_filter::Shape;
 use crate::lookup_keys::{Key, Kind, address, canonical, gather, hash, of, place, spread};
 use crate::lookup_map::{Bytes, File};
 
@@ -46,6 +47,8 @@ struct IndexParts {
     column: usize,
     bits: u32,
     seed: u64,
+    filter: Option<(Shape, Section)>,
+    dots: (usize, usize),
     dir: Section,
     fps: Section,
     refs: Option<Section>,
@@ -78,6 +81,9 @@ struct Index {
     column: usize,
     bits: u32,
     seed: u64,
+    filter: Option<(Shape, Section)>,
+    /// Fewest and most dots of a key, where keys are domains.
+    dots: (usize, usize),
     dir: Section,
     fps: Section,
     refs: Option<Section>,
@@ -171,10 +177,13 @@ impl Points {
     }
 }
 
-/// A domain and all above it, the longest first.
-fn suffixes(domain: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let above = memchr::memchr_iter(b'.', domain).map(|at| &domain[at + 1..]).filter(|rest| !rest.is_empty());
-    std::iter::once(domain).chain(above)
+/// A domain and all above it, the longest first, of those that have as many dots as a key may have.
+fn suffixes(domain: &[u8], (least, most): (usize, usize)) -> impl Iterator<Item = &[u8]> {
+    let dots = memchr::memchr_iter(b'.', domain).count();
+    let above = memchr::memchr_iter(b'.', domain).map(|at| &domain[at + 1..]);
+    let all = std::iter::once(domain).chain(above).enumerate();
+    let fitting = all.filter(move |(number, rest)| (least..=most).contains(&(dots - number)) && !rest.is_empty());
+    fitting.map(|(_, rest)| rest)
 }
 
 /// By byte the digit that it is; 255: none.
@@ -314,7 +323,7 @@ impl Inner {
     fn find<'k>(&self, index: &Index, key: &'k [u8], mut each: impl FnMut(Found<'k>) -> bool) {
         match index.layout {
             Layout::Hash if index.kind == Kind::Domain => {
-                for one in suffixes(key) {
+                for one in suffixes(key, index.dots) {
                     if !self.find_hashed(index, one, &mut each) {
                         return;
                     }
@@ -325,7 +334,7 @@ impl Inner {
             }
             Layout::Sorted => self.find_sorted(index, key, &mut each),
             Layout::Fst if index.kind == Kind::Domain => {
-                for one in suffixes(key) {
+                for one in suffixes(key, index.dots) {
                     if self.accepts(index, one) && !each(Found::Key(index.kind, false, Cow::Borrowed(one))) {
                         return;
                     }
@@ -361,16 +370,25 @@ impl Inner {
         }
     }
 
-    /// The entries that may have a key.
-    fn entries(&self, index: &Index, key: &[u8]) -> (usize, &[u8], u8) {
-        let (place, mark) = place(hash(key, index.seed), index.bits);
+    /// Whether a key with this hash may be there: what is asked first, as most are not.
+    fn may_hold(&self, index: &Index, hash: u64) -> bool {
+        index.filter.is_none_or(|(shape, filter)| shape.may_hold(self.section(filter), hash))
+    }
+
+    /// The entries that may have a key with this hash.
+    fn entries(&self, index: &Index, hash: u64) -> (usize, &[u8], u8) {
+        let (place, mark) = place(hash, index.bits);
         let dir = self.section(index.dir);
         let (start, end) = (short(dir, place), short(dir, place + 1));
         (start, &self.section(index.fps)[start..end], mark)
     }
 
     fn find_hashed<'k>(&self, index: &Index, key: &'k [u8], each: &mut impl FnMut(Found<'k>) -> bool) -> bool {
-        let (start, marks, mark) = self.entries(index, key);
+        let hash = hash(key, index.seed);
+        if !self.may_hold(index, hash) {
+            return true;
+        }
+        let (start, marks, mark) = self.entries(index, hash);
         for (at, _) in marks.iter().enumerate().filter(|(_, one)| **one == mark) {
             let row = match index.refs {
                 None => start + at,
@@ -384,6 +402,9 @@ impl Inner {
     }
 
     fn find_sorted<'k>(&self, index: &Index, key: &'k [u8], each: &mut impl FnMut(Found<'k>) -> bool) {
+        if !self.may_hold(index, hash(key, index.seed)) {
+            return;
+        }
         let raw: Cow<'k, [u8]> = match index.kind {
             Kind::Number => Cow::Owned(spread(number(key)).to_be_bytes().to_vec()),
             Kind::Ip => Cow::Borrowed(key),
@@ -399,10 +420,9 @@ impl Inner {
         }
     }
 
-    /// Whether the automaton has the key: asked only when the hash does not rule it out.
+    /// Whether the automaton has the key.
     fn accepts(&self, index: &Index, key: &[u8]) -> bool {
-        let (_, marks, mark) = self.entries(index, key);
-        memchr::memchr(mark, marks).is_some()
+        self.may_hold(index, hash(key, index.seed))
             && fst::raw::Fst::new(self.section(index.fst)).is_ok_and(|automaton| automaton.contains_key(key))
     }
 
@@ -541,6 +561,9 @@ impl Table {
             if one.bits > 24 || one.column >= stores.len().max(1) {
                 return Err(wrong("an index that cannot be"));
             }
+            if one.filter.is_some_and(|(shape, (_, size))| !shape.fits(size)) {
+                return Err(wrong("a filter of another size"));
+            }
             let parts = one.parts.into_iter().map(|(width, bits, dir, lows, nodes)| {
                 if width == 0 || width > 64 || bits > 24 || bits as usize > width * 8 {
                     return Err(wrong("keys of an impossible width"));
@@ -554,6 +577,8 @@ impl Table {
                 column: one.column,
                 bits: one.bits,
                 seed: one.seed,
+                filter: one.filter,
+                dots: one.dots,
                 dir: one.dir,
                 fps: one.fps,
                 refs: one.refs,

@@ -12,6 +12,7 @@ from typing import Any
 from vedette.lookup import pack
 from vedette.lookup.batch import BuildRefused, Key
 from vedette.lookup.columns import NULL, Numbers, Texts, integers
+from vedette.lookup.filter import shape
 from vedette.lookup.gather import Table
 from vedette.lookup.keys import ordered, real, spread
 from vedette.lookup.layout import Header, Index, Writer
@@ -19,6 +20,8 @@ from vedette.lookup.pack import Keys
 
 _SLICE = 1 << 20
 """Rows written at a time: a multiple of ``rows.GROUP``."""
+_FILTER_BITS = {"hash": 8.0, "digits": 8.0, "number": 8.0, "ip": 3.0, "fst": 8.4}
+"""Of the filter, for each key: names are to take eight bytes in all, addresses two and a half."""
 _END = 1 << 63
 """Of a row that holds for ever."""
 
@@ -139,20 +142,35 @@ class Assembly:
         key = table.keys[0]
         column = self._column(key.columns[0])
         if key.kind == "number" and isinstance(column, Numbers):
+            filtered = self._filter(0, key, "number")
             spread_out = self._spread(column.data)
             part, rows = self._points(key, "i0.8", Keys(spread_out, None, 8, len(column.data)))
-            return {"layout": "sorted", "parts": [part]}, rows
+            return {"layout": "sorted", "parts": [part], **filtered}, rows
         if not isinstance(column, Texts):
             return None
         if key.kind == "ip":
             return self._addresses(key, column)
         if key.kind in ("text", "nocase") and (width := column.digits()) is not None:
+            filtered = self._filter(0, key, "digits")
             raw = Keys(column.from_hex(), None, width, len(table))
             part, rows = self._points(key, f"i0.{width}", raw)
-            return {"layout": "sorted", "parts": [part]}, rows
+            return {"layout": "sorted", "parts": [part], **filtered}, rows
         if key.kind in ("text", "nocase", "domain") and self._library is not None:
             return self._automaton(key, column)
         return None
+
+    def _filter(self, number: int, key: Key, layout: str) -> dict[str, Any]:
+        """What an index has before it: seed, filter, and of domains the fewest and most dots."""
+        keys, name = self._keys(key), f"i{number}.filter"
+        made = shape(keys.count, _FILTER_BITS[layout], self._table.before.filters.get(number))
+        if self._library is None:
+            filtered, dots = pack.filtered(keys, self._seed, made)
+        else:
+            ends = None if keys.ends is None else memoryview(keys.ends).cast("B")
+            given = made._asdict()
+            filtered, dots = self._library.lookup_filter(keys.arena, ends, keys.width, self._seed, given, made.size)
+        self._writer.section(name, filtered)
+        return {"seed": self._seed, "filter": {"part": name, **made._asdict()}, "dots": list(dots)}
 
     def _spread(self, numbers: array[int]) -> bytes:
         if self._library is not None:
@@ -162,10 +180,11 @@ class Assembly:
 
     def _addresses(self, key: Key, column: Texts) -> tuple[dict[str, Any], int]:
         parts, rows = [], 0
+        filtered = self._filter(0, key, "ip")
         if column.even():
             width = len(column.arena) // len(column.ends)
             part, rows = self._points(key, f"i0.{width}", Keys(column.arena, None, width, len(column.ends)))
-            return {"layout": "sorted", "parts": [part]}, rows
+            return {"layout": "sorted", "parts": [part], **filtered}, rows
         listed = list(self._keys(key))
         for width in (4, 16):
             some = [one for one in listed if len(one) == width]
@@ -174,7 +193,7 @@ class Assembly:
                 part, count = self._points(key, f"i0.{width}", Keys(b"".join(some), None, width, len(some)), numbers)
                 parts.append(part)
                 rows += count
-        return {"layout": "sorted", "parts": parts}, rows
+        return {"layout": "sorted", "parts": parts, **filtered}, rows
 
     def _points(self, key: Key, name: str, keys: Keys, numbers: list[int] | None = None) -> tuple[dict[str, Any], int]:
         bits = _bits(keys.count, 18 if keys.width == 4 else 20)
@@ -190,16 +209,10 @@ class Assembly:
         return {"width": keys.width, "bits": bits, "dir": f"{name}.dir", "lows": f"{name}.low"}, rows
 
     def _automaton(self, key: Key, column: Texts) -> tuple[dict[str, Any], int]:
-        bits = _bits(len(column.ends), 24)
-        automaton, starts, marks, twins, rows = self._library.lookup_automaton(
-            column.arena, memoryview(column.ends).cast("B"), self._seed, bits
-        )
+        automaton, twins, rows = self._library.lookup_automaton(column.arena, memoryview(column.ends).cast("B"))
         self._refuse(key, twins)
         self._writer.section("i0.fst", automaton)
-        self._writer.section("i0.dir", starts)
-        self._writer.section("i0.fps", marks)
-        names = {"fst": "i0.fst", "dir": "i0.dir", "fps": "i0.fps"}
-        return {"layout": "fst", "bits": bits, "seed": self._seed, **names}, rows
+        return {"layout": "fst", "fst": "i0.fst", **self._filter(0, key, "fst")}, rows
 
     def _order(self) -> array[int]:
         """Build every index; returns the table's row of each row of the file: the order of the first exact key."""
@@ -231,8 +244,8 @@ class Assembly:
                     refs = f"{name}.refs"
                     self._writer.section(refs, memoryview(array("I", [places[row] for row in order])))
                 self._layouts.append(
-                    {"layout": "hash", "bits": _bits(len(table), 24),
-                     "seed": self._seed, "dir": f"{name}.dir", "fps": f"{name}.fps", "refs": refs}
+                    {"layout": "hash", "bits": _bits(len(table), 24), "dir": f"{name}.dir", "fps": f"{name}.fps",
+                     "refs": refs, **self._filter(number, key, "hash")}
                 )  # fmt: skip
             else:
                 self._layouts.append(self._ranges(number, key, places))

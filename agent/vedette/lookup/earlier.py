@@ -1,9 +1,9 @@
 """What a build takes over from the lookup's earlier version, so that rows which did not change are the same bytes.
 
-Three things arrange a file without being in the table: the seed of its hashes (the order of rows), the symbols that
-compress texts, and the numbers of words in dictionaries. Taken over, a new version differs from the earlier one where
-rows differ, and a delta of the two is small (``delta.py``). Another shape (columns, keys, their kinds) takes nothing
-over; nor does a file that is damaged or no lookup.
+Four things arrange a file without being in the table: the seed of its hashes (the order of rows), the sizes of its
+filters, the symbols that compress texts, and the numbers of words in dictionaries. Taken over, a new version differs
+from the earlier one where rows differ, and a delta of the two is small (``delta.py``). Another shape (columns, keys,
+their kinds) takes nothing over; nor does a file that is damaged or no lookup.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vedette.lookup.filter import Shape
 from vedette.lookup.layout import Column, LookupRefused
 from vedette.lookup.table import Lookup
 
@@ -24,6 +25,8 @@ class Earlier(NamedTuple):
     symbols: Sequence[bytes] = ()
     words: Mapping[str, Sequence[str]] = {}
     """By column the words of its dictionary, in order."""
+    filters: Mapping[int, Shape] = {}
+    """By index how its filter is made."""
 
 
 NOTHING = Earlier()
@@ -39,6 +42,9 @@ def earlier(path: Path, columns: Sequence[Column], keys: Sequence[Key], library:
             if found.damaged() is not None:
                 return NOTHING
             seed = next((one["seed"] for one in found.header.layouts if "seed" in one), None)
-            return Earlier(seed, found.header.symbols if library is not None else (), found.words())
+            symbols = found.header.symbols if library is not None else ()
+            given = {number: one["filter"] for number, one in enumerate(found.header.layouts) if "filter" in one}
+            filters = {number: Shape(one["lines"], one["tests"]) for number, one in given.items()}
+            return Earlier(seed, symbols, found.words(), filters)
     except (OSError, LookupRefused):
         return NOTHING

@@ -1,7 +1,7 @@
 """The file of a lookup: sections at fixed places, a header that says what they are, digests over all of it.
 
     0-7      b"VDLOOKUP"
-    8-11     format, little-endian: 1
+    8-11     format, little-endian: 2
     12-15    size of the header
     16-23    place of the header
     24-55    SHA-256 of the header
@@ -32,7 +32,7 @@ from vedette.bundle.seal import SIZE as SEAL
 from vedette.bundle.seal import body_size
 
 MAGIC = b"VDLOOKUP"
-FORMAT = 1
+FORMAT = 2
 _START = struct.Struct("<8sIIQ32s8x")
 _MAX_HEADER = 64 << 20
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -151,6 +151,8 @@ def parse(data: Any) -> tuple[Header, int, str]:
         raise LookupRefused(
             f"its format {version} is newer than {FORMAT}: upgrade the agent, or build it by this release"
         )
+    if version < FORMAT:
+        raise LookupRefused(f"its format {version} is older than {FORMAT}: build it again by this release")
     if len(data) != base + at + size or size > _MAX_HEADER:
         raise LookupRefused(f"it has {len(data)} bytes and not the {base + at + size} it states: copy it again")
     packed = bytes(data[base + at : base + at + size])

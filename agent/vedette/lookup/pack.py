@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from vedette.lookup import filter as filters
+from vedette.lookup.filter import Shape
 from vedette.lookup.keys import hash64
 from vedette.lookup.rows import GROUP
 
@@ -43,6 +45,12 @@ def hash_entries(keys: Keys, seed: int, bits: int, unique: bool) -> tuple[array[
     order = array("I", [row for _, row in hashes])
     marks = bytes(found >> (56 - bits) & 255 for found, _ in hashes)
     return order, directory([found >> (64 - bits) for found, _ in hashes], bits), marks, twins
+
+
+def filtered(keys: Keys, seed: int, shape: Shape) -> tuple[bytes, tuple[int, int]]:
+    """The filter of keys, and the fewest and most dots of one."""
+    dots = {key.count(b".") for key in keys}
+    return filters.made(shape, (hash64(key, seed) for key in keys)), (min(dots, default=0), max(dots, default=0))
 
 
 def _merged(keys: Sequence[bytes], ranked: list[tuple[int, int]], unique: bool) -> tuple[list[tuple[int, int]], Twins]:

@@ -1,12 +1,16 @@
 """Where a key lies, in plain Python: each layout of an index read from the mapped bytes.
 
+Before each but ``ranges`` a filter (``filter.py``) rules out nearly all keys that are not there.
+
 hash     keys by a hash of 64 bits: its upper ``bits`` name a place in ``dir``, which gives the first entry there;
          of each entry one further byte of the hash in ``fps``; its row in ``refs``, or the entry's own number
 sorted   keys of one width in order, of tables that have no other column: ``dir`` by their upper ``bits``, the
          remaining bytes of each in ``lows``
-fst      texts, of tables that have no other column: an automaton (``fst.py``), before it a hash without rows
+fst      texts, of tables that have no other column: an automaton (``fst.py``)
 ranges   the points at which another range becomes the narrowest, as ``sorted``; at each in ``nodes`` which that is,
          plus one; of it the next wider one in ``parents``, plus one, and its row in ``refs``
+
+Keys that are domains have ``dots[0]`` to ``dots[1]`` dots: what has more or fewer is not asked for.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from vedette.lookup import fst
+from vedette.lookup.filter import Filter
 from vedette.lookup.keys import canonical, gather, hash64, spread
 from vedette.lookup.rows import Rows
 
@@ -34,10 +39,13 @@ class Hashed:
         )  # fmt: skip
         self._dir, self._fps = part(layout["dir"]).cast("I"), part(layout["fps"])
         self._refs = part(layout["refs"]).cast("I") if layout["refs"] else None
+        self._filter, self._dots = _filter(layout, part), layout["dots"]
 
     def find(self, key: bytes) -> Iterator[Found]:
-        for one in suffixes(key) if self._kind == "domain" else (key,):
+        for one in suffixes(key, self._dots) if self._kind == "domain" else (key,):
             found = hash64(one, self._seed)
+            if not self._filter.may_hold(found):
+                continue
             place = found >> (64 - self._bits)
             mark = found >> (56 - self._bits) & 255
             for at in range(self._dir[place], self._dir[place + 1]):
@@ -47,14 +55,17 @@ class Hashed:
                         yield row
 
 
-def suffixes(domain: bytes) -> Iterator[bytes]:
-    """A domain and all above it, the longest first."""
-    yield domain
-    at = domain.find(b".")
-    while at >= 0:
-        if at + 1 < len(domain):
-            yield domain[at + 1 :]
-        at = domain.find(b".", at + 1)
+def _filter(layout: dict[str, Any], part: Part) -> Filter:
+    return Filter(layout["filter"], part(layout["filter"]["part"]))
+
+
+def suffixes(domain: bytes, dots: list[int]) -> Iterator[bytes]:
+    """Of a domain and all above it, the longest first, those that have as many dots as a key may have."""
+    least, most = dots
+    for left in range(domain.count(b"."), -1, -1):
+        if domain and least <= left <= most:
+            yield domain
+        domain = domain.partition(b".")[2]
 
 
 class Points:
@@ -96,9 +107,11 @@ class Sorted:
 
     def __init__(self, layout: dict[str, Any], part: Part, kind: str) -> None:
         self._parts = {one["width"]: Points(one, part) for one in layout["parts"]}
-        self._kind = kind
+        self._kind, self._seed, self._filter = kind, layout["seed"], _filter(layout, part)
 
     def find(self, key: bytes) -> Iterator[Found]:
+        if not self._filter.may_hold(hash64(key, self._seed)):
+            return
         if self._kind in ("text", "nocase"):
             key = unhex(key) or b""
         elif self._kind == "number":
@@ -126,11 +139,12 @@ def shown(kind: str, key: bytes) -> Any:
 
 class Automaton:
     def __init__(self, layout: dict[str, Any], part: Part, kind: str) -> None:
-        self._set, self._kind = fst.Set(part(layout["fst"])), kind
+        self._set, self._kind, self._seed = fst.Set(part(layout["fst"])), kind, layout["seed"]
+        self._filter, self._dots = _filter(layout, part), layout["dots"]
 
     def find(self, key: bytes) -> Iterator[Found]:
-        for one in suffixes(key) if self._kind == "domain" else (key,):
-            if self._set.holds(one):
+        for one in suffixes(key, self._dots) if self._kind == "domain" else (key,):
+            if self._filter.may_hold(hash64(one, self._seed)) and self._set.holds(one):
                 yield (one.decode("utf-8", "surrogatepass"),)
 
 

@@ -287,6 +287,8 @@ def _native(file: int, header: Header, base: int) -> Any:
                 "column": names.index(index.columns[0]),
                 "bits": layout.get("bits", 0),
                 "seed": layout.get("seed", 0),
+                "filter": (layout["filter"], section(layout["filter"]["part"])) if "filter" in layout else None,
+                "dots": tuple(layout.get("dots", none)),
                 "dir": section(layout.get("dir")),
                 "fps": section(layout.get("fps")),
                 "refs": section(layout["refs"]) if layout.get("refs") else None,
