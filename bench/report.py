@@ -258,7 +258,9 @@ def _rulesets(found: Results) -> str:
         + (
             f"\nWhole agents: {number(found['agent_one'])} µs an event and {found['agent_one_mb']:g} MB with one set,"
             f" {number(found['agent_merged'])} µs and {found['agent_merged_mb']:g} MB with ten merged: {found['ratio']}"
-            " × the time.\n"
+            " × the time"
+            + (f"; the same rules as one set {number(found['agent_same'])} µs" if "agent_same" in found else "")
+            + ".\n"
         )
         + _strict(found.get("strict"))
     )

@@ -1,6 +1,7 @@
 """Scenario ``rulesets``: ten rule sets merged as an agent merges them, against ten plans apart, against one of them.
 
-``ratio`` is of whole agents with ten ``[[ruleset]]`` tables and with one set; ``strict`` of agents with two sets,
+``ratio`` is of whole agents with ten ``[[ruleset]]`` tables and with one set, ``agent_same`` of one with their rules as
+a single set, so that what merging costs shows; ``strict`` of agents with two sets,
 merged and with the second in strict isolation: CPU time an event of agent and process, and the process's memory. Beside
 that the engine alone: each way is a process of its own that evaluates the same lines, by turns; alerts, log and store
 are no part of it. ``python -m bench.rulesets LINES RULESET…`` is such a process: it prints microseconds of CPU time an
@@ -39,11 +40,12 @@ WAYS = ("one", "merged", "apart")
 def run(bench: Bench) -> dict[str, Any]:
     size, lines = bench.size(SIZE, 30), bench.size(400_000, 20_000)
     sample = bench.stream(rules.SAMPLE).read_bytes().splitlines()
-    plans, bundles = list[Plan](), list[Bundle]()
+    plans, bundles, folders = list[Plan](), list[Bundle](), list[Path]()
     for number in range(SETS):
         folder = bench.folder / f"ruleset-{size}-{number}"
         shutil.rmtree(folder, ignore_errors=True)
         rules.write(folder, rules.rules(SEED + 30 + number, size, sample, share=0.0 if number else 0.01))
+        folders.append(folder)
         bundles.append(bench.bundle(folder))
         plans.append(Plan.from_bytes(bundles[-1].plan()))
     stream = str(bench.stream(lines))
@@ -69,16 +71,18 @@ def run(bench: Bench) -> dict[str, Any]:
         )
     agents = dict[str, list[dict[str, Any]]]()
     for _ in range(bench.runs):
-        for name, few in (("one", bundles[:1]), ("merged", bundles)):
+        for name, few in (("one", bundles[:1]), ("merged", bundles), ("same", [bench.bundle(*folders)])):
             row = stream_run(bench, f"rulesets-{name}", Several(few), Path(stream), lines, check=False)
             agents.setdefault(name, []).append(row)
     alone, together = middle(agents["one"]), middle(agents["merged"])
     first, merged = alone["us_per_event"], together["us_per_event"]
-    bench.say(f"  agents: one {first}, ten merged {merged} µs an event")
+    same = middle(agents["same"])["us_per_event"]
+    bench.say(f"  agents: one {first}, ten merged {merged}, the same rules as one set {same} µs an event")
     return {
         "rows": rows,
         "agent_one": first,
         "agent_merged": merged,
+        "agent_same": same,
         "agent_one_mb": alone["rss_mb"],
         "agent_merged_mb": together["rss_mb"],
         "ratio": round(merged / first, 3),

@@ -126,10 +126,12 @@ def compiled(sql: str) -> Plan:
 
 
 def chunks(lines: Sequence[bytes], codec: str) -> list[Chunk]:
-    """In the sizes in which inputs hand them on."""
+    """In the sizes in which inputs hand them on, 2,000 lines a second: no watermark goes beyond the receipts."""
     a_chunk = max(1, CHUNK_BYTES // (len(lines[0]) + 1))
-    parts = (lines[i : i + a_chunk] for i in range(0, len(lines), a_chunk))
-    return [Chunk("in", codec, START * 1000, b"".join(line + b"\n" for line in part)) for part in parts]
+    parts = ((i + a_chunk, lines[i : i + a_chunk]) for i in range(0, len(lines), a_chunk))
+    return [
+        Chunk("in", codec, (START + end // 2) * 1000, b"".join(line + b"\n" for line in part)) for end, part in parts
+    ]
 
 
 def known(one: Match, frame: Frame) -> Event:
@@ -277,7 +279,7 @@ def main(count: int) -> None:
         beside = ""
         if (python := os.environ.get("FLINK")) and number <= 100:
             start, taken = flink(python, lines[:100], number), flink(python, lines, number)
-            beside = f"; Flink {taken:.0f} s of CPU, {start:.0f} of them to start"
+            beside = f"; Flink {taken:.1f} s of CPU, {start:.1f} of them to start"
         print(
             f"{number:4} statements: {seconds / count * 1e6:6.2f} us an event, {found} rows, {grown:+.0f} MB,"
             f" {compiling * 1e3:.1f} ms a statement to compile{beside}"
