@@ -59,7 +59,7 @@ def until(what: str, check: Callable[[], Any], seconds: float = 60.0, pause: flo
 def vedette(*arguments: object, stdin: bytes = b"", code: int | None = 0) -> subprocess.CompletedProcess[str]:
     """A ``vedette`` command run to its end; ``code`` is the exit code that it must have."""
     command = [*VEDETTE, *map(str, arguments)]
-    done = subprocess.run(command, input=stdin, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=300, check=False)
     out, err = done.stdout.decode(), done.stderr.decode()
     assert code is None or done.returncode == code, f"{command} ended with {done.returncode}:\n{out}{err}"
     return subprocess.CompletedProcess(command, done.returncode, out, err)
