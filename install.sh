@@ -585,7 +585,7 @@ configuration() {
         for file in "$site"/*; do
             case ${file##*/} in
                 vedette.toml) ;;
-                *.key) place "$file" "${file##*/}" 600 vedette ;;
+                *.key | token) place "$file" "${file##*/}" 600 vedette ;;
                 *) place "$file" "${file##*/}" 640 ;;
             esac
         done

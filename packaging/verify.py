@@ -17,7 +17,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "packa
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-SITE = ("agent.key", "agent.pem", "region-ca.pem", "site.vbundle", "vedette.toml")
+SITE = ("agent.key", "agent.pem", "region-ca.pem", "site.vbundle", "token", "vedette.toml")
 
 
 def main(key: str, path: str, signature: str, folder: str = "") -> None:

@@ -80,6 +80,38 @@ def test_installed_as_it_is(zip_file: Path, starter: tuple[Path, str], place: Pl
     assert [item for item in place.folder.rglob("*") if item.name.startswith((".site", ".toml"))] == []
 
 
+def test_by_a_token(zip_file: Path, starter: tuple[Path, str], place: Place, tmp_path: Path) -> None:
+    """One zip for all hosts of a token: it brings no key, and the agent's user alone reads the token."""
+    region = tmp_path / "region"
+    member("enroll", region, "--broker", URL)
+
+    def token(*words: str | Path, code: int = 0) -> str:
+        done = CliRunner().invoke(main, ["region", "token", *map(str, words), "--folder", str(region)])
+        assert done.exit_code == code, done.output
+        return done.output
+
+    text = token("create", "--fleet", "plants", "--uses", "50").split()[0]
+    number = text.split(":")[2]
+    rules = ("--bundle", starter[0], "--trusted-key", starter[1])
+    said = token("zip", number, "--broker", URL, "--release", zip_file, *rules)
+    (path,) = region.glob("*SECRET.zip")
+    assert f"to install 50 hosts: {path}" in said
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with tarfile.open(fileobj=io.BytesIO(read(path)["site.tar"])) as tar:
+        assert {info.name for info in tar} == {"vedette.toml", "token", "site.vbundle"}
+
+    done = place.install(path)
+    assert done.code == 0, done.text
+    found = config.load(place.config)
+    assert (found.agent.fleet, found.uplink.type, found.uplink.broker.url) == ("plants", "mqtt", URL)
+    assert found.enrolment.token_file == place.config_dir / "token"
+    assert (place.config_dir / "token").read_text() == f"{text}\n"
+    assert stat.S_IMODE((place.config_dir / "token").stat().st_mode) == 0o600
+    assert call(place.vedette, "check", "-c", place.config).code == 0
+    token("revoke", number)
+    assert "is revoked" in token("zip", number, "--broker", URL, "--release", zip_file, code=2)
+
+
 def test_the_configuration_is_explained(zip_file: Path, tmp_path: Path) -> None:
     """The site's file is the release's with the site's values, so every other setting stands there to be changed; the
     release's own parts and their signature are byte for byte as they were."""
@@ -264,7 +296,7 @@ def test_verify_knows_the_files_of_a_site() -> None:
     tree = ast.parse((ROOT / "packaging/verify.py").read_text("utf-8"))
     (known,) = [ast.literal_eval(node.value) for node in tree.body
                 if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SITE"]  # fmt: skip
-    assert set(known) == {*sitezip._NEEDED, sitezip.BUNDLE}
+    assert set(known) == {*sitezip._NEEDED, sitezip.BUNDLE, sitezip.TOKEN}
 
 
 def test_wrong_use(zip_file: Path, starter: tuple[Path, str], tmp_path: Path) -> None:

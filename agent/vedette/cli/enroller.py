@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from vedette.cli.console import broker_options, broker_settings, json_line, safe
-from vedette.cli.member import existing, folder_option
+from vedette.cli.member import existing, folder_option, zip_options
 
 
 @click.group("token")
@@ -64,6 +64,34 @@ def token_create(fleet: str, labels: tuple[str, ...], uses: int, expires: str, f
     click.echo(made.token().text())
     ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(made.expires))
     click.echo(f"token {made.id}: fleet {fleet}, {uses} agents, until {ends}", err=True)
+
+
+@token.command("zip")
+@click.argument("id")
+@folder_option
+@click.option("--broker", metavar="URL", required=True, help="The region's broker, mqtts://HOST:PORT.")
+@zip_options
+def token_zip(id: str, folder: Path, broker: str, release: Path, bundle: Path | None, key: str) -> None:
+    """Write an installation zip for hosts that enrol by the token ID.
+
+    It holds the release, the token and the configuration, for as many hosts as the token lets in: each makes its own
+    key, which stays there. Keep it secret until the token has expired.
+
+    Example: vedette region token zip 4f2a9c0d11e2b377 --folder region-ca --broker mqtts://region.example:8883
+    --release vedette-0.1.0-linux-x86_64.zip
+    """
+    from vedette.region.sign import load_key, public_text
+    from vedette.region.sitezip import Rules, of_token, site_key, site_zip
+    from vedette.region.tokens import Tokens
+
+    with existing(folder) as region:
+        grant, signing = Tokens(folder).find(id), site_key(folder)
+        if (state := grant.state(time.time())) != "usable":
+            raise ValueError(f"token {id} is {state}: make another with 'vedette region token create'")
+        made = site_zip(release, of_token(grant.token(), broker), Rules(bundle, key), folder, signing)
+        region.audit("token_zipped", token=grant.id, file=made.name)
+        click.echo(f"to install {grant.uses - len(grant.used)} hosts: {made}: secret, it holds the token")
+        click.echo(f"for whoever installs it: --site-key {public_text(load_key(signing))}")
 
 
 @token.command("list")

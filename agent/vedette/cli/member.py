@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -14,7 +15,24 @@ from vedette.cli.console import json_line, safe
 from vedette.region.enroll import DAYS, RECEIPT_KEY, Enrolled, Region
 from vedette.region.members import ROLES
 from vedette.region.sign import load_key, public_text
-from vedette.region.sitezip import Site, site_key, site_zip
+from vedette.region.sitezip import Rules, of_member, site_key, site_zip
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def zip_options(command: F) -> F:
+    """``--release --bundle --trusted-key``."""
+    for option in (
+        click.option("--trusted-key", "key", default="", metavar="KEY",
+                     help="Public key (ed25519:…) of the region's bundles."),
+        click.option("--bundle", type=click.Path(path_type=Path), metavar="PATH",
+                     help="Rules to begin with: a signed bundle."),
+        click.option("--release", type=click.Path(path_type=Path), metavar="PATH", required=True,
+                     help="The installation zip of the release to install."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
 
 folder_option = click.option(
     "--folder", type=click.Path(path_type=Path), required=True, help="The region's authority, members and access list."
@@ -167,17 +185,12 @@ def member_allow(name: str, folder: Path) -> None:
 @member.command("zip")
 @click.argument("name")
 @folder_option
-@click.option("--release", type=click.Path(path_type=Path), metavar="PATH", required=True,
-              help="The installation zip of the release to install.")  # fmt: skip
-@click.option("--bundle", type=click.Path(path_type=Path), metavar="PATH",
-              help="Rules to begin with: a signed bundle.")  # fmt: skip
-@click.option("--trusted-key", "key", default="", metavar="KEY",
-              help="Public key (ed25519:…) of the region's bundles.")  # fmt: skip
+@zip_options
 def member_zip(name: str, folder: Path, release: Path, bundle: Path | None, key: str) -> None:
     """Write an installation zip for the agent NAME.
 
     It holds the release and the agent's certificate, key and configuration: keep it secret. Its host needs nothing
-    else.
+    else. For hosts that reach the region rather 'vedette region token zip': their keys are made where they stay.
 
     Example: vedette member zip web-1 --folder region-ca --release vedette-0.1.0-linux-x86_64.zip
     """
@@ -185,7 +198,7 @@ def member_zip(name: str, folder: Path, release: Path, bundle: Path | None, key:
         if (known := region.member(name)).role != "agent":
             raise ValueError(f"{name} is enrolled as {known.role}: only agents are installed by a zip")
         home, signing = folder / "members" / name, site_key(folder)
-        made = site_zip(release, Site(name, home, bundle, key), home, signing)
+        made = site_zip(release, of_member(name, home), Rules(bundle, key), home, signing)
         click.echo(f"to install it: {made}: secret, it holds the agent's key")
         click.echo(f"for whoever installs it: --site-key {public_text(load_key(signing))}")
 

@@ -1,8 +1,11 @@
-"""The zip of one site: a release with its agent's configuration, certificate and rules inside.
+"""The zip of a site: a release with its configuration, its rules, and what makes its host a member of the region.
 
-What ``vedette member zip`` writes is the release's own zip (``polyglot``) with four members more:
+What ``vedette region token zip`` and ``vedette member zip`` write is the release's own zip (``polyglot``) with four
+members more:
 
-    site.tar        vedette.toml  region-ca.pem  agent.pem  agent.key  and, with a bundle of the region, site.vbundle
+    site.tar        vedette.toml  and, with a bundle of the region, site.vbundle
+                    token                                   hosts that reach the region: each makes its own key
+                    region-ca.pem  agent.pem  agent.key     one host that reaches no enroller
     site.sha256     its SHA-256
     site.sig        its signature (Ed25519, base64) by the region's ``site.key``
     site.pub        the public key of that, ``ed25519:BASE64``
@@ -12,8 +15,8 @@ never overwritten. The release's own members stay byte for byte, so its signatur
 nothing of sites. So the region signs what is its own, by a key that is made with the first zip and stays in its folder.
 Who installs names the public key, or the first zip on a host does.
 
-vedette.toml is the release's, line by line explained, with the site's values in force. The file holds a private key:
-its mode is 0600, its name and the zip's comment say SECRET, and equal inputs give equal bytes.
+vedette.toml is the release's, line by line explained, with the site's values in force. The file holds a token or a
+private key: its mode is 0600, its name and the zip's comment say SECRET, and equal inputs give equal bytes.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from vedette.bundle.install import read_bundle
 from vedette.bundle.trust import addressed, verify
 from vedette.config import read as config
 from vedette.config.renamed import renew
+from vedette.fleet.enrolment import Token
 from vedette.region.polyglot import PAYLOAD, archive, read
 from vedette.region.sign import keygen, load_key, public_text
 from vedette.system.durable import write_whole
@@ -41,18 +45,49 @@ from vedette.system.durable import write_whole
 CONFIG_DIR = "/etc/vedette"
 """In the files; install.sh writes its own in its place."""
 BUNDLE = "site.vbundle"
+TOKEN = "token"
 _NEEDED = ("vedette.toml", "region-ca.pem", "agent.pem", "agent.key")
 _MAX_TEMPLATE = 1 << 20
 
 
-class Site(NamedTuple):
-    """What one agent gets. ``key`` signs the region's bundles; empty values leave the release's own in force."""
+class Rules(NamedTuple):
+    """What the site begins with: a ``bundle``, and the ``key`` that signs the region's; empty values leave the
+    release's own in force."""
 
-    name: str
-    folder: Path
-    """Of the member, as ``vedette member enroll`` writes it."""
     bundle: Path | None = None
     key: str = ""
+
+
+class Site(NamedTuple):
+    """``values`` of the configuration, by table; ``files`` that come with it; ``secret``: what of them is."""
+
+    name: str
+    values: Mapping[str, Mapping[str, Any]]
+    files: Mapping[str, bytes]
+    secret: str
+
+
+def of_member(name: str, folder: Path) -> Site:
+    """Of an agent whose key and certificate are in ``folder``, as ``vedette member enroll`` writes it. Raises OSError
+    and ValueError."""
+    missing = [one for one in _NEEDED if not (folder / one).is_file()]
+    if missing:
+        raise FileNotFoundError(f"{folder}: no {', '.join(missing)}: enroll {name} first (vedette member enroll)")
+    own, _ = renew(tomllib.loads((folder / "vedette.toml").read_text("utf-8")))  # it may be of an earlier release
+    files = {one: (folder / one).read_bytes() for one in _NEEDED[1:]}
+    return Site(name, own, files, f"the private key of {name}; for its host only")
+
+
+def of_token(token: Token, broker: str) -> Site:
+    """Of hosts that enrol by ``token`` at the region whose broker's address is ``broker``."""
+    values = {
+        "agent": {"fleet": token.fleet},
+        "broker": {"url": broker},
+        "uplink": {"type": "mqtt"},
+        "enrolment": {"token_file": f"{CONFIG_DIR}/{TOKEN}"},
+    }
+    files = {TOKEN: token.text().encode() + b"\n"}
+    return Site(f"{token.fleet}-{token.id}", values, files, f"a token by which hosts join fleet {token.fleet}")
 
 
 def merge(template: str, values: Mapping[str, Mapping[str, Any]]) -> str:
@@ -86,32 +121,26 @@ def _template(payload: bytes) -> str:
         raise ValueError(f"the release's payload has no vedette.toml that can be read: {error}") from error
 
 
-def configuration(template: str, site: Site) -> str:
+def configuration(template: str, site: Site, rules: Rules) -> str:
     """The site's vedette.toml. Raises ValueError when its values do not make a configuration."""
-    own, _ = renew(tomllib.loads((site.folder / "vedette.toml").read_text("utf-8")))  # it may be of an earlier release
+    own = dict(site.values)
     shipped = tomllib.loads(template)["bundles"]
-    if site.bundle is not None:
-        own["bundles"] = {"file": f"{CONFIG_DIR}/{BUNDLE}", "trusted_keys": [site.key]}
-    elif site.key:
-        own["bundles"] = {"trusted_keys": list(dict.fromkeys([*shipped["trusted_keys"], site.key]))}
+    if rules.bundle is not None:
+        own["bundles"] = {"file": f"{CONFIG_DIR}/{BUNDLE}", "trusted_keys": [rules.key]}
+    elif rules.key:
+        own["bundles"] = {"trusted_keys": list(dict.fromkeys([*shipped["trusted_keys"], rules.key]))}
     text = merge(template, own)
-    config.parse(text, site.folder / "vedette.toml")
+    config.parse(text, Path("vedette.toml"))
     return text
 
 
-def _files(template: str, site: Site) -> dict[str, bytes]:
-    missing = [name for name in _NEEDED if not (site.folder / name).is_file()]
-    if site.bundle is not None and not site.key:
+def _files(template: str, site: Site, rules: Rules) -> dict[str, bytes]:
+    if rules.bundle is not None and not rules.key:
         raise ValueError("a bundle needs the public key that it is signed with: --trusted-key ed25519:BASE64")
-    if missing:
-        raise FileNotFoundError(
-            f"{site.folder}: no {', '.join(missing)}: enroll {site.name} first (vedette member enroll)"
-        )
-    files = {name: (site.folder / name).read_bytes() for name in _NEEDED[1:]}
-    files["vedette.toml"] = configuration(template, site).encode()
-    if site.bundle is not None:
-        files[BUNDLE] = read_bundle(site.bundle)
-        found = verify(files[BUNDLE], [site.key], __version__)
+    files = {**site.files, "vedette.toml": configuration(template, site, rules).encode()}
+    if rules.bundle is not None:
+        files[BUNDLE] = read_bundle(rules.bundle)
+        found = verify(files[BUNDLE], [rules.key], __version__)
         own = tomllib.loads(files["vedette.toml"].decode())
         addressed(found, own["agent"]["fleet"], own["bundles"].get("channel", found.channel), of_host=True)
     return files
@@ -135,7 +164,7 @@ def site_key(region: Path) -> Path:
     return path
 
 
-def site_zip(release: Path, site: Site, folder: Path, key: Path) -> Path:
+def site_zip(release: Path, site: Site, rules: Rules, folder: Path, key: Path) -> Path:
     """Write the site's copy of the zip ``release``, signed by ``key``, into ``folder`` and return its path.
 
     Raises ValueError (BundleRefused, ConfigError) for a release, a bundle or values that are not what they should be,
@@ -144,7 +173,7 @@ def site_zip(release: Path, site: Site, folder: Path, key: Path) -> Path:
     members = read(release)
     if "site.tar" in members:
         raise ValueError(f"{release}: is a site's zip already: give the release's own")
-    packed = _tar(_files(_template(members[PAYLOAD]), site))
+    packed = _tar(_files(_template(members[PAYLOAD]), site, rules))
     private = load_key(key)
     members |= {
         "site.tar": packed,
@@ -153,6 +182,6 @@ def site_zip(release: Path, site: Site, folder: Path, key: Path) -> Path:
         "site.pub": public_text(private).encode() + b"\n",
     }
     path = folder / f"{release.stem}-{site.name}-SECRET.zip"
-    comment = f"SECRET: holds the private key of {site.name}; for its host only, to be deleted after the installation"
+    comment = f"SECRET: holds {site.secret}, to be deleted after the installation"
     write_whole(path, archive(path.name, members, comment), 0o600)
     return path
