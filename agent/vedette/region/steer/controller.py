@@ -203,7 +203,7 @@ class Controller:
         if self._published > have:
             await adopt(self._broker, self._repository)
             about = {"had": have, "took": self._published}
-            self._repository.audit.append("published_taken", **about)
+            await self._record("published_taken", **about)
             log.warning(Log.STEERING, reason="another controller has published since: its state is taken over", **about)
             self._versions = None
         self._dirty |= self._published < self._repository.version("timestamp")
@@ -231,7 +231,7 @@ class Controller:
         changed = steering.take(moves)
         await asyncio.to_thread(self._kept.write, steering.notes, self._clock())
         for move, about in facts:
-            await asyncio.to_thread(partial(repository.audit.append, move.event, **about))
+            await self._record(move.event, **about)
             level = log.error if move.event == Log.ROLLOUT_ABORTED else log.info
             level(Log.ROLLOUT_ABORTED if move.event == Log.ROLLOUT_ABORTED else Log.ROLLOUT_MOVED,
                   step=move.event, **about)  # fmt: skip
@@ -243,6 +243,10 @@ class Controller:
             self._versions = repository.version("targets"), repository.version("rollout")
             self._dirty = True
         self._reported = 0.0
+
+    async def _record(self, event: str, **facts: object) -> None:
+        """A line of the folder's record, on disk; beside the loop, which takes heartbeats meanwhile."""
+        await asyncio.to_thread(partial(self._repository.audit.append, event, **facts))
 
     async def _renew(self, now: float) -> None:
         if now - self._renewed >= RENEW_SECONDS:
@@ -275,7 +279,7 @@ class Controller:
         except Refused as error:
             log.warning(Log.ROLLOUT_REQUEST_REFUSED, kind=error.kind, reason=str(error))
             by = error.request.operator if error.request is not None else ""
-            repository.audit.append("rollout_request_refused", kind=error.kind, reason=str(error), operator=by)
+            await self._record("rollout_request_refused", kind=error.kind, reason=str(error), operator=by)
             return f"refused: {error}"
         return await self._ordered(request)
 
@@ -285,7 +289,7 @@ class Controller:
         moves = self._steering.asked(command, change, why)
         self._kept.seen[request.nonce] = keep_until(request)
         about = {"operator": request.operator, "command": command, "change": change, "reason": request.reason}
-        self._repository.audit.append("rollout_request", **about, changes=[step.change.id for step, _ in moves])
+        await self._record("rollout_request", **about, changes=[step.change.id for step, _ in moves])
         log.info(Log.ROLLOUT_REQUEST, **about)
         if not moves:
             await asyncio.to_thread(self._kept.write, self._steering.notes, self._clock())
