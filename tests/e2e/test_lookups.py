@@ -27,7 +27,7 @@ from tests.e2e.mqttproxy import Relay
 from vedette.lookup.batch import Batch, Key
 from vedette.lookup.build import build
 from vedette.lookup.delta import packed
-from vedette.lookup.layout import Column
+from vedette.lookup.layout import FORMAT, Column
 from vedette.lookup.offer import Announcement, Offer
 from vedette.lookup.sign import head_for, head_of, opened, sign
 from vedette.lookup.table import Lookup
@@ -376,7 +376,7 @@ def test_what_is_refused_from_a_folder(agent: Callable[..., Agent], region: Regi
             region.table("users", [("m", "it")], fleet="f2").read_bytes(),
             "this agent is of fleet f1",
         ),
-        "of a newer format": (bytes(newer), "its format 9 is newer than 1: upgrade the agent"),
+        "of a newer format": (bytes(newer), f"its format 9 is newer than {FORMAT}: upgrade the agent"),
         "older": (older, "built before the installed version: build it again"),
         "without the key": (other, "its rules ask the lookup users by user"),
     }
