@@ -83,10 +83,9 @@ def test_push(tmp_path: Path, region: Region) -> None:
             mark(agent, "one")  # no rule any more
             mark(agent, "own")
             until("the other set's second", lambda: alerts(agent).count(("Marker own", None)) == 2)
-            account = evaluated(agent, "region")  # which goes on, without rules
-            assert account["stored"] == account["judged"] + sum(account["lost"].values())
-            assert [title for title, _ in alerts(agent)].count("Marker one") == 4
-        evaluated(agent, "region")
+        account = evaluated(agent, "region")  # which goes on, without rules
+        assert account["stored"] == account["judged"] + sum(account["lost"].values())
+        assert [title for title, _ in alerts(agent)].count("Marker one") == 4
         assert process(agent, "region")["deaths"] == 0
         assert alerts(agent).count(("Marker two", "region/region-2")) == 1
         assert alerts(agent).count(("Three of one", "region/region-2")) == 1

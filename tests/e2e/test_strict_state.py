@@ -44,6 +44,7 @@ def test_folds(tmp_path: Path) -> None:
         for number in range(6):
             mark(agent, "site")
             mark(agent, "own")
+            until("both lines", lambda number=number: agent.input()["stored"] == 2 * number + 2)
             evaluated(agent)
             if number == 2:
                 os.kill(running(agent)["pid"], signal.SIGKILL)
