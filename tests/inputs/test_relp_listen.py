@@ -55,10 +55,14 @@ class Sender:
     @classmethod
     async def open(cls, port: int, context: ssl.SSLContext | None = None) -> Sender:
         sender = cls(*await asyncio.open_connection("127.0.0.1", port, ssl=context))
-        sender.writer.write(OPEN)
-        assert b"200 OK" in await sender.line()
-        for _ in range(3):  # offers
-            await sender.line()
+        try:
+            sender.writer.write(OPEN)
+            assert b"200 OK" in await sender.line()
+            for _ in range(3):  # offers
+                await sender.line()
+        except BaseException:
+            sender.close()
+            raise
         return sender
 
     async def line(self) -> bytes:
