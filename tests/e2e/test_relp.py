@@ -66,7 +66,7 @@ def test_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             for _ in range(ROUNDS):
                 before = agent.input()["stored"]
                 write()
-                until("lines", lambda: agent.input()["stored"] > before)  # noqa: B023
+                until("lines", lambda before=before: agent.input()["stored"] > before)
                 time.sleep(rng.uniform(0.0, 0.4))
                 agent.kill()
                 write()

@@ -113,7 +113,7 @@ def test_a_container() -> None:
 
 
 def test_bounds() -> None:
-    """A value, all values and the line are cut, and that is said; what journald vouches for stands before the rest."""
+    """A value, all values and the line are cut, and flagged; the fields that journald vouches for come first."""
     line, cut = Lines().line(entry(MESSAGE="x", CONTAINER_NAME="y" * (MAX_KEPT + 1)))
     assert cut
     assert record(line, "syslog").get("CONTAINER_NAME") == "y" * MAX_KEPT

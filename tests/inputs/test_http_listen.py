@@ -38,7 +38,7 @@ COLLECTOR = os.environ.get("VEDETTE_OTELCOL") or shutil.which("otelcol")
 async def http_input(bin: Bin, counters: Counters, **settings: object) -> AsyncIterator[tuple[HttpListener, int]]:
     """A started listener and its first port; stopped afterwards, and the account checked."""
     settings = settings if settings.keys() & {"tcp", "tls"} else {"tcp": LOCAL, **settings}
-    listener = HttpListener(HttpInput("in", **settings), bin, counters)  # type: ignore[arg-type]
+    listener = HttpListener(HttpInput("in", **settings), bin, counters)
     await listener.start()
     try:
         yield listener, listener.addresses[0][2]

@@ -1,4 +1,4 @@
-"""What is wrong in the settings of an input of the journal is said by its key."""
+"""Mistakes in the settings of a journal input are reported by key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vedette.inputs.journal import JournalInput
 )
 def test_mistakes(settings: dict[str, str], key: str) -> None:
     """Each by its key."""
-    (mistake,) = JournalInput("j", **settings).mistakes()  # type: ignore[arg-type]
+    (mistake,) = JournalInput("j", **settings).mistakes()
     assert mistake.startswith(key)
 
 

@@ -35,7 +35,7 @@ async def relp(
 ) -> AsyncIterator[tuple[RelpListener, int]]:
     """A started listener and its first port; stopped afterwards, and the account checked."""
     settings = settings if settings.keys() & {"tcp", "tls"} else {"tcp": LOCAL, **settings}
-    listener = RelpListener(RelpInput("in", **settings), bin, counters, recent=recent, idle=idle)  # type: ignore[arg-type]
+    listener = RelpListener(RelpInput("in", **settings), bin, counters, recent=recent, idle=idle)
     await listener.start()
     try:
         yield listener, listener.addresses[0][2]
@@ -80,7 +80,7 @@ class Sender:
             assert await self.line() == b"%d rsp 6 200 OK\n" % number
 
     async def rest(self) -> bytes:
-        """What is said until the connection ends."""
+        """All bytes until the connection ends."""
         return await asyncio.wait_for(self.reader.read(), 10)
 
     def close(self) -> None:
@@ -254,7 +254,7 @@ async def test_while_the_raw_log_takes_nothing() -> None:
 
 
 async def test_stop() -> None:
-    """What has arrived is stored and answered, then the senders are told."""
+    """What has arrived is stored and answered, then the connections are closed with a serverclose."""
     bin, counters = Bin(), Counters()
     async with relp(bin, counters) as (listener, port):
         sender = await Sender.open(port)

@@ -16,6 +16,7 @@ import pytest
 
 from bench import traffic
 from tests.rawlog.samples import NOW
+from tests.runtime.test_hunt import AUDIT
 from vedette import Detection, Detector, compile_rules
 from vedette.decode.decoder import record
 from vedette.engine.match import Engine
@@ -66,14 +67,6 @@ correlation:
   group-by: [hostname]
   timespan: 20s
   generate: true
-"""
-AUDIT = """title: ran from a hidden place
-id: 2d2d2d2d-0000-4000-8000-000000000006
-logsource: {product: linux, service: auditd}
-detection:
-  ran: {type: EXECVE, a1|contains: payload}
-  file: {type: PATH, name|startswith: /tmp/hidden}
-  condition: ran and file
 """
 
 

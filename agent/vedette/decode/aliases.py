@@ -1,7 +1,7 @@
 """One field, several names: the Elastic Common Schema's beside Sigma's.
 
 ``Record.get`` tries the name that was asked for, then its other names in this order. A row is an ECS name and the names
-it has in Sigma's taxonomies (generic, Sysmon's, web, Zeek's) and in systemd's journal. Names of one row stand for each
+it has in Sigma's taxonomies (generic, Sysmon's, web, Zeek's) and in systemd's journal. Names of one row find each
 other only through the ECS name: ``source.ip`` finds ``src_ip`` and ``SourceIp``, these two find ``source.ip``, but not
 each other. ``host`` is no ECS name but an object of it: it finds ``hostname``, which does not find it.
 """

@@ -449,9 +449,9 @@ class Record:
             if header.repeated is not None:
                 fields["repeated"] = header.repeated
             for element, parameters in header.structured_data.items():
-                fields.update((f"{element}.{name}", value) for name, value in parameters.items())  # type: ignore[misc]
+                fields.update((f"{element}.{name}", value) for name, value in parameters.items())  # type: ignore[misc]  # str is a Value
                 if element == syslog.JOURNAL:  # journald's word goes before the message's
-                    fields.update((name, value) for name, value in parameters.items() if name.isupper())  # type: ignore[misc]
+                    fields.update((name, value) for name, value in parameters.items() if name.isupper())  # type: ignore[misc]  # as above
         if kind is Kind.MQTT:
             levels = self._origin.split("/")
             fields["topic"] = self._origin

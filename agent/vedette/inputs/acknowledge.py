@@ -29,6 +29,7 @@ class Acknowledgements(Generic[T]):
         self._intake = intake
         self._give = give
         self._owed: asyncio.Queue[tuple[int, Sequence[T]]] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
         self.last = 0
         """The raw offset after what was stored last."""
 
@@ -36,6 +37,17 @@ class Acknowledgements(Generic[T]):
         """``batch`` is stored before ``offset``; None: it goes with what was stored last."""
         self.last = self.last if offset is None else offset
         self._owed.put_nowait((self.last, batch))
+
+    def start(self) -> None:
+        """``run`` as a task, until ``stop``."""
+        self._task = asyncio.create_task(self.run())
+
+    async def stop(self) -> None:
+        """What is owed still is not given. May be called without ``start``, and again."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
 
     async def run(self) -> None:
         """Give what is owed, until cancelled."""

@@ -110,7 +110,7 @@ class Listener(ABC, Generic[C]):
         idle: float = IDLE_SECONDS,
     ) -> None:
         self._name = settings.name
-        self._tls, self._timeout = settings.tls, settings.message_timeout
+        self._tcp, self._tls, self._timeout = settings.tcp, settings.tls, settings.message_timeout
         self._intake = intake
         self._counters = counters
         self._clock = clock
@@ -149,6 +149,12 @@ class Listener(ABC, Generic[C]):
         """Another look was taken."""
 
     # --- sockets
+
+    async def open(self) -> None:
+        """Listen at all addresses, as ``listen``."""
+        await self.listen("tcp", self._tcp)
+        if self._tls is not None:
+            await self.listen("tls", self._tls.address, tls=True)
 
     async def listen(self, kind: str, address: str, *, tls: bool = False) -> None:
         """Accept at ``address`` (empty: nowhere). Raises OSError naming the input, the address and what to do."""

@@ -23,7 +23,6 @@ import time
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from email.utils import formatdate
 from http import HTTPStatus
 from itertools import accumulate
@@ -102,7 +101,6 @@ class HttpListener(Listener[HttpConnection]):
         self._held = 0
         self._logged: set[tuple[str, int]] = set()
         self._acknowledgements = Acknowledgements(intake, self._reply)
-        self._answering: asyncio.Task[None] | None = None
 
     def make(self, tls: bool, gate: Gate, peer: str) -> HttpConnection:
         return HttpConnection(self, tls, gate, peer)
@@ -115,13 +113,11 @@ class HttpListener(Listener[HttpConnection]):
                     self._tokens = Tokens(self._settings.token_file)
                 except OSError as error:
                     raise OSError(f"input {self._name!r}: token_file: {error}") from error
-            await self.listen("tcp", self._settings.tcp)
-            if self._settings.tls is not None:
-                await self.listen("tls", self._settings.tls.address, tls=True)
+            await self.open()
         except BaseException:
             await self.stop()
             raise
-        self._answering = asyncio.create_task(self._acknowledgements.run())
+        self._acknowledgements.start()
         self.look()
 
     async def stop(self) -> None:
@@ -131,15 +127,12 @@ class HttpListener(Listener[HttpConnection]):
             connection.transport.pause_reading()
         if working := [connection.work for connection in self._connections if connection.work is not None]:
             await asyncio.wait(working, timeout=RETRY_SECONDS)
-        if self._answering is not None and not self._failure:
+        if not self._failure:
             await self._acknowledgements.drain()
         for connection in list(self._connections):
             self.end(connection)
         await self.closed()
-        if self._answering is not None:
-            self._answering.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._answering
+        await self._acknowledgements.stop()
 
     # --- in
 

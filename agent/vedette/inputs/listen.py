@@ -269,9 +269,7 @@ class SyslogListener(StreamListener[Stream]):
         """Bind and listen. Raises OSError naming the input, the address and what to do; nothing stays open then."""
         loop = asyncio.get_running_loop()
         try:
-            await self.listen("tcp", self._settings.tcp)
-            if self._settings.tls is not None:
-                await self.listen("tls", self._settings.tls.address, tls=True)
+            await self.open()
             for sock in await self._bind("udp", self._settings.udp):
                 datagrams = Datagrams(sock, self._name, self._counters, self._intake.accepting, self._give_datagrams)
                 if datagrams.slow:

@@ -19,10 +19,8 @@ Stop: what has arrived is stored and answered, as far as it gets on disk in time
 
 from __future__ import annotations
 
-import asyncio
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from vedette.inputs.accept import IDLE_SECONDS, Gate
@@ -80,7 +78,6 @@ class RelpListener(StreamListener[RelpStream]):
         self._settings = settings
         self._repeats = Repeats((peer, digest) for _, peer, digest in recent)
         self._acknowledgements = Acknowledgements(intake, self._answer)
-        self._answering: asyncio.Task[None] | None = None
 
     def make(self, tls: bool, gate: Gate, peer: str) -> RelpStream:
         return RelpStream(self, tls, gate, peer)
@@ -88,13 +85,11 @@ class RelpListener(StreamListener[RelpStream]):
     async def start(self) -> None:
         """Bind and listen. Raises OSError naming the input, the address and what to do; nothing stays open then."""
         try:
-            await self.listen("tcp", self._settings.tcp)
-            if self._settings.tls is not None:
-                await self.listen("tls", self._settings.tls.address, tls=True)
+            await self.open()
         except BaseException:
             await self.stop()
             raise
-        self._answering = asyncio.create_task(self._acknowledgements.run())
+        self._acknowledgements.start()
         self.look()
 
     async def stop(self) -> None:
@@ -103,17 +98,14 @@ class RelpListener(StreamListener[RelpStream]):
         for stream in self._connections:
             stream.transport.pause_reading()
         self.flush()
-        if self._answering is not None and not self._failure:
+        if not self._failure:
             await self._acknowledgements.drain()
         for stream in list(self._connections):
             if not stream.transport.is_closing():
                 stream.transport.write(SERVER_CLOSE)
             self.end(stream)
         await self.closed()
-        if self._answering is not None:
-            self._answering.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._answering
+        await self._acknowledgements.stop()
 
     # --- in
 

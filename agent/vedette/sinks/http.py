@@ -89,7 +89,7 @@ class Line:
         for connection in self._connections:
             if (sock := connection.sock) is not None:
                 with suppress(OSError):
-                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # of the socket below TLS: nothing is said good-bye
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # below TLS, without its close_notify
 
     def _post(self, server: Server, body: bytes, headers: dict[str, str]) -> Reply:
         try:

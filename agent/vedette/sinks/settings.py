@@ -20,19 +20,34 @@ PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookSink(SinkSettings):
-    """A POST an alert, in the form of ``template``."""
+class HttpSink(SinkSettings):
+    """What is sent to by HTTP."""
 
     url: str = ""
-    url_file: Path | None = None
-    template: Literal["generic", "slack", "teams", "pagerduty"] = "generic"
     token_file: Path | None = None
-    secret_file: Path | None = None
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
     proxy: str = ""
     timeout: Seconds = 10.0
+
+    @property
+    def to(self) -> str:
+        return origin(self.url)
+
+    def mistakes(self) -> Iterator[str]:
+        if self.url:
+            yield from (f".url: {mistake}" for mistake in url_mistakes(self.url))
+        yield from tls_mistakes(self.cert_file, self.key_file, self.proxy)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSink(HttpSink):
+    """A POST an alert, in the form of ``template``."""
+
+    url_file: Path | None = None
+    template: Literal["generic", "slack", "teams", "pagerduty"] = "generic"
+    secret_file: Path | None = None
 
     type: ClassVar[str] = "webhook"
 
@@ -45,11 +60,9 @@ class WebhookSink(SinkSettings):
     def mistakes(self) -> Iterator[str]:
         if bool(self.url) == (self.url_file is not None) and not (self.template == "pagerduty" and not self.url):
             yield ": expects url or url_file, and not both"
-        if self.url:
-            yield from (f".url: {mistake}" for mistake in url_mistakes(self.url))
         if self.template == "pagerduty" and self.token_file is None:
             yield ".token_file: missing; the template pagerduty needs the integration's routing key"
-        yield from tls_mistakes(self.cert_file, self.key_file, self.proxy)
+        yield from HttpSink.mistakes(self)
 
     def open(self, version: str) -> Receiver:
         from vedette.sinks.webhook import Webhook
@@ -91,29 +104,15 @@ class SyslogSink(SinkSettings):
 
 
 @dataclass(frozen=True, slots=True)
-class OtlpSink(SinkSettings):
+class OtlpSink(HttpSink):
     """Log records of OpenTelemetry, over HTTP in JSON."""
 
-    url: str = ""
-    token_file: Path | None = None
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    proxy: str = ""
-    timeout: Seconds = 10.0
-
     type: ClassVar[str] = "otlp"
-
-    @property
-    def to(self) -> str:
-        return origin(self.url)
 
     def mistakes(self) -> Iterator[str]:
         if not self.url:
             yield ".url: missing; a collector's is http://HOST:4318/v1/logs"
-        else:
-            yield from (f".url: {mistake}" for mistake in url_mistakes(self.url))
-        yield from tls_mistakes(self.cert_file, self.key_file, self.proxy)
+        yield from HttpSink.mistakes(self)
 
     def open(self, version: str) -> Receiver:
         from vedette.sinks.otlp import Otlp

@@ -84,7 +84,7 @@ def test_a_record() -> None:
     """Time, body, severity, identifiers, attributes; then scope and resource; names of ECS."""
     log = LogRecord(
         time_unix_nano=1790000000000000001,
-        severity_number=17,  # type: ignore[arg-type]
+        severity_number=17,
         body=any_value("user bob logged in"),
         attributes=pairs({"http.method": "GET", "http.status_code": 200, "ok": True, "ratio": 0.5, "tags": ["a", 1]}),
         trace_id=bytes(range(16)),
@@ -172,7 +172,7 @@ def test_json_and_protobuf_are_the_same(
     """For any values."""
     log = LogRecord(
         time_unix_nano=time,
-        severity_number=severity,  # type: ignore[arg-type]
+        severity_number=severity,
         body=any_value(body),
         attributes=pairs(attributes),
     )

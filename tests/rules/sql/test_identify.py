@@ -1,4 +1,4 @@
-"""Equal rows of different windows are told apart, whatever stands between the windows and the alerts."""
+"""Equal rows of different windows have different ids, whatever operators follow the windows."""
 
 from __future__ import annotations
 
