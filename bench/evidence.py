@@ -9,19 +9,16 @@ core. It is the agent's own thread that does it, under the agent's own limits.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from bench.agent import directory_uplink, syslog_input
 from bench.drive import Bench, Run, running
-from bench.host import undisturbed
-from bench.latency import _collected, _fork, _probe, _send, _spread, _started, _watch_outbox
+from bench.latency import _collected, _fork, _probe, _send, _spread, _started, _watch_outbox, by_turns
 from tests import broker
 from tests.fleet.asking import KEYS, OPERATORS, Authority
 from tests.fleet.kit import Centre, desired
@@ -31,7 +28,6 @@ from vedette.region.repository import copied
 from vedette.runtime.control import ask
 from vedette.system.wallclock import utc_now
 
-TURNS = 3
 ASKED = 60
 """Requests, so that one always runs."""
 FLEET = "default"
@@ -119,20 +115,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         bench, site = Bench(folder, core=0, quick=given.quick, undisturbed=given.undisturbed), Site(folder)
-        rows: dict[bool, list[dict[str, float]]] = {False: [], True: []}
-        with undisturbed(given.undisturbed) as alone:
-            for _ in range(TURNS):
-                for asked in (False, True):
-                    found, answered = one(bench, given.rate, site, asked=asked)
-                    rows[asked].append(found)
-                    what = f"with evidence ({answered} requests answered)" if asked else "without"
-                    sys.stdout.write(f"{what}: {found}\n")
-                    sys.stdout.flush()
-    p99 = {asked: median(row["p99"] for row in of) for asked, of in rows.items()}
-    sys.stdout.write(
-        f"p99 of {TURNS} runs, median: {p99[False]:.1f} ms without, {p99[True]:.1f} ms with evidence,"
-        f" {p99[True] / p99[False]:.2f} times; undisturbed: {alone}\n"
-    )
+
+        def turn(asked: bool) -> tuple[dict[str, float], str]:
+            found, answered = one(bench, given.rate, site, asked=asked)
+            return found, f" ({answered} requests answered)" if asked else ""
+
+        by_turns("evidence", turn, given)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 
 from bench import traffic
 from bench.agent import syslog_input
 from bench.drive import Bench, running
-from bench.host import undisturbed
-from bench.latency import _collected, _fork, _probe, _send, _spread, _started, _watch_outbox
+from bench.latency import _collected, _fork, _probe, _send, _spread, _started, _watch_outbox, by_turns
 from tests import broker
 from vedette.config.settings import RawLogSettings
 from vedette.engine.artifact import Artifact
@@ -39,7 +37,6 @@ from vedette.system import child
 
 STORED = 1_000_000
 RULES = Path(__file__).parents[1] / "rules" / "sigma"
-TURNS = 3
 NORMAL = """
 import os, runpy
 def denied(*arguments):
@@ -137,19 +134,7 @@ def main() -> None:
         bench = Bench(folder, core=0, quick=given.quick, undisturbed=given.undisturbed)
         stored(folder / "raw")
         hunts = Hunts(folder / "hunts", folder / "raw", 0, idle=not given.normal)
-        rows: dict[bool, list[dict[str, float]]] = {False: [], True: []}
-        with undisturbed(given.undisturbed) as alone:
-            for _ in range(TURNS):
-                for hunting in (False, True):
-                    found = one(bench, given.rate, hunts if hunting else None)
-                    rows[hunting].append(found)
-                    sys.stdout.write(f"{'with' if hunting else 'without'} a hunt: {found}\n")
-                    sys.stdout.flush()
-    p99 = {hunting: median(row["p99"] for row in of) for hunting, of in rows.items()}
-    sys.stdout.write(
-        f"p99 of {TURNS} runs, median: {p99[False]:.1f} ms without, {p99[True]:.1f} ms with a hunt,"
-        f" {p99[True] / p99[False]:.2f} times; undisturbed: {alone}\n"
-    )
+        by_turns("a hunt", lambda hunting: (one(bench, given.rate, hunts if hunting else None), ""), given)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,13 @@ from __future__ import annotations
 import multiprocessing
 import re
 import socket
+import sys
 import time
-from collections.abc import Iterable
+from argparse import Namespace
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bench.agent import syslog_input
@@ -39,6 +42,8 @@ detection:
     condition: keywords
 level: low
 """
+TURNS = 3
+"""Runs without and with what ``by_turns`` compares."""
 _fork = multiprocessing.get_context("fork")
 
 
@@ -98,6 +103,24 @@ def _watch_broker(port: int, results: Connection) -> None:
     while not results.poll():
         client.loop(0.01)
     results.send(seen)
+
+
+def by_turns(what: str, one: Callable[[bool], tuple[dict[str, Any], str]], given: Namespace) -> None:
+    """Print the p99 without and with ``what``, the median of TURNS runs each. ``one`` gives a run's figures and a note;
+    ``given`` says whether it is to be ``undisturbed``."""
+    rows: dict[bool, list[float]] = {False: [], True: []}
+    with undisturbed(given.undisturbed) as alone:
+        for _ in range(TURNS):
+            for with_it in (False, True):
+                found, note = one(with_it)
+                rows[with_it].append(found["p99"])
+                sys.stdout.write(f"{'with' if with_it else 'without'} {what}{note}: {found}\n")
+                sys.stdout.flush()
+    without, with_it_on = median(rows[False]), median(rows[True])
+    sys.stdout.write(
+        f"p99 of {TURNS} runs, median: {without:.1f} ms without, {with_it_on:.1f} ms with {what},"
+        f" {with_it_on / without:.2f} times; undisturbed: {alone}\n"
+    )
 
 
 def _spread(seen: dict[int, int]) -> dict[str, Any]:
