@@ -16,6 +16,7 @@ from bench.send import tcp
 from tests.e2e.agent import RULES, Agent, assert_as_scanned, until
 from tests.e2e.test_rules import Stream, mark, rule
 from tests.e2e.test_rulesets import SQL, THRICE, alerts, sets
+from vedette.runtime.control import ask
 
 pytestmark = pytest.mark.peer
 
@@ -94,6 +95,25 @@ def test_strict_set(agent: Agent) -> None:
     agent.up()
     inputs = process(agent)["inputs"]["in"]
     assert inputs["stored"] == inputs["judged"] == account["stored"] + 100
+
+
+def test_questions(agent: Agent) -> None:
+    """What the agent answers about its rules has those of a strict set, too, each with its set; and explains them."""
+    agent.up()
+    running(agent)
+    rows = {row["title"]: row for row in ask(agent.data / "control.sock", "rules")}
+    assert {row["ruleset"] for row in rows.values()} == {"default", "site"}
+    thrice = rows["Three of site"]
+    assert (thrice["ruleset"], thrice["kind"], thrice["state"]) == ("site", "correlation", "active")
+    counted = next(row for row in rows.values() if row["ruleset"] == "site" and row["kind"] == "rule")
+    own = next(row for row in rows.values() if row["ruleset"] == "default")
+
+    def explained(rule_id: str) -> list[str]:
+        return [line["text"] for line in ask(agent.data / "control.sock", "explain", rule=rule_id)]
+
+    assert explained(counted["rule_id"])[1] == "  rule set site, in strict isolation"
+    assert any("predicate" in line for line in explained(counted["rule_id"]))
+    assert not any("strict" in line for line in explained(own["rule_id"]))
 
 
 def test_child_killed(agent: Agent) -> None:

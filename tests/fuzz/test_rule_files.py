@@ -240,7 +240,7 @@ def loads(folder: Path) -> Plan:
     engine = Engine(plan, route=False)
     list(evaluate(engine, EVENTS))
     for number in range(len(plan.rules)):
-        list(explain.rule(engine, number, [], None))
+        list(explain.rule(engine.plan, engine.evaluator, number))
     return plan
 
 

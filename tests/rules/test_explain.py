@@ -38,7 +38,7 @@ def explained(text: str, raw: bytes, codec: str = "auto") -> list[str]:
 def test_what_a_rule_is_made_of() -> None:
     """Every predicate with its place, and the literals."""
     engine, _ = engine_of(RULE)
-    text = "\n".join(explain.rule(engine, 0))
+    text = "\n".join(explain.rule(engine.plan, engine.evaluator, 0))
     assert "predicate 0: message begins with 'failed' [group 0 bit 0]" in text
     assert "predicate 3: src_ip is in 127.0.0.0/8 [group 2 bit 0]" in text
     assert "every event it matches contains one of: 'failed" in text

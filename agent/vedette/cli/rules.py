@@ -404,7 +404,8 @@ def rules_explain(
     data = sys.stdin.buffer.read() if event == "-" else (event or "").encode()
     for number in numbers:
         one = plan.rules[number]
-        show(explain.rule(engine, number, [str(joined) for joined in found.filters if one.id in joined.joined], cost))
+        joins = [str(joined) for joined in found.filters if one.id in joined.joined]
+        show(explain.rule(plan, engine.evaluator, number, joins, cost))
         if event is not None:
             show(explain.on_event(engine, number, data, codec, origin=topic, names=build.part_names(found, one)))
     for statement in statements:

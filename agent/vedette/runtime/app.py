@@ -449,10 +449,11 @@ class Agent:
         return await self._commands()[name](**words)
 
     async def _rules_command(self) -> Any:
-        return questions.rules(self.context, self.active)
+        return questions.rules(self.context, self.active, await questions.strict(self.pipeline.strict.running))
 
     async def _explain_command(self, rule: str) -> Any:
-        return questions.explained(self.context, self.active, rule)
+        apart = await questions.strict(self.pipeline.strict.running)
+        return questions.explained(self.context, self.active, apart, rule)
 
     async def _disk_command(self) -> Any:
         return await asyncio.to_thread(questions.disk, self.context)

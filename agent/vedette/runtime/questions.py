@@ -5,28 +5,66 @@ The control socket offers them to the host's owner, and requests of the fleet's 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from vedette import __version__
+from vedette.config.settings import DEFAULT_SET
 from vedette.engine import kernel
+from vedette.engine.artifact import Artifact
+from vedette.engine.match import Engine
 from vedette.plan.ir import Rule
+from vedette.plan.plan import Plan
 from vedette.plan.query import Statement
 from vedette.rules.authoring import explain
 from vedette.runtime.active import ActiveRules
 from vedette.runtime.context import RunContext
 from vedette.runtime.deadrules import dead_rules
+from vedette.runtime.strict.supervisor import StrictSet
 
 MAX_LINES = 500
 """Of an explanation."""
 
 
-def rules(context: RunContext, active: ActiveRules) -> list[dict[str, Any]]:
-    """Every rule, correlation and statement that is loaded, by title, and whether it is evaluated."""
-    plan = active.loaded.engine.plan
+class Strict(NamedTuple):
+    """A rule set in strict isolation, as its process has it. ``quarantined``: rows of the status."""
+
+    name: str
+    plan: Plan
+    quarantined: Sequence[Mapping[str, Any]]
+
+
+async def strict(running: Mapping[str, StrictSet]) -> list[Strict]:
+    """Reads their plans. Raises OSError or ValueError."""
+
+    def plans() -> dict[str, Plan]:
+        return {name: Plan.from_bytes(Artifact.from_bytes(path.read_bytes()).plan) for name, path in paths.items()}
+
+    paths = {name: one.isolated.plan for name, one in running.items()}
+    read = await asyncio.to_thread(plans)
+    return [Strict(name, plan, running[name].figures.get("quarantined", ())) for name, plan in read.items()]
+
+
+def rules(context: RunContext, active: ActiveRules, strict: Iterable[Strict]) -> list[dict[str, Any]]:
+    """Every rule, correlation and statement that is loaded, by title, with its rule sets, and whether it is evaluated;
+    those of the ``strict`` sets, too."""
+    loaded = active.loaded
+    together = loaded.together.sets if loaded.together else {}
     quarantined = {row["rule_id"]: row["reason"] for row in context.failures.quarantined.values()}
-    found = [
+    found = _listed(loaded.engine.plan, together, DEFAULT_SET, quarantined)
+    for one in strict:
+        found += _listed(one.plan, {}, one.name, {row["rule_id"]: row["reason"] for row in one.quarantined})
+    return sorted(found, key=lambda row: (row["title"], row["rule_id"], row["ruleset"]))
+
+
+def _listed(
+    plan: Plan, sets: Mapping[str, Iterable[str]], ruleset: str, quarantined: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """``sets``: those that a rule is in by its id, otherwise ``ruleset``; ``quarantined``: reasons by id."""
+    rows = [
         {
             "rule_id": one.id,
             "title": one.title,
@@ -38,32 +76,44 @@ def rules(context: RunContext, active: ActiveRules) -> list[dict[str, Any]]:
         }
         for one in plan.written
     ]
-    refused = [
+    rows += [
         {"rule_id": one.rule_id, "title": one.title, "level": "", "kind": "", "digest": "", "state": "refused",
          "reason": one.reason}
         for one in plan.refused
     ]  # fmt: skip
-    return sorted([*found, *refused], key=lambda row: (row["title"], row["rule_id"]))
+    return [row | {"ruleset": ", ".join(sets.get(row["rule_id"], (ruleset,)))} for row in rows]
 
 
-def explained(context: RunContext, active: ActiveRules, rule: str) -> list[dict[str, Any]]:
+def explained(context: RunContext, active: ActiveRules, strict: Iterable[Strict], rule: str) -> list[dict[str, Any]]:
     """What a rule is made of, a line each, as ``vedette rules explain`` prints it. Raises ValueError when none has this
     id."""
     engine = active.loaded.engine
-    plan = engine.plan
+    lines = _explained(engine.plan, engine, rule)
+    if lines:
+        quarantined: Iterable[Mapping[str, Any]] = context.failures.quarantined.values()
+        dead = dead_rules(context.config, engine).reasons
+    for one in strict:
+        if lines:
+            break
+        if lines := _explained(one.plan, None, rule):
+            lines.insert(1, f"  rule set {one.name}, in strict isolation")
+            quarantined, dead = one.quarantined, active.sets.parts[one.name].dead.reasons
+    if not lines:
+        raise ValueError(f"no rule of the id {rule} is loaded here")
+    lines = lines[:MAX_LINES]
+    lines += [f"  quarantined: {row['reason']}" for row in quarantined if row["rule_id"] == rule]
+    lines += [f"  makes no alert here: {one}" for one in dead if rule.partition("@")[0] in one]
+    return [{"text": line} for line in lines]
+
+
+def _explained(plan: Plan, engine: Engine | None, rule: str) -> list[str]:
+    evaluator = engine.evaluator if engine else None
     made = [
-        *(explain.rule(engine, number) for number, one in enumerate(plan.rules) if one.id == rule),
+        *(explain.rule(plan, evaluator, number) for number, one in enumerate(plan.rules) if one.id == rule),
         *(explain.correlation(plan, one) for one in plan.correlations if one.id == rule),
         *(explain.statement(one) for one in plan.statements if one.id == rule),
     ]
-    if not made:
-        raise ValueError(f"no rule of the id {rule} is loaded here")
-    lines = [line for part in made for line in part][:MAX_LINES]
-    lines += [
-        f"  quarantined: {row['reason']}" for row in context.failures.quarantined.values() if row["rule_id"] == rule
-    ]
-    lines += [f"  makes no alert here: {one}" for one in dead_rules(context.config, engine).reasons if rule in one]
-    return [{"text": line} for line in lines]
+    return [line for part in made for line in part]
 
 
 def disk(context: RunContext) -> dict[str, Any]:

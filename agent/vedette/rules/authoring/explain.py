@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vedette.decode.decoder import ABSENT, Record, record
+from vedette.engine.evaluate import Evaluator
 from vedette.engine.join import may_hold_records
 from vedette.engine.match import Engine
 from vedette.model.event import Chunk, LogSource
@@ -28,22 +29,20 @@ _VERDICT = {True: "MATCH", False: "no match", None: "UNDECIDED: a pattern took t
 _TRUTH = {True: "true ", False: "false", None: "open "}
 
 
-def rule(engine: Engine, number: int, filters: Iterable[str] = (), cost: Measured | None = None) -> Iterator[str]:
-    """What a rule is made of: its predicates with group and bit, the ``filters`` joined to it (a name each), the
-    prefilter's literals with what it could search for (``cost``: see ``choice``), and the correlations that look at it.
+def rule(
+    plan: Plan, evaluator: Evaluator | None, number: int, filters: Iterable[str] = (), cost: Measured | None = None
+) -> Iterator[str]:
+    """What a rule is made of: its predicates, with group and bit where there is the plan's ``evaluator``, the
+    ``filters`` joined to it (a name each), the prefilter's literals with what it could search for (``cost``: see
+    ``choice``), and the correlations that look at it.
     """
-    plan = engine.plan
     one, chosen = plan.rules[number], plan.literals[number]
     yield f"{one.title} ({one.id}), level {one.level}"
     yield f"  {one.path}:{one.line}, log source {'/'.join(one.logsource)}, meaning {one.digest[:12]}"
     for joined in filters:
         yield f"  joined to it: {joined}"
-    slow = set(engine.evaluator.fallback)
     for index in dict.fromkeys(tests(one.expr)):
-        predicate, place = plan.predicates[index], engine.evaluator.place(index)
-        where = "compares two fields" if place is None else f"group {place[0]} bit {place[1]}"
-        by = "; on the fallback engine, in bounded time" if predicate in slow else ""
-        yield f"  predicate {index}: {described(predicate)} [{where}{by}]"
+        yield f"  predicate {index}: {described(plan.predicates[index])}{_place(plan, evaluator, index)}"
     if chosen is None:
         yield "  literals: none, so it is evaluated on every event of its log source"
         if (found := witness(one.logsource)) is not None:
@@ -56,6 +55,15 @@ def rule(engine: Engine, number: int, filters: Iterable[str] = (), cost: Measure
         yield f"  and one of these, since those are common: {_several(second)}"
     yield from choice(plan, number, cost)
     yield from _looked_at(plan, one.id)
+
+
+def _place(plan: Plan, evaluator: Evaluator | None, index: int) -> str:
+    if evaluator is None:
+        return ""
+    place = evaluator.place(index)
+    where = "compares two fields" if place is None else f"group {place[0]} bit {place[1]}"
+    slow = plan.predicates[index] in evaluator.fallback
+    return f" [{where}{'; on the fallback engine, in bounded time' if slow else ''}]"
 
 
 def choice(plan: Plan, number: int, cost: Measured | None = None) -> Iterator[str]:
