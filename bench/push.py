@@ -26,7 +26,7 @@ from pathlib import Path
 from vedette.config.settings import RawLogSettings
 from vedette.inputs.http import HttpInput
 from vedette.inputs.http_listen import HttpListener
-from vedette.inputs.push.base import PROTOBUF
+from vedette.inputs.push.base import LOKI_PATH, PROTOBUF
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk
 from vedette.rawlog.log import RawLog
@@ -79,13 +79,29 @@ def bodies() -> Iterator[tuple[str, str, str, bytes]]:
     yield "_bulk", "/_bulk", "application/x-ndjson", "".join(f'{{"create":{{}}}}\n{line}\n' for line in lines).encode()
     values = [[str(1_790_000_000_000_000_000 + i), text(i)] for i in range(BATCH)]
     loki = {"streams": [{"stream": {"host": "web-1", "job": "app"}, "values": values}]}
-    yield "Loki JSON", "/loki/api/v1/push", "application/json", json.dumps(loki).encode()
+    yield "Loki JSON", LOKI_PATH, "application/json", json.dumps(loki).encode()
+    yield "Loki protobuf, Snappy", LOKI_PATH, PROTOBUF, _loki(values)
+
+
+def _loki(values: list[list[str]]) -> bytes:
+    import cramjam
+
+    from vedette.inputs.push.loki_protobuf import PushRequest
+
+    request = PushRequest()
+    stream = request.streams.add(labels=b'{host="web-1", job="app"}')
+    for time_text, line in values:
+        entry = stream.entries.add(line=line.encode())
+        entry.timestamp.seconds, entry.timestamp.nanos = divmod(int(time_text), 1_000_000_000)
+    return bytes(cramjam.snappy.compress_raw(request.SerializeToString()))
 
 
 def post(port: int, path: str, kind: str, body: bytes, requests: int) -> None:
     """The sender."""
-    packed = gzip.compress(body)
     headers = {"Content-Type": kind, "Content-Encoding": "gzip"}
+    packed = gzip.compress(body)
+    if path == LOKI_PATH and kind == PROTOBUF:  # is packed
+        packed, headers = body, {"Content-Type": kind}
 
     def run(_: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port)

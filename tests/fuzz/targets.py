@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import cache
 from itertools import accumulate
@@ -42,6 +42,10 @@ from vedette.fleet.replies import unpack as unpack_reply
 from vedette.fleet.requests import read as read_request
 from vedette.inputs.batches import split
 from vedette.inputs.framing import Lines, StreamFramer
+from vedette.inputs.push.base import LOKI_PATH, PROTOBUF, Refused, Request
+from vedette.inputs.push.loki import LOKI
+from vedette.inputs.push.loki_protobuf import PushRequest
+from vedette.inputs.push.snappy import unpack
 from vedette.model.event import MAX_EVENT, Alert, Chunk, Contribution, Cursor, Entity, FilePosition, RawRef
 from vedette.plan.plan import Plan
 from vedette.rawlog import checkpoint, format
@@ -133,6 +137,42 @@ def batch(data: bytes) -> None:
     for part in split(data) or ():
         assert part
         at = data.index(part, at) + len(part)
+
+
+def _push() -> bytes:
+    request = PushRequest()
+    entry = request.streams.add(labels=b'{job="x\\n", a=`b`}').entries.add(line=b"Nov 23 06:16:34 h app[1]: x")
+    entry.timestamp.seconds = 1_790_000_000
+    entry.metadata.add(name=b"n", value=b"v")
+    request.streams.add(labels=b"{}").entries.add()
+    packed: bytes = request.SerializeToString()
+    return packed
+
+
+MOST = 1 << 20
+"""Bytes that a push may have unpacked."""
+
+
+def _literal(data: bytes) -> bytes:
+    """As a Snappy block of one literal, so that what lies behind it is reached."""
+    size, length = len(data), bytearray()
+    while size > 127:
+        length.append(size & 127 | 128)
+        size >>= 7
+    return bytes((*length, size)) + (b"\xfc" + (len(data) - 1).to_bytes(4, "little") + data if data else b"")
+
+
+def loki(data: bytes) -> None:
+    """A push in protobuf, packed and not: nothing but a refusal, and no more than it may have."""
+    for body in (data, _literal(data)):
+        reading = LOKI.read(Request("POST", LOKI_PATH, {}, {"content-type": PROTOBUF}, body, MOST))
+        with suppress(Refused):
+            for events in reading:
+                assert all(isinstance(orjson.loads(event), dict) for event in events)
+    with suppress(ValueError, OverflowError):
+        turns: Generator[list[bytes], None, bytes] = unpack(data, MOST)
+        for _ in turns:
+            pass
 
 
 _DETECTIONS = (
@@ -403,6 +443,7 @@ TARGETS: dict[str, Target] = {
         reply, (pack_reply("ab" * 16, Part(0, packed(_RECORDS), len(_RECORDS)), _AUTHORITY.agent()), packed(_RECORDS))
     ),
     "native": Target(native, _OBJECTS),
+    "loki": Target(loki, (_push(), b"\x0a\x00a\x15\x01")),
     "batch": Target(batch, (b'[{"a": 1}, {"b": "}, {"}]', b'{"a": 1}\n{"b": 2}\n', b'[{"a": [{"c": 1}, {"d": 2}]}]')),
     "bundle": Target(_refuses(inspect), (_BUNDLE, *_SEALED)),
     "sealed": Target(sealed, (_BUNDLE, *_SEALED)),

@@ -7,7 +7,6 @@ import glob
 import gzip
 import http.client
 import json
-import os
 import shutil
 import ssl
 import subprocess
@@ -23,6 +22,7 @@ pytest.importorskip("httptools", reason="an environment from before: make enviro
 from tests.certificates import Authority
 from tests.inputs.intake import LOCAL, Bin, rsyslogd, until
 from tests.inputs.test_acknowledge import Disk
+from tests.otelcol import COLLECTOR, needs_collector
 from vedette.inputs import http_listen
 from vedette.inputs.connected import TlsListener
 from vedette.inputs.http import HttpInput
@@ -31,7 +31,6 @@ from vedette.model.counters import Counters, Log
 from vedette.model.event import MAX_EVENT
 
 ELASTIC = glob.glob("/usr/lib*/rsyslog/omelasticsearch.so") + glob.glob("/usr/lib*/*/rsyslog/omelasticsearch.so")
-COLLECTOR = os.environ.get("VEDETTE_OTELCOL") or shutil.which("otelcol")
 
 
 @asynccontextmanager
@@ -298,7 +297,7 @@ async def test_rsyslog_by_bulk(tmp_path: Path) -> None:
 
 
 @pytest.mark.peer
-@pytest.mark.skipif(not COLLECTOR, reason="no OpenTelemetry Collector: VEDETTE_OTELCOL=its program (decision 81)")
+@needs_collector
 async def test_the_collector(tmp_path: Path) -> None:
     """A real OpenTelemetry Collector reads a file and sends it by otlphttp, protobuf in gzip."""
     bin, counters = Bin(), Counters()

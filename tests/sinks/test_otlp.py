@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,12 +14,11 @@ from structlog.testing import capture_logs
 
 from tests.broker import free_port
 from tests.inputs.intake import until
+from tests.otelcol import COLLECTOR, needs_collector
 from tests.sinks.kit import Handler, Request, answers, hostile, outgoing, serving
 from vedette.model.counters import Log
 from vedette.sinks.base import Receiver, Verdict
 from vedette.sinks.settings import OtlpSink
-
-COLLECTOR = os.environ.get("VEDETTE_OTELCOL") or shutil.which("otelcol") or shutil.which("otelcol-contrib")
 
 
 def opened(url: str, **settings: Any) -> Receiver:
@@ -111,7 +108,7 @@ async def test_a_collector_that_is_busy(status: int) -> None:
 
 
 @pytest.mark.peer
-@pytest.mark.skipif(COLLECTOR is None, reason="no OpenTelemetry Collector: otelcol, or VEDETTE_OTELCOL=PATH")
+@needs_collector
 async def test_a_real_collector(tmp_path: Path) -> None:
     """It takes what is sent, and prints each record with its severity, time and attributes."""
     port, config = free_port(), tmp_path / "collector.yaml"

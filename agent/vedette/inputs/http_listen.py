@@ -215,7 +215,7 @@ class HttpListener(Listener[HttpConnection]):
         try:
             if received.refused is not None:
                 raise received.refused
-            said, events = await self._read(unpacked(request, self.max_body))
+            said, events = await self._read(unpacked(request))
             if not connection.active:
                 connection.spoke()
             for chunk in self._chunks(events, connection.peer):

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 import httptools
 
-from vedette.inputs.push.base import Refused, Request
+from vedette.inputs.push.base import LOKI_PATH, Refused, Request
 
 HEADER_BYTES = 32 << 10
 """Of a request's line and headers."""
@@ -120,7 +120,7 @@ class HttpReader:
         path, _, query = self._url.decode("latin-1").partition("?")
         method = self._parser.get_method().decode("latin-1")
         asked = dict(parse_qsl(query)) if query and query.count("&") < MAX_HEADERS else {}
-        self._request = Request(method, path, asked, self._headers, b"")
+        self._request = Request(method, path, asked, self._headers, b"", self._max)
         if self._count > HEADER_BYTES:
             self.refused = Refused(431, f"headers of more than {HEADER_BYTES} bytes, or than {MAX_HEADERS}")
         elif (length := self._headers.get("content-length", "")).isdigit() and int(length) > self._max:
@@ -148,11 +148,12 @@ class HttpReader:
         return Refused(413, f"a body of more than max_body = {self._max} bytes")
 
 
-def unpacked(request: Request, most: int) -> Request:
+def unpacked(request: Request) -> Request:
     """The request with its body as it was before ``Content-Encoding``; raises Refused."""
     coding = request.headers.get("content-encoding", "identity").strip().lower()
-    if coding in ("", "identity"):
+    if coding in ("", "identity") or (coding == "snappy" and request.path == LOKI_PATH):
         return request
+    most = request.max_body
     if coding not in ("gzip", "x-gzip", "deflate"):
         raise Refused(415, f"content-encoding {coding}: send gzip, deflate or none")
     body = request.body

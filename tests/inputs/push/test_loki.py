@@ -9,6 +9,7 @@ import pytest
 from tests.inputs.push.reading import objects, read
 from vedette.inputs.push.base import Refused
 
+cramjam = pytest.importorskip("cramjam", reason="needs cramjam, of the extra dev")
 PUSH = "/loki/api/v1/push"
 
 
@@ -55,8 +56,63 @@ def test_refused(body: Any) -> None:
         read(PUSH, body)
 
 
-def test_protobuf_is_not_read() -> None:
-    """Loki's own agents send Snappy by default: the status says that it is not taken."""
+def packed(streams: list[tuple[str, list[tuple[int, bytes, dict[str, str]]]]]) -> bytes:
+    """A push as Loki's own agents send it: labels, and time, line and metadata of each entry."""
+    from vedette.inputs.push.loki_protobuf import PushRequest
+
+    request = PushRequest()
+    for labels, entries in streams:
+        stream = request.streams.add(labels=labels.encode())
+        for time, line, more in entries:
+            entry = stream.entries.add(line=line)
+            entry.timestamp.seconds, entry.timestamp.nanos = divmod(time, 1_000_000_000)
+            for name, value in more.items():
+                entry.metadata.add(name=name.encode(), value=value.encode())
+    return bytes(cramjam.snappy.compress_raw(request.SerializeToString()))
+
+
+def test_protobuf() -> None:
+    """Protobuf in Snappy gives the events that its JSON gives, and a line that is not UTF-8 spoils no other."""
+    labels = {"host": "web-1", "filename": 'C:\\log "1"\n', "job": "auth", "path": "é"}
+    line = "Nov 23 06:16:34 web-1 sshd[42]: Failed password for root"
+    body = {
+        "streams": [
+            {"stream": labels, "values": [["1790000000000000001", line], ["1790000000000000002", "x", {"t": "abc"}]]},
+            {"stream": {}, "values": [["1790000000000000003", "caf\ufffd"]]},
+        ]
+    }
+    selector = '{host="web-1",filename="C:\\\\log \\"1\\"\\n", job=`auth`, path="\\u00e9"}'
+    push = packed(
+        [
+            (selector, [(1790000000000000001, line.encode(), {}), (1790000000000000002, b"x", {"t": "abc"})]),
+            ("{}", [(1790000000000000003, b"caf\xe9", {})]),
+        ]
+    )
+    events, said = read(PUSH, push, "application/x-protobuf")
+    assert objects(events) == objects(read(PUSH, body)[0])
+    assert said.status == 204
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "reason"),
+    [
+        (b"", 400, "no Snappy block"),
+        (b"\x01\x00\xff", 400, "no PushRequest"),
+        (bytes(cramjam.snappy.compress_raw(bytes(9 << 20))), 413, "at most 8388608"),
+        (packed([('{job="x"', [])]), 400, r"streams\[0\]\.labels"),
+        (packed([("job", [])]), 400, "labels"),
+        (packed([('{job="x"} | json', [])]), 400, "labels"),
+    ],
+)
+def test_protobuf_refused(body: bytes, status: int, reason: str) -> None:
+    """What is no push, or too large when it is unpacked, is refused with the reason."""
+    with pytest.raises(Refused, match=reason) as caught:
+        read(PUSH, body, "application/x-protobuf")
+    assert caught.value.status == status
+
+
+def test_another_type() -> None:
+    """A type that is neither gets 415."""
     with pytest.raises(Refused) as caught:
-        read(PUSH, b"\x00", "application/x-protobuf")
+        read(PUSH, b"x", "text/plain")
     assert caught.value.status == 415

@@ -16,6 +16,8 @@ import orjson
 JSON = "application/json"
 PROTOBUF = "application/x-protobuf"
 TEXT = "text/plain; charset=utf-8"
+LOKI_PATH = "/loki/api/v1/push"
+"""Its protobuf is packed by Snappy, which some senders name as the encoding, and others do not."""
 SLICE = 256
 """Events that a reader gives at once, so that the event loop gets its turn."""
 
@@ -29,6 +31,8 @@ class Request(NamedTuple):
     headers: Mapping[str, str]
     """Names in lower case."""
     body: bytes
+    max_body: int = 8 << 20
+    """Bytes that the body may have, however it is packed."""
 
     @property
     def content_type(self) -> str:

@@ -12,23 +12,50 @@ from typing import Any
 
 import orjson
 
-from vedette.inputs.push.base import SLICE, TEXT, Answer, Protocol, Reading, Refused, Request, loaded, member
+from vedette.inputs.push.base import (
+    LOKI_PATH,
+    PROTOBUF,
+    SLICE,
+    TEXT,
+    Answer,
+    Protocol,
+    Reading,
+    Refused,
+    Request,
+    loaded,
+    member,
+)
+from vedette.inputs.push.snappy import unpack
 from vedette.inputs.push.texts import LABELS, named, of_text
+
+Entry = tuple[dict[str, Any], int, str, dict[str, Any]]
+"""Labels, time in nanoseconds, line and structured metadata."""
 
 
 def _read(request: Request) -> Reading:
     if request.method == "GET":
         return Answer(200, b"ready\n", TEXT)
-    if request.content_type not in ("application/json", ""):
-        raise Refused(415, f"{request.content_type}: send application/json")
-    entries = list(_entries(loaded(request.body)))
+    if request.content_type == PROTOBUF:
+        try:
+            body = yield from unpack(request.body, request.max_body)
+        except OverflowError as error:
+            raise Refused(413, f"max_body is exceeded, unpacked: {error}") from error
+        except ValueError as error:
+            raise Refused(400, f"the body is no Snappy block: {error}") from error
+        from vedette.inputs.push.loki_protobuf import entries_of
+
+        entries = list(entries_of(body))
+    elif request.content_type in ("application/json", ""):
+        entries = list(_entries(loaded(request.body)))
+    else:
+        raise Refused(415, f"{request.content_type}: send application/json or {PROTOBUF}")
     for i in range(0, len(entries), SLICE):
         yield [orjson.dumps(_fields(*entry)) for entry in entries[i : i + SLICE]]
     return Answer(204)
 
 
-def _entries(body: Any) -> Iterator[tuple[dict[str, Any], int, str, dict[str, Any]]]:
-    """Labels, time in nanoseconds, line and structured metadata of each; raises Refused."""
+def _entries(body: Any) -> Iterator[Entry]:
+    """Raises Refused."""
     for i, stream in enumerate(member(body, "streams", list, "the body")):
         labels = named(member(stream, "stream", dict, f"streams[{i}]"), LABELS)
         for j, entry in enumerate(member(stream, "values", list, f"streams[{i}]")):
@@ -53,4 +80,4 @@ def _refuse(refused: Refused, request: Request) -> Answer:
     return Answer(refused.status, refused.reason.encode() + b"\n", TEXT)
 
 
-LOKI = Protocol("loki", re.compile(r"POST /loki/api/v1/push|GET /ready"), _read, _refuse, public=re.compile(r"GET .*"))
+LOKI = Protocol("loki", re.compile(f"POST {LOKI_PATH}|GET /ready"), _read, _refuse, public=re.compile(r"GET .*"))
