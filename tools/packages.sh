@@ -36,6 +36,7 @@ if [ "${1:-}" = tests ] && [ "$(id -u)" = 0 ]; then
     need systemd-analyze systemd
     need shellcheck shellcheck
     need busybox busybox
+    need auditctl auditd
 fi
 [ -n "$missing" ] || exit 0
 

@@ -110,7 +110,8 @@ def stated() -> Iterator[tuple[str, str, Any, Any]]:
                     yield table, f.name, getattr(instance, f.name), value
 
 
-EXAMPLES = {("relp", "name"), ("http", "name"), ("http", "logsource"), ("mqtt", "logsource"), ("mqtt", "name"),
+EXAMPLES = {("audit", "name"), ("relp", "name"), ("http", "name"), ("http", "logsource"), ("mqtt", "logsource"),
+            ("mqtt", "name"),
             ("mqtt", "broker"), ("uplink", "broker"),
             ("file", "logsource"), ("fleet", "root"), ("fleet", "labels"), ("fleet", "locked")}  # fmt: skip
 """Shown with an example, not with the default."""

@@ -16,6 +16,7 @@ from vedette.decode.decoder import CODECS
 from vedette.inputs.file import FileInput
 from vedette.inputs.mqtt import MqttInput
 from vedette.inputs.syslog import SyslogInput
+from vedette.inputs.table import INPUT_TYPES
 from vedette.model.event import LogSource
 from vedette.model.settings import split_address
 from vedette.mqtt.settings import MqttSettings
@@ -133,7 +134,7 @@ def test_every_mistake_at_once() -> None:
         "input[2].timezone",
     ]
     assert "unknown key; did you mean tcp? known: format, logsource, max_connections, max_connections_per_p" in found[5]
-    assert "expects one of syslog, relp, http, journal, file, mqtt, not 'sylog'" in found[9]
+    assert "expects one of syslog, relp, http, journal, audit, file, mqtt, not 'sylog'" in found[9]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_every_mistake_at_once() -> None:
     [
         ("input = 1", "input: expects [[input]] tables"),
         ("input = [1]", "input[0]: expects a table, not 1"),
-        ("[[input]]\ntype = []", "input[0].type: expects one of syslog, relp, http, journal, file, mqtt, not []"),
+        ("[[input]]\ntype = []", f"input[0].type: expects one of {', '.join(INPUT_TYPES)}, not []"),
         ("agent = 1", "agent: expects a table, not 1"),
         ('[[input]]\ntype = "syslog"\ntcp = ":514"', "input[0].name: missing"),
         ('[[input]]\ntype = "syslog"\nname = "a"', 'input[0]: needs udp, tcp or tls, e.g. udp = "0.0.0.0:514"'),

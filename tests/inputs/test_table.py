@@ -28,8 +28,8 @@ def test_a_row(name: str) -> None:
     assert (Path(__file__).parent / f"test_{transport}.py").is_file()
 
 
-WHOLE = {"journal"}
-"""Types that need no setting: a host has one journal."""
+WHOLE = {"audit", "journal"}
+"""Types that need no setting: a host has one journal, and one audit."""
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from vedette.inputs.audit import AuditInput
 from vedette.inputs.base import InputSettings
 from vedette.inputs.file import FileInput
 from vedette.inputs.http import HttpInput
@@ -21,6 +22,7 @@ INPUT_TYPES: Mapping[str, type[InputSettings]] = {
     "relp": RelpInput,
     "http": HttpInput,
     "journal": JournalInput,
+    "audit": AuditInput,
     "file": FileInput,
     "mqtt": MqttInput,
 }

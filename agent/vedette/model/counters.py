@@ -33,6 +33,7 @@ class Dropped(StrEnum):
     DISK_FULL = "disk_full"  # a datagram while the raw log takes nothing
     KERNEL = "kernel"  # the socket buffer overflowed (read from the kernel)
     VACUUMED = "vacuumed"  # an entry that was deleted from systemd's journal before it was read
+    MISSED = "missed"  # an audit event while the agent did not listen (its numbers show it)
     UNWRITTEN = "unwritten"  # held in memory for a raw log that took nothing when the process ended
 
 
@@ -76,6 +77,9 @@ class Log(StrEnum):
     FILE_TRUNCATED = "file_truncated"
     FILE_UNREADABLE = "file_unreadable"
     JOURNAL_COMPLAINT = "journal_complaint"
+    AUDIT_OPENED = "audit_opened"
+    AUDIT_UNAVAILABLE = "audit_unavailable"
+    AUDIT_GAP = "audit_gap"
     JOURNAL_GAP = "journal_gap"
     JOURNAL_UNAVAILABLE = "journal_unavailable"
     BROKER_CONNECTED = "broker_connected"
@@ -191,6 +195,7 @@ TOTALS: Mapping[str, str] = {
     "handshakes_failed": "TLS handshakes that failed",
     "requests_refused": "HTTP requests that were refused",
     "journal_gaps": "Times that entries had been deleted from systemd's journal before they were read",
+    "audit_gaps": "Times that audit records were lost before they were read",
     "sync_failed": "Syncs of the raw log that failed",
     "rewritten_bytes": "Bytes written again because a sync had failed",
     "identity_alarms": "Checks of the account at which an equation was newly found not to hold",

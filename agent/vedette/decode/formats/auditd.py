@@ -83,7 +83,7 @@ def read(message: str) -> Fields:
     fields: Fields = {}
     left = MAX_PAIRS
     for record in _RECORD.finditer(message):
-        kind = _TYPES.get(record["type"], record["type"])
+        kind = TYPES.get(record["type"], record["type"])
         add(fields, "type", kind)
         fields["audit_id"] = record["id"]
         if record["node"]:
@@ -154,17 +154,39 @@ def _time(fields: Seen, zone: tzinfo | None) -> int | None:
 
 FORMAT = Format("auditd", STARTS, read, GIVES, source("linux", services="auditd"), time_of=_time)
 
-_TYPES: Mapping[str, str] = {
-    **{"1100": "USER_AUTH", "1101": "USER_ACCT", "1103": "CRED_ACQ", "1104": "CRED_DISP", "1105": "USER_START"},
-    **{"1106": "USER_END", "1107": "USER_AVC", "1108": "USER_CHAUTHTOK", "1109": "USER_ERR", "1112": "USER_LOGIN"},
-    **{"1113": "USER_LOGOUT", "1114": "ADD_USER", "1115": "DEL_USER", "1116": "ADD_GROUP", "1117": "DEL_GROUP"},
-    **{"1123": "USER_CMD", "1124": "USER_TTY", "1130": "SERVICE_START", "1131": "SERVICE_STOP", "1300": "SYSCALL"},
-    **{"1302": "PATH", "1303": "IPC", "1304": "SOCKETCALL", "1305": "CONFIG_CHANGE", "1306": "SOCKADDR", "1307": "CWD"},
-    **{"1309": "EXECVE", "1319": "TTY", "1320": "EOE", "1323": "MMAP", "1325": "NETFILTER_CFG", "1326": "SECCOMP"},
-    **{"1327": "PROCTITLE", "1330": "KERN_MODULE", "1334": "BPF", "1400": "AVC", "1700": "ANOM_PROMISCUOUS"},
-    **{"1701": "ANOM_ABEND", "2000": "KERNEL"},
+TYPES: Mapping[str, str] = {
+    str(first + i): name
+    for first, names in (
+        (1005, "USER LOGIN"),
+        (
+            1100,
+            "USER_AUTH USER_ACCT USER_MGMT CRED_ACQ CRED_DISP USER_START USER_END USER_AVC USER_CHAUTHTOK "
+            "USER_ERR CRED_REFR USYS_CONFIG USER_LOGIN USER_LOGOUT ADD_USER DEL_USER ADD_GROUP DEL_GROUP "
+            "DAC_CHECK CHGRP_ID TEST TRUSTED_APP USER_SELINUX_ERR USER_CMD USER_TTY CHUSER_ID GRP_AUTH "
+            "SYSTEM_BOOT SYSTEM_SHUTDOWN SYSTEM_RUNLEVEL SERVICE_START SERVICE_STOP GRP_MGMT "
+            "GRP_CHAUTHTOK MAC_CHECK ACCT_LOCK ACCT_UNLOCK USER_DEVICE SOFTWARE_UPDATE",
+        ),
+        (1300, "SYSCALL"),
+        (1302, "PATH IPC SOCKETCALL CONFIG_CHANGE SOCKADDR CWD"),
+        (1309, "EXECVE"),
+        (
+            1311,
+            "IPC_SET_PERM MQ_OPEN MQ_SENDRECV MQ_NOTIFY MQ_GETSETATTR KERNEL_OTHER FD_PAIR OBJ_PID TTY "
+            "EOE BPRM_FCAPS CAPSET MMAP NETFILTER_PKT NETFILTER_CFG SECCOMP PROCTITLE FEATURE_CHANGE "
+            "REPLACE KERN_MODULE FANOTIFY TIME_INJOFFSET TIME_ADJNTPVAL BPF EVENT_LISTENER URINGOP "
+            "OPENAT2 DM_CTRL DM_EVENT",
+        ),
+        (1400, "AVC SELINUX_ERR AVC_PATH MAC_POLICY_LOAD MAC_STATUS MAC_CONFIG_CHANGE"),
+        (1700, "ANOM_PROMISCUOUS ANOM_ABEND ANOM_LINK"),
+        (
+            1800,
+            "INTEGRITY_DATA INTEGRITY_METADATA INTEGRITY_STATUS INTEGRITY_HASH INTEGRITY_PCR INTEGRITY_RULE",
+        ),
+        (2000, "KERNEL"),
+    )
+    for i, name in enumerate(names.split())
 }
-"""Record types that the kernel may print as numbers (linux/audit.h)."""
+"""Record types by the numbers that the kernel has for them (linux/audit.h); it may print these."""
 
 
 def _numbers(text: str) -> dict[str, str]:
