@@ -10,6 +10,7 @@ import pytest
 
 from tests.lookup.tables import made
 from tests.plan.test_merge import TWICE, rule
+from tests.runtime.test_rules import HOT, TRAFFIC
 from vedette.config.settings import AgentSettings, Config, RulesetSettings, RuleSettings
 from vedette.decode.decoder import record
 from vedette.engine.match import Context
@@ -91,6 +92,31 @@ def test_a_merged_set_is_kept_compiled(folders: Path, monkeypatch: pytest.Monkey
     again = asyncio.run(RuleSets(config, bytes).start())
     assert again.engine.plan.digest == first.engine.plan.digest
     assert titles(again, b"alpha beta") == ["Has alpha", "Has beta"]
+
+
+def test_literals_of_merged_sets_are_chosen_anew(folders: Path) -> None:
+    """By the newest traffic, for all sets together; what each alert is credited to stays; kept for the next start."""
+    folder(folders / "default", HOT)
+    config = configured(folders, "site")
+    traffic = [b""]
+    sets = RuleSets(config, lambda: traffic[0])
+    loaded = asyncio.run(sets.start())
+    traffic[0] = TRAFFIC
+    chosen = asyncio.run(sets.retune(loaded))
+    assert chosen is not None
+
+    def literals(loaded: Loaded) -> dict[str, tuple[bytes, ...]]:
+        plan = loaded.engine.plan
+        return {one.title: tuple(found or ()) for one, found in zip(plan.rules, plan.literals, strict=True)}
+
+    (hot,) = set(literals(loaded)) - {"Has beta"}
+    assert (literals(loaded)[hot], literals(chosen)[hot]) == ((b"everywhereinthis",), (b"zeta",))
+    assert literals(chosen)["Has beta"] == literals(loaded)["Has beta"]
+    assert chosen.engine.plan.digest == loaded.engine.plan.digest
+    assert (chosen.together, chosen.credit) == (loaded.together, loaded.credit)
+    assert asyncio.run(sets.retune(chosen)) is None
+    again = asyncio.run(RuleSets(config, bytes).start())
+    assert literals(again) == literals(chosen)
 
 
 def test_a_set_that_does_not_fit_is_refused_as_it_loads(folders: Path) -> None:
