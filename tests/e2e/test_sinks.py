@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pytest
 
 from tests.e2e.agent import KILLS, Agent, chance, until, vedette
 from tests.sinks.kit import Server, answers, resets, serving, silent
+from vedette.rawlog.segment import segments
 
 RULE = """title: Marker
 id: 6a1f0000-0000-4000-8000-000000000001
@@ -52,7 +54,7 @@ class Site:
         with self.log.open("a") as file:
             for _ in range(count):
                 self.lines += 1
-                file.write(f"Nov 20 10:00:00 web1 app: marker {self.lines}.\n")
+                file.write(f"Nov 20 10:00:00 web1 app: {token_hex(32)} marker {self.lines}.\n")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -95,7 +97,8 @@ def file_sink(path: Path, name: str = "file") -> str:
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """Those whose line is whole."""
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
 def taken(server: Server) -> list[dict[str, Any]]:
@@ -200,6 +203,36 @@ def test_receivers_that_are_away(site: Site) -> None:
         check_whole(taken(away), 300)
         check_whole(taken(hangs), 300)
         assert len(rows_of(copies)) == 300
+        assert site.agent.status()["identity_broken"] == []
+        assert site.agent.stop() == 0
+
+
+def test_a_store_that_is_made_again(site: Site) -> None:
+    """Alerts that the region has and a sink still wants are made again when the store is lost: the sink that was away
+    gets each under its id, and the agent's account holds."""
+    copies = site.folder / "copies.ndjson"
+    with serving() as away:
+        away.act = answers(503)
+        sinks = webhook(away, "away") + file_sink(copies)
+        site.configure(sinks + "[raw_log]\nsegment_bytes = 4096\n", "directory")
+        site.agent.up()
+        for count in range(1, 7):
+            site.write(100)
+            until("the file", lambda count=count: len(rows_of(copies)) == 100 * count)
+        until("the outbox", lambda: site.agent.status()["alerts"]["in_outbox"] == 0)
+        known = {row["alert_id"]: number(row) for row in rows_of(copies)}
+        site.agent.kill()
+        assert len(segments(site.agent.data / "raw")) > 3
+        (site.agent.data / "store" / "data.mdb").write_bytes(b"")
+        away.act = answers(200)
+        with away.lock:
+            away.accepted.clear()
+        site.agent.up()
+        until("the rest", lambda: len(taken(away)) >= 600 and site.sink("away")["waiting"] == 0)
+        check_whole(taken(away), 600)
+        assert {row["alert_id"]: number(row) for row in taken(away)} == known
+        until("the outbox", lambda: site.agent.status()["alerts"]["in_outbox"] == 0)
+        assert site.agent.said("store_rebuilt")
         assert site.agent.status()["identity_broken"] == []
         assert site.agent.stop() == 0
 
