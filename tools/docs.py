@@ -6,6 +6,7 @@ Edit the code that a page is made of, not the page.
 
 from __future__ import annotations
 
+import enum
 import inspect
 import re
 import textwrap
@@ -171,7 +172,41 @@ def functions() -> str:
     return "\n".join([*parts, "| name | why, and what instead |", "|---|---|", *rows, ""])
 
 
+def plugin_api() -> str:
+    """docs/plugin-api.md: what ``vedette.plugins`` has, from its protocols."""
+    from vedette import plugins
+
+    parts = [PLUGIN_HEAD]
+    for name in plugins.__all__:
+        one = getattr(plugins, name)
+        parts.append(f"## {name}\n{_doc(one)}\n")
+        for method, function in vars(one).items():
+            own = function.fget if isinstance(function, property) else function
+            if inspect.isfunction(own) and own.__module__ == "vedette.model.plugins" and own.__doc__:
+                kind = "" if not isinstance(function, property) else ", an attribute"
+                sign = str(inspect.signature(own)).replace("'", "")
+                parts.append(f"`{method}{sign}`{kind}: {_doc(own)}\n")
+        if issubclass(one, enum.Enum):
+            parts.append(f"One of {', '.join(f'`{member.name}`' for member in one)}.\n")
+        elif issubclass(one, tuple):
+            parts.append(f"`{name}({', '.join(one._fields)})`\n")
+    return "\n".join(parts)
+
+
+def _doc(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").replace("``", "`")
+
+
+PLUGIN_HEAD = """# What plugins import
+
+<!-- Written by `make docs` from vedette/plugins.py. -->
+
+All of `vedette.plugins`; [plugins.md](plugins.md) says what is promised of it. Types are for type checkers: a plugin
+need not inherit from a protocol.
+"""
+
 PAGES: dict[str, Callable[[], str]] = {
+    "plugin-api.md": plugin_api,
     "commands.md": commands,
     "metrics.md": metrics,
     "sql-functions.md": functions,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
@@ -26,6 +28,8 @@ def lookup() -> None:
 @lookup.command("build")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The file to write.")
+@click.option("--plugin", metavar="DISTRIBUTION:NAME",
+              help="An installed plugin that gives the rows; SOURCE is what it takes.")  # fmt: skip
 @click.option("--key", "keys", metavar="COLUMN[:KIND]", multiple=True, help=KINDS)
 @click.option(
     "--rules",
@@ -55,6 +59,7 @@ def lookup() -> None:
 def build(
     source: Path,
     output: Path,
+    plugin: str | None,
     keys: tuple[str, ...],
     rule_paths: tuple[Path, ...],
     pipelines: tuple[Path, ...],
@@ -75,6 +80,52 @@ def build(
 
     Example: vedette lookup build assets.csv -o assets.vlookup --key ip:ip --key host:domain
     """
+    with ExitStack() as kept:
+        if plugin is not None:
+            source = kept.enter_context(_rows_of(plugin, source))
+        _build(source, output, keys, rule_paths, pipelines, types, columns, name, valid, previous, duplicates)
+
+
+@contextmanager
+def _rows_of(plugin: str, source: Path) -> Iterator[Path]:
+    """What ``plugin`` gives for ``source``, as JSON Lines in a file of its own."""
+    import json
+    import tempfile
+
+    from vedette.system import plugins
+
+    entries, mistakes = plugins.found([plugin])
+    made = [one for one in entries if one.kind == "lookups"]
+    if mistakes or len(made) != 1:
+        what = mistakes[0].partition(": ")[2] if mistakes else f"it names {len(made)} entry points of vedette.lookups"
+        fail(f"--plugin {plugin}: {what}")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rows.jsonl"
+        with file.open("w", encoding="utf-8") as out:
+            try:
+                for number, row in enumerate(made[0].load()(str(source)), 1):
+                    wrong = not isinstance(row, Mapping) or not all(isinstance(key, str) for key in row)
+                    if wrong or not all(one is None or isinstance(one, str | int | float) for one in row.values()):
+                        raise TypeError(f"row {number} is {row!r:.80}: expects names and texts, numbers, bools or None")
+                    out.write(json.dumps(dict(row)) + "\n")
+            except Exception as error:  # the plugin's, whatever it is
+                fail(f"--plugin {made[0].label}: {source}: {type(error).__name__}: {error}")
+        yield file
+
+
+def _build(
+    source: Path,
+    output: Path,
+    keys: tuple[str, ...],
+    rule_paths: tuple[Path, ...],
+    pipelines: tuple[Path, ...],
+    types: tuple[str, ...],
+    columns: str,
+    name: str,
+    valid: str | None,
+    previous: Path | None,
+    duplicates: str | None,
+) -> None:
     if previous is not None and not previous.is_file():
         fail(f"--previous {previous}: no such file")
     from vedette.lookup.batch import Key

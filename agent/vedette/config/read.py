@@ -35,6 +35,7 @@ from vedette.model.times import seconds
 from vedette.mqtt.settings import MqttSettings
 from vedette.sinks.base import SinkSettings
 from vedette.sinks.settings import SINK_TYPES
+from vedette.system.plugins import Entry
 
 INTERNAL_SETTINGS = "VEDETTE_INTERNAL_SETTINGS"
 """The environment variable with which a file sets what is INTERNAL without a warning."""
@@ -109,6 +110,12 @@ def _labels(value: Any) -> dict[str, str]:
     return dict(value)
 
 
+def _options(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"expects a table, not {value!r}")
+    return dict(value)
+
+
 def _zone(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"expects a time zone such as 'Europe/Vienna', not {value!r}")
@@ -133,6 +140,7 @@ _SCALARS = {
     "name": _name,
     "zone": _zone,
     "labels": _labels,
+    "options": _options,
 }
 
 
@@ -144,10 +152,12 @@ class _Reader:
         self._brokers: dict[str, MqttSettings] = {}
         """``[broker]`` under "", each ``[broker.NAME]`` under its name."""
         self._used: set[str] = set()
+        self._plugins: list[Entry] = []
 
     def config(self, document: dict[str, Any]) -> Config:
         rest = dict(document)
         self._read_brokers(rest.pop("broker", {}))
+        self._find_plugins(rest.get("plugins"))
         made: Config = self._table(Config, rest, "")
         if self.mistakes:  # what was made is not whole
             return made
@@ -166,6 +176,25 @@ class _Reader:
                 unnamed = {key: item for key, item in value.items() if not isinstance(item, dict)}
                 where = f"broker.{name}" if name else "broker"
                 self._brokers[name] = self._table(MqttSettings, table if name else unnamed, where)
+
+    def _find_plugins(self, value: Any) -> None:
+        allow = value.get("allow") if isinstance(value, dict) else None
+        if isinstance(allow, list) and allow:
+            from vedette.system import plugins
+
+            self._plugins, mistakes = plugins.found(allow)
+            self.mistakes += [f"plugins.allow{mistake}" for mistake in mistakes]
+
+    def _with_plugins(self, kind: str, types: Mapping[str, Any]) -> Mapping[str, Any]:
+        """``types`` and those of plugins, which take no name of these."""
+        if not self._plugins:
+            return types
+        from vedette.inputs import plugin as input_plugin
+        from vedette.sinks import plugin as sink_plugin
+        from vedette.system.plugins import by_name
+
+        made = input_plugin.settings_of if kind == "inputs" else sink_plugin.settings_of
+        return {**{name: made(entry) for name, entry in by_name(self._plugins, kind).items()}, **types}
 
     def _value(self, kind: Any, value: Any, where: str) -> Any:
         """``value`` of TOML as ``kind``; None after a mistake."""
@@ -245,13 +274,13 @@ class _Reader:
         return kind(**{fields[name].name: item for name, item in given.items()})
 
     def _inputs(self, items: Any) -> Iterator[InputSettings]:
-        for kind, named, where in self._typed("input", items, INPUT_TYPES):
+        for kind, named, where in self._typed("input", items, self._with_plugins("inputs", INPUT_TYPES)):
             if any(f.name == "broker" for f in dataclasses.fields(kind)):
                 named.setdefault("broker", "")
             yield self._table(kind, named, where)
 
     def _sinks(self, items: Any) -> Iterator[SinkSettings]:
-        for kind, named, where in self._typed("sink", items, SINK_TYPES):
+        for kind, named, where in self._typed("sink", items, self._with_plugins("sinks", SINK_TYPES)):
             yield self._table(kind, named, where)
 
     def _typed(self, table: str, items: Any, types: Mapping[str, Any]) -> Iterator[tuple[Any, dict[str, Any], str]]:

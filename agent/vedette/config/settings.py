@@ -271,6 +271,13 @@ class UplinkSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginSettings:
+    """Which plugins may be loaded: ``DISTRIBUTION`` or ``DISTRIBUTION:NAME``; no overlay changes it."""
+
+    allow: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LogSettings:
     format: Literal["console", "json"] = "console"
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -314,6 +321,7 @@ class Config:
     fleet: FleetSettings = field(default_factory=FleetSettings)
     uplink: UplinkSettings = field(default_factory=UplinkSettings)
     sink: tuple[SinkSettings, ...] = ()
+    plugins: PluginSettings = field(default_factory=PluginSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     warnings: tuple[str, ...] = field(default=(), compare=False)

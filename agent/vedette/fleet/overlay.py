@@ -35,6 +35,7 @@ from vedette.system.durable import write_whole
 
 NEVER = (
     "agent.id", "agent.fleet", "agent.data_dir", "agent.allow_commands", "bundles.trusted_keys", "fleet", "uplink.type",
+    "plugins",
 )  # fmt: skip
 """What no overlay changes: who the agent is, whom it trusts, what it may run, and whether it has a connection to its
 region."""

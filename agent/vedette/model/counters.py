@@ -152,6 +152,8 @@ class Log(StrEnum):
     SINK_RECOVERED = "sink_recovered"
     SINK_REFUSED = "sink_refused"
     SINK_DROPPED = "sink_dropped"
+    PLUGIN_FAILED = "plugin_failed"
+    PLUGIN_QUARANTINED = "plugin_quarantined"
     RECEIPT_INVALID = "receipt_invalid"
     RECEIPTS_UNAUTHENTICATED = "receipts_unauthenticated"
     LANDED = "landed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 Size = Annotated[int, "size"]
 """Bytes."""
@@ -19,6 +19,8 @@ Fsync = Annotated[str, "fsync"]
 """When the raw log is synced: ``interval:DURATION``, ``batch`` or ``never``."""
 Labels = Annotated[Mapping[str, str], "labels"]
 """Names and values by which a fleet's groups mean an agent."""
+Options = Annotated[Mapping[str, Any], "options"]
+"""Settings that a plugin reads by itself."""
 Zone = Annotated[str, "zone"]
 """An IANA time zone; empty: the host's."""
 

@@ -62,7 +62,7 @@ from vedette.runtime.sets import RuleSets
 from vedette.runtime.shutdown import Shutdown
 from vedette.runtime.sinks import Sinks
 from vedette.store.rebuild import open_store
-from vedette.system import allocator, descriptors
+from vedette.system import allocator, descriptors, plugins
 from vedette.system.notify import Notifier
 from vedette.system.resident import resident
 from vedette.system.wallclock import WallClock
@@ -390,6 +390,7 @@ class Agent:
     def status(self) -> dict[str, Any]:
         found = status.collect(self.pipeline, self.active, self.uplink.state(), self._reloads, self.lookups.status())
         found["sinks"] = self._sinks.state()
+        found["plugins"] = plugins.status()
         if self._membership is not None:
             found["membership"] = self._membership.state()
         found["process"] = {**self._lives.status(), "cpu_seconds": round(time.process_time(), 2)}

@@ -289,6 +289,12 @@ METRICS: tuple[Metric, ...] = (
         labels=("sink",),
     ),
     *_rows(
+        "plugins.[used]",
+        ("faults", "plugin_faults", "count", "Faults of a plugin, since the start"),
+        ("quarantined", "plugin_quarantined", "bool", "1 while a plugin is in quarantine"),
+        labels=("used",),
+    ),
+    *_rows(
         "",
         ("disk.failing.*.since", "disk_failing_timestamp_us", "us", "Since when a part cannot write or read", "part"),
         ("cache.on", "cache_on", "bool", "1 while the result cache is in use"),

@@ -312,6 +312,12 @@ def render(status: dict[str, Any]) -> list[str]:
         )
         if sink["failing"]:
             lines.append(f"         FAILING: {sink['error']}")
+    lines += [
+        f"plugin   {one['plugin']} of {one['used']}: {one['faults']} faults"
+        + (", QUARANTINED" if one["quarantined"] else "")
+        + (f": {one['error']}" if one["error"] else "")
+        for one in status["plugins"]
+    ]
     if problem := status.get("membership", {}).get("problem"):
         lines.append(f"MEMBER   {problem}")
     if status["uplink"].get("receipts") == UNAUTHENTICATED:

@@ -34,6 +34,8 @@ class Outgoing(NamedTuple):
 
 
 class Verdict(Enum):
+    """What an answer comes to: the other side has it, it is tried again, it is never taken, it was not sent."""
+
     TAKEN = "taken"
     LATER = "later"
     REFUSED = "refused"

@@ -3,6 +3,9 @@
 ``FUNCTION … AS 'scale.celsius'`` in ``rules/plant.sql`` is in ``rules/scale.py`` or ``rules/functions/scale.py``; what
 these import from the same folder comes along, whatever else must be installed where functions run. Nothing is executed
 to find out.
+
+``AS 'DISTRIBUTION:NAME'`` is an entry point of the group ``vedette.functions`` of an installed distribution: the
+modules of its own top-level package come along, and travel with the rules like those of a file.
 """
 
 from __future__ import annotations
@@ -10,9 +13,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from vedette.plan.query import Module, Modules
+from vedette.system import plugins
 from vedette.system.folders import read_regular
 
 FOLDER = "functions"
@@ -22,16 +28,29 @@ MAX_BYTES = 1 << 20
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
 
-def collected(folder: Path, target: str) -> tuple[Modules, list[Path]]:
-    """The modules of ``module.attr`` for a rule file in ``folder``, and their files. Raises ValueError."""
+class Collected(NamedTuple):
+    target: str
+    """``module.attr``."""
+    modules: Modules
+    files: list[Path]
+
+
+def collected(folder: Path, target: str) -> Collected:
+    """The modules of ``module.attr`` for a rule file in ``folder``, or of an entry point. Raises ValueError."""
+    own, roots = "", [folder, folder / FOLDER]
+    if ":" in target:
+        place, target = _installed(target)
+        own, roots = target.partition(".")[0], [place]
     if not _TARGET.fullmatch(target):
         raise ValueError(f"{target!r:.60} is no module.attribute")
     name = target.rpartition(".")[0]
-    for root in (folder, folder / FOLDER):
+    for root in roots:
         if _file(root, name) is not None:
             break
     else:
         below = name.replace(".", "/")
+        if own:
+            raise ValueError(f"there is no {roots[0] / below}.py")
         raise ValueError(f"there is no module {name}: neither {folder / below}.py nor {folder / FOLDER / below}.py")
     found: dict[str, Module] = {}
     files: list[Path] = []
@@ -59,8 +78,25 @@ def collected(folder: Path, target: str) -> tuple[Modules, list[Path]]:
                 raise ValueError(f"{name} needs more than {MAX_MODULES} modules or {MAX_BYTES >> 20} MiB of them")
             found[below] = Module(below, package, source)
             files.append(path)
-            waiting += _imported(tree, below, package)
-    return Modules(tuple(sorted(found.values()))), files
+            waiting += (one for one in _imported(tree, below, package) if not own or one.partition(".")[0] == own)
+    return Collected(target, Modules(tuple(sorted(found.values()))), files)
+
+
+def _installed(label: str) -> tuple[Path, str]:
+    """Of the entry point ``DISTRIBUTION:NAME`` the folder that its package is in, and ``module.attr``. Raises
+    ValueError."""
+    entries, mistakes = plugins.found([label])
+    functions = [one for one in entries if one.kind == "functions"]
+    if mistakes:
+        raise ValueError(mistakes[0].partition(": ")[2])
+    if not functions:
+        raise ValueError(f"{label} is no entry point of the group vedette.functions")
+    target = functions[0].target.replace(":", ".")
+    spec = find_spec(target.partition(".")[0])  # of a top-level name: nothing is imported
+    if spec is None or not spec.has_location or spec.origin is None:
+        raise ValueError(f"{label}: its module {target} is not there as a file")
+    place = Path(spec.origin).parent
+    return (place.parent if spec.submodule_search_locations else place), target
 
 
 def _file(root: Path, name: str) -> tuple[Path, bool] | None:

@@ -128,7 +128,7 @@ class Declaring:
         if name in LIBRARY or name in LIBRARY.refused:
             raise Wrong(node, f"{name} is a function of Flink", "another name")
         try:
-            modules, files = collected(Path(self.path).parent, target)
+            target, modules, files = collected(Path(self.path).parent, target)
         except ValueError as error:
             raise Wrong(node, f"{name}: {error}", "a file beside this one, or in functions/") from None
         if self.rules.functions is None:

@@ -1,0 +1,210 @@
+"""``[[input]]`` of a plugin's type: a thread of its own in which the plugin runs, and hands over events.
+
+Delivery: ``put`` returns when the events are in the raw log, ``flush`` when they are on disk. While the agent takes
+nothing ``put`` waits, so nothing piles up here.
+
+A plugin that ends or raises before it is to end is made anew after a second, then twice as long each time, up to 30 s;
+after ``FAULTS`` in a row it is in quarantine until its settings change or the agent starts. One that does not end when
+it is to end is left behind: its thread keeps nothing of the agent waiting, and what it hands over raises ``Stopped``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from array import array
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any, ClassVar, TypeVar
+
+import structlog
+
+from vedette.inputs.base import InputSettings, Running, Surroundings
+from vedette.inputs.deliver import deliver
+from vedette.model.counters import Log
+from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk, Flag
+from vedette.model.plugins import Input, Stopped
+from vedette.model.settings import Options
+from vedette.system.backoff import BACKOFF, Backoff
+from vedette.system.plugins import Entry, health
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+STOP_SECONDS = 3.0
+"""For a plugin to end by itself."""
+MAX_ORIGIN = 256
+"""Characters of a peer's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginInput(InputSettings):
+    """An input of a plugin; ``options`` are its own settings."""
+
+    options: Options = field(default_factory=dict)
+
+    entry: ClassVar[Entry]
+
+    def __reduce__(self) -> tuple[Any, ...]:  # strict rule sets are given the configuration
+        return _again, (self.entry, {one.name: getattr(self, one.name) for one in fields(self)})
+
+    async def open(self, given: Surroundings, descriptors: int) -> Running:
+        return PluginRun(self, self.entry, given)
+
+
+@lru_cache(maxsize=64)
+def settings_of(entry: Entry) -> type[PluginInput]:
+    """The settings of an input whose type is this plugin."""
+    return type("PluginInput", (PluginInput,), {"__slots__": (), "__doc__": PluginInput.__doc__, "entry": entry})
+
+
+def _again(entry: Entry, values: dict[str, Any]) -> PluginInput:
+    return settings_of(entry)(**values)
+
+
+class PluginRun:
+    """See the module's text."""
+
+    def __init__(
+        self, settings: PluginInput, entry: Entry, given: Surroundings, *, backoff: tuple[float, float] = BACKOFF,
+        stop_seconds: float = STOP_SECONDS,
+    ) -> None:  # fmt: skip
+        self._settings, self._entry, self._given = settings, entry, given
+        self._health = health(entry, f"input {settings.name}")
+        self._backoff, self._stop_seconds = Backoff(backoff), stop_seconds
+        self._loop = asyncio.get_running_loop()
+        self._ending = asyncio.Event()
+        self._over = threading.Event()
+        """What ``_ending`` is to the plugin's thread."""
+        self._closed = False
+        self._broken: OSError | None = None
+        self._last = 0
+
+    async def run(self) -> None:
+        while not self._ending.is_set():
+            ended = asyncio.Event()
+            threading.Thread(
+                target=self._work, args=(ended,), name=f"plugin-{self._settings.name}"[:15], daemon=True
+            ).start()
+            stopping = asyncio.create_task(self._ending.wait())
+            running = asyncio.create_task(ended.wait())
+            try:
+                await asyncio.wait({stopping, running}, return_when=asyncio.FIRST_COMPLETED)
+                if self._ending.is_set() and not ended.is_set():
+                    await asyncio.wait({running}, timeout=self._stop_seconds)
+            finally:
+                stopping.cancel()
+                running.cancel()
+            if self._broken is not None:
+                raise self._broken
+            if self._ending.is_set():
+                if not ended.is_set():
+                    self._fault(f"did not end within {self._stop_seconds:g} s: left behind")
+                break
+            if self._health.quarantined:
+                log.error(Log.PLUGIN_QUARANTINED, plugin=self._entry.label, input=self._settings.name,
+                          reason=self._health.error, action="not run again before its settings change")  # fmt: skip
+                await self._ending.wait()
+                break
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._backoff.failed()):
+                    await self._ending.wait()
+        self._closed = True
+
+    async def stop(self) -> None:
+        self._ending.set()
+        self._over.set()
+
+    def bound(self, descriptors: int) -> None:
+        pass
+
+    # --- the plugin's thread
+
+    def _work(self, ended: asyncio.Event) -> None:
+        try:
+            made: Input = self._entry.load()(self._settings.options)
+            made.run(self)
+            error: BaseException | str = "it ended before it was to end"
+        except Stopped:
+            error = ""
+        except BaseException as raised:  # its fault, whatever it is
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._ended, ended, error)
+
+    def _ended(self, ended: asyncio.Event, error: BaseException | str) -> None:
+        if error and not self._ending.is_set() and self._broken is None:
+            self._fault(error)
+        ended.set()
+
+    def _fault(self, error: BaseException | str) -> None:
+        reason = self._health.fault(error)
+        log.error(Log.PLUGIN_FAILED, plugin=self._entry.label, input=self._settings.name, reason=reason)
+
+    def put(self, events: Sequence[bytes], origin: str = "") -> None:
+        """``model.plugins.Feed``."""
+        if not isinstance(events, list | tuple) or not all(isinstance(one, bytes) for one in events):
+            raise TypeError(f"put expects a list of bytes, not {events!r:.80}")
+        if not isinstance(origin, str):
+            raise TypeError(f"put expects a text as origin, not {origin!r:.80}")
+        first = 0
+        while first < len(events):
+            last, size = first, 0
+            while last < len(events) and (last == first or size + len(events[last]) <= CHUNK_BYTES):
+                size += len(events[last])
+                last += 1
+            self._on_loop(self._store(events[first:last], origin[:MAX_ORIGIN]))
+            first = last
+
+    def flush(self) -> None:
+        """``model.plugins.Feed``."""
+        self._on_loop(self._durable())
+
+    def wait(self, seconds: float) -> bool:
+        """``model.plugins.Feed``."""
+        return self._over.wait(seconds)
+
+    def _on_loop(self, doing: Coroutine[Any, Any, T]) -> T:
+        try:
+            handed = asyncio.run_coroutine_threadsafe(doing, self._loop)
+        except RuntimeError:  # the loop is closed
+            doing.close()
+            raise Stopped from None
+        try:
+            return handed.result()
+        except CancelledError:
+            raise Stopped from None
+
+    # --- the event loop
+
+    async def _store(self, events: Sequence[bytes], origin: str) -> None:
+        await self._given.intake.ready()
+        if self._closed or self._broken is not None:
+            raise Stopped
+        data, ends, marks = bytearray(), array("I"), []
+        for event in events:
+            if len(event) > MAX_EVENT:
+                marks.append((len(data), int(Flag.CUT)))
+            data += event[:MAX_EVENT] or b"\n"
+            ends.append(len(data))
+        made = Chunk(
+            self._settings.name, self._settings.codec, self._given.clock(), bytes(data), ends, (origin,),
+            marks=tuple(marks),
+        )  # fmt: skip
+        try:
+            self._last = deliver(made, self._given.intake, self._given.counters)
+        except OSError as error:
+            self._broken = error
+            self._ending.set()
+            self._over.set()
+            raise Stopped from None
+        self._health.well()
+        self._backoff.reset()
+
+    async def _durable(self) -> None:
+        if self._closed:
+            raise Stopped
+        await self._given.intake.durable(self._last)

@@ -1,0 +1,133 @@
+"""The example plugins, installed by pip, in the real agent: events come in, alerts go out, and faults stay theirs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.broker import free_port
+from tests.e2e.agent import ROOT, Agent, until, vedette
+
+RULE = """title: Badge at the gate
+id: 6a1f0000-0000-4000-8000-000000000087
+logsource: {product: gates}
+detection: {one: {message|startswith: 'GATE3 OUT'}, condition: one}
+level: high
+"""
+BROKEN = """
+class Broken:
+    def __init__(self, options): pass
+    def run(self, feed): raise RuntimeError("broken by intent")
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all example packages, as pip installs them."""
+    folder = tmp_path_factory.mktemp("plugins")
+    shutil.copytree(ROOT / "examples" / "plugins", folder / "source")
+    sources = sorted((folder / "source").iterdir())
+    assert [one.name for one in sources] == ["function", "input", "lookup", "sink"]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-index",
+         "--no-build-isolation", "--target", folder / "site", *sources],
+        check=True, timeout=300,
+    )  # fmt: skip
+    info = folder / "site" / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[vedette.inputs]\nbroken = broken:Broken\n")
+    (folder / "site" / "broken.py").write_text(BROKEN)
+    return folder / "site"
+
+
+@pytest.fixture
+def path(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
+
+
+@pytest.mark.usefixtures("path")
+def test_an_agent(tmp_path: Path) -> None:
+    """An input and a sink of plugins at work, beside an input that only fails."""
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "gate.yml").write_text(RULE)
+    spool = tmp_path / "spool"
+    port = free_port()
+    agent = Agent(
+        tmp_path / "a",
+        f'[[input]]\ntype = "counted"\nname = "till"\nlogsource = {{product = "gates"}}\n'
+        f'options = {{listen = "127.0.0.1:{port}"}}\n[[input]]\ntype = "broken"\nname = "bad"\n'
+        f'[uplink]\ntype = "none"\n[[sink]]\ntype = "spool"\nname = "tickets"\noptions = {{folder = "{spool}"}}\n'
+        '[plugins]\nallow = ["vedette-example-input", "vedette-example-sink", "broken"]\n',
+        rules=tmp_path / "rules",
+    ).up()
+    try:
+        until("the faults of the broken one", lambda: agent.said("plugin_failed"))
+        until("the input", lambda: answered(port, b"GATE4 IN 00A1F1"))
+        assert answered(port, b"GATE3 OUT 00A1F1")
+        until("the sink's fault", lambda: of(agent, "sink tickets")["faults"])  # there is no folder yet
+        spool.mkdir()
+        (file,) = until("the alert", lambda: [*spool.glob("*.json")], 60)
+        alert = json.loads(file.read_text())
+        assert (alert["raw"], alert["source"]) == ("GATE3 OUT 00A1F1", "till")
+        until("the sink to be well", lambda: of(agent, "sink tickets")["error"] is None)
+        status = agent.status()
+        assert (status["identity_broken"], status["inputs"]["till"]["stored"]) == ([], 2)
+        assert of(agent, "input bad")["error"] == "RuntimeError: broken by intent"
+        assert of(agent, "input till")["faults"] == 0
+    finally:
+        agent.stop()
+
+
+def of(agent: Agent, used: str) -> dict[str, object]:
+    return {one["used"]: one for one in agent.status()["plugins"]}[used]
+
+
+def answered(port: int, event: bytes) -> bool:
+    """Send one event as a netstring; whether it is answered for."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            connection.sendall(b"%d:%s," % (len(event), event))
+            return connection.recv(1) == b"+"
+    except ConnectionRefusedError:
+        return False
+
+
+@pytest.mark.usefixtures("path")
+def test_a_lookup(tmp_path: Path) -> None:
+    """A plugin's rows become a lookup; what it raises is said with its name."""
+    (tmp_path / "hosts").write_text("# mine\n10.0.0.7 printer lp\n10.0.0.8 tv\n")
+    made = tmp_path / "hosts.vlookup"
+    build = ("lookup", "build", tmp_path / "hosts", "-o", made, "--key", "address:ip", "--plugin")
+    assert "2 rows" in vedette(*build, "vedette-example-lookup:hosts").stdout
+    assert "printer" in vedette("lookup", "get", made, "10.0.0.7").stdout
+    (tmp_path / "hosts").unlink()
+    failed = vedette(*build, "vedette-example-lookup", code=None)
+    assert failed.returncode != 0
+    assert "--plugin vedette-example-lookup:hosts" in failed.stderr
+    assert "FileNotFoundError" in failed.stderr
+    missing = vedette(*build, "no-such-thing", code=None)
+    assert "no distribution no-such-thing is installed" in missing.stderr
+
+
+@pytest.mark.usefixtures("path")
+def test_a_function(tmp_path: Path, site: Path) -> None:
+    """A function of a plugin travels with the rules: where they run it need not be installed."""
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "names.sql").write_text(
+        "CREATE TABLE dns (query STRING, host STRING, ts TIMESTAMP_LTZ(3) METADATA FROM 'event_time',"
+        " WATERMARK FOR ts AS ts) WITH ('connector' = 'vedette');\n"
+        "CREATE FUNCTION entropy AS 'vedette-example-function:entropy' LANGUAGE PYTHON;\n"
+        "SELECT query, ts FROM dns WHERE entropy(query) > 3.5;\n"
+    )
+    (tmp_path / "in.json").write_text('{"query": "aaaa"}\n{"query": "q8z1x0v7m3k5"}\n')
+    done = vedette("scan", "--rules", rules, "--functions", "--format", "json", tmp_path / "in.json", code=None)
+    assert (done.returncode, "q8z1x0v7m3k5" in done.stdout, "aaaa" in done.stdout) == (0, True, False), done.stderr
