@@ -31,6 +31,7 @@ class Accounts:
 
     ``agents`` and their sums, ``fleet``: what is null was not reported; counts are since an agent was installed, but
     ``beats``, ``landed`` and ``missing``, which are of the period. ``trouble`` is how many marks ``troubles`` names.
+    Dead rules are none: a rule set for many kinds of host has rules that no input of one host feeds.
     """
 
     fleet: Line
@@ -45,12 +46,11 @@ def troubles(agent: Line) -> list[str]:
     """What is wrong with one of ``Accounts.agents``, in words."""
     found = ["connection lost"] if agent.state == "lost" else []
     if agent.silent:
-        found.append("silent" if agent.last_beat is None else f"silent since {agent.last_beat:%d %b %H:%M}")
+        found.append("silent" if agent.last_beat is None else f"silent since {agent.last_beat:%-d %b %H:%M}")
     for number, one, more in (
         (agent.missing, "alert missing", "alerts missing"),
         (agent.lost, "event lost", "events lost"),
         (agent.dropped, "event dropped", "events dropped"),
-        (agent.dead_rules, "dead rule", "dead rules"),
     ):
         if number:
             found.append(many(number, one, more))
@@ -96,7 +96,7 @@ def _whole(period: Period, runs: bool) -> str:
     return f"""SELECT *, CAST(
         CASE WHEN state = 'lost' THEN 1 ELSE 0 END + CASE WHEN silent THEN 1 ELSE 0 END
         + CASE WHEN missing > 0 THEN 1 ELSE 0 END + CASE WHEN coalesce(lost, 0) > 0 THEN 1 ELSE 0 END
-        + CASE WHEN coalesce(dropped, 0) > 0 THEN 1 ELSE 0 END + CASE WHEN coalesce(dead_rules, 0) > 0 THEN 1 ELSE 0 END
+        + CASE WHEN coalesce(dropped, 0) > 0 THEN 1 ELSE 0 END
         + CASE WHEN broken THEN 1 ELSE 0 END AS BIGINT) AS trouble
     FROM (
         SELECT coalesce(a.fleet, r.fleet) AS fleet, coalesce(a.agent_id, r.agent_id) AS agent_id,

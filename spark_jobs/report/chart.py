@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
 from itertools import pairwise
 from typing import NamedTuple
 
+from spark_jobs.common.plain import cut
 from spark_jobs.report.figures import Line
 
 WIDTH = 640.0
@@ -26,25 +28,52 @@ MIN_SHAPE, MAX_SHAPE = 0.45, 0.75
 
 MAX_LATITUDE = 84.0
 MIN_DOT, MAX_DOT = 3.0, 15.0
+CROWD = 12
+"""Sites from which on dots are smaller: their area together stays the same."""
+
+OVERLAP = 0.8
+"""Dots that are nearer than this share of their radii become one."""
+
+SHADES = 4
+"""Of red, by how many of the sites with critical alerts have fewer."""
+
 MAX_NAMES = 14
-NAME_HEIGHT = 15.0
-NAME_WIDTH = 7.2
-"""Pixels of a character, about."""
+MAX_NAME = 24
+FONT, SMALL_FONT = 12.0, 20.0
+"""Of names, in the map's own units: on a wide screen, and where the map is shown at some 360 pixels."""
 
 STEPS = (1, 2, 5, 10, 15, 30, 45)
 MAX_LINES = 8
 
 
 class Dot(NamedTuple):
-    """A site; ``name_x`` None: no room for its name."""
+    """A site, or several that lie together."""
 
-    site: Line
+    sites: tuple[Line, ...]
+    """The busiest first."""
     x: float
     y: float
     radius: float
-    name_x: float | None = None
-    name_y: float = 0.0
-    anchor: str = "start"
+    shade: int
+    """0 without critical alerts, up to ``SHADES``."""
+
+    @property
+    def alerts(self) -> int:
+        return sum(site.alerts for site in self.sites)
+
+    @property
+    def name(self) -> str:
+        first = cut(self.sites[0].name or self.sites[0].site, MAX_NAME)
+        return first if len(self.sites) == 1 else f"{first} +{len(self.sites) - 1}"
+
+
+class Name(NamedTuple):
+    """A dot's name, and where it begins or ends (``anchor``, as SVG has it)."""
+
+    text: str
+    x: float
+    y: float
+    anchor: str
 
 
 class Chart(NamedTuple):
@@ -58,6 +87,9 @@ class Chart(NamedTuple):
     parallels: tuple[Line, ...]
     dots: tuple[Dot, ...]
     """The busiest last, so that it is on top."""
+    names: tuple[Name, ...]
+    small_names: tuple[Name, ...]
+    """The same for a phone, in ``SMALL_FONT``."""
     unplaced: int
     """Sites without coordinates."""
 
@@ -91,23 +123,16 @@ def chart(sites: Sequence[Line]) -> Chart | None:
     start = _after_widest_gap([longitude for longitude, _, _ in placed])
     turned = [(longitude + 360 * (longitude < start), latitude, site) for longitude, latitude, site in placed]
     view = _view([one[0] for one in turned], [one[1] for one in turned])
-    most = max(site.alerts for site in sites)
-    dots = [
-        Dot(
-            site,
-            round(view.x(longitude), 1),
-            round(view.y(latitude), 1),
-            round(MIN_DOT + (MAX_DOT - MIN_DOT) * math.sqrt(site.alerts / most) if most else MIN_DOT, 1),
-        )
-        for longitude, latitude, site in turned
-    ]
+    dots = sorted(_dots([(view.x(lon), view.y(lat), site) for lon, lat, site in turned]), key=lambda dot: dot.alerts)
     return Chart(
         WIDTH,
         round(view.height, 1),
         _land(view),
         tuple(_lines(view.west, view.east, view.x, "E", "W")),
         tuple(_lines(view.south, view.north, view.y, "N", "S")),
-        tuple(_named(sorted(dots, key=lambda dot: dot.site.alerts), view.height)),
+        tuple(dots),
+        tuple(_names(dots, view.height, FONT)),
+        tuple(_names(dots, view.height, SMALL_FONT)),
         len(sites) - len(placed),
     )
 
@@ -173,24 +198,63 @@ def _land(view: _View) -> str:
     return "".join(parts)
 
 
-def _named(dots: Sequence[Dot], height: float) -> list[Dot]:
-    """``dots`` with names beside the busiest, where nothing else is."""
-    taken: list[tuple[float, float, float, float]] = []
-    named: dict[int, Dot] = {}
-    for number in range(len(dots) - 1, -1, -1):
-        dot = dots[number]
-        if len(named) == MAX_NAMES or not dot.site.alerts:
+def _dots(placed: Sequence[tuple[float, float, Line]]) -> list[Dot]:
+    """A dot for each site, those that would cover each other as one at the place of the busiest."""
+    groups: list[tuple[float, float, tuple[Line, ...]]] = [(x, y, (site,)) for x, y, site in placed]
+    while True:
+        dots = _sized(groups)
+        kept: list[Dot] = []
+        for dot in sorted(dots, key=lambda dot: -dot.alerts):
+            for number, one in enumerate(kept):
+                if math.hypot(one.x - dot.x, one.y - dot.y) < OVERLAP * (one.radius + dot.radius):
+                    kept[number] = one._replace(sites=(*one.sites, *dot.sites))
+                    break
+            else:
+                kept.append(dot)
+        if len(kept) == len(dots):
+            return dots
+        groups = [(dot.x, dot.y, dot.sites) for dot in kept]
+
+
+def _sized(groups: Sequence[tuple[float, float, tuple[Line, ...]]]) -> list[Dot]:
+    alerts = [sum(site.alerts for site in sites) for _, _, sites in groups]
+    critical = [sum(site.critical for site in sites) for _, _, sites in groups]
+    severe = sorted(number for number in critical if number)
+    most, largest = max(alerts), MIN_DOT + (MAX_DOT - MIN_DOT) * min(1.0, math.sqrt(CROWD / len(groups)))
+    return [
+        Dot(
+            sites,
+            round(x, 1),
+            round(y, 1),
+            round(MIN_DOT + (largest - MIN_DOT) * math.sqrt(number / most) if most else MIN_DOT, 1),
+            1 + bisect_left(severe, reds) * SHADES // len(severe) if reds else 0,
+        )
+        for (x, y, sites), number, reds in zip(groups, alerts, critical, strict=True)
+    ]
+
+
+def _names(dots: Sequence[Dot], height: float, font: float) -> list[Name]:
+    """Names beside the busiest dots, in ``font``, where nothing else is."""
+    taken = [(dot.x - dot.radius, dot.y - dot.radius, dot.x + dot.radius, dot.y + dot.radius) for dot in dots]
+    named: list[Name] = []
+    for dot in reversed(dots):
+        if len(named) == MAX_NAMES or not dot.alerts:
             break
-        length = min(len(dot.site.name or dot.site.site), 24) * NAME_WIDTH
-        for anchor, left in (("start", dot.x + dot.radius + 3), ("end", dot.x - dot.radius - 3 - length)):
-            box = (left, dot.y - NAME_HEIGHT / 2, left + length, dot.y + NAME_HEIGHT / 2)
+        length, gap, middle = len(dot.name) * 0.6 * font, dot.radius + 3, dot.y + font / 3
+        for anchor, x, y in (
+            ("start", dot.x + gap, middle),
+            ("end", dot.x - gap, middle),
+            ("middle", dot.x, dot.y - gap),
+            ("middle", dot.x, dot.y + gap + 0.8 * font),
+        ):
+            left = x - length * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
+            box = (left, y - 0.9 * font, left + length, y + 0.3 * font)
             if box[0] < 0 or box[2] > WIDTH or box[1] < 0 or box[3] > height or any(_meet(box, one) for one in taken):
                 continue
             taken.append(box)
-            x = left if anchor == "start" else left + length
-            named[number] = dot._replace(name_x=round(x, 1), name_y=round(dot.y + 4, 1), anchor=anchor)
+            named.append(Name(dot.name, round(x, 1), round(y, 1), anchor))
             break
-    return [named.get(number, dot) for number, dot in enumerate(dots)]
+    return named
 
 
 def _meet(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:

@@ -59,10 +59,10 @@ class Counts:
     """The most severe first."""
     hours: tuple[Line, ...]
     heat: tuple[Line, ...]
-    """The busiest sites, and the rules with most alerts weighed by level."""
+    """The sites, and the rules, with the most critical alerts; of equals, with the most high ones, and so on."""
     sites: Listed
-    """Those that alerted in the last ``PLACE_DAYS`` days, in the period or not. ``rank`` is that of the worst alert in
-    the period (5 critical to 0); name and coordinates are the lookup's for the newest alert, None without one."""
+    """Those that alerted in the last ``PLACE_DAYS`` days, in the period or not. ``critical`` are their
+    critical alerts; name and coordinates are the lookup's for the newest alert, None without one."""
     rules: Listed
     hosts: Listed
     entities: Listed
@@ -152,12 +152,16 @@ _LEVELS = f"SELECT {_LEVEL}, {total('alerts')}, {total('matches')} FROM win GROU
 _HOURS = f"""SELECT date_trunc('hour', window_start) AS hour, {_LEVEL}, {total("alerts")} FROM win
 GROUP BY 1, 2 ORDER BY 1, 2"""
 
+# Critical alerts first, then high ones, …: in a sum weighed by level the many low ones push out the few that count.
+_SEVEREST = ", ".join(f"sum(CASE WHEN level = '{level}' THEN alerts ELSE 0 END) DESC" for level in LEVELS)
+
 _HEAT = f"""SELECT fleet, site, rule_id, max({severity()}) AS rank, {total("alerts")}, {total("matches")}
 FROM win
-JOIN (SELECT fleet, site FROM win GROUP BY fleet, site ORDER BY sum(alerts) DESC, fleet, site LIMIT {MAX_HEAT_SITES}) s
+JOIN (SELECT fleet, site FROM win GROUP BY fleet, site ORDER BY {_SEVEREST}, fleet, site
+      LIMIT {MAX_HEAT_SITES}) s
 USING (fleet, site)
 JOIN (SELECT rule_id FROM win GROUP BY rule_id
-      ORDER BY sum(alerts * {severity()}) DESC, rule_id LIMIT {MAX_HEAT_RULES}) r
+      ORDER BY {_SEVEREST}, rule_id LIMIT {MAX_HEAT_RULES}) r
 USING (rule_id)
 GROUP BY fleet, site, rule_id ORDER BY fleet, site, rule_id"""
 
@@ -211,12 +215,12 @@ def _sites(reader: Reader, period: Period) -> Listed:
                 max_by(place, counted_at) FILTER (WHERE place IS NOT NULL) AS place
             FROM placed WHERE {in_period(first)} GROUP BY 1, 2) one"""
     sums = f"""SELECT fleet, site, {total("alerts")}, {total("matches")}, count(DISTINCT rule_id) AS rules,
-        max({severity()}) AS rank FROM win GROUP BY fleet, site"""
+        {total("CASE WHEN level = 'critical' THEN alerts ELSE 0 END", "critical")} FROM win GROUP BY fleet, site"""
     number = reader.only(f"SELECT count(*) AS n FROM ({places}) p")["n"]
     found = lines(
         reader,
         f"""SELECT fleet, site, coalesce(alerts, 0) AS alerts, coalesce(matches, 0) AS matches,
-        coalesce(rules, 0) AS rules, coalesce(rank, 0) AS rank, name, country, latitude, longitude
+        coalesce(rules, 0) AS rules, coalesce(critical, 0) AS critical, name, country, latitude, longitude
         FROM ({places}) p LEFT JOIN ({sums}) s USING (fleet, site)
         ORDER BY coalesce(alerts, 0) DESC, fleet, site LIMIT {MAX_SITES}""",
     )

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from spark_jobs.common.attack import TACTICS
 from spark_jobs.common.period import Period
 from spark_jobs.report.figures import ALERT, ALERT_COLUMNS, Line, Listed, in_period, lines
 from spark_jobs.tables.ask import Reader, severity, total
-from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, Table
+from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, Table
 from spark_jobs.tables.tables import texts
 
 MAX_CAMPAIGNS = 100
@@ -30,6 +31,12 @@ MAX_TITLES = 20
 """Of the rules of one of these."""
 
 MAX_NEVER_FIRED = 500
+MAX_HOSTS = 3
+"""Of a campaign's step, the first ones met."""
+
+JOBS = (("ingest", ALERTS), ("campaigns", CAMPAIGNS), ("baselines", ANOMALIES), ("noise", NOISE),
+        ("coverage", COVERAGE))  # fmt: skip
+"""Each job that the report shows, and a table that it writes also when it finds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,8 @@ class Findings:
     noise: Listed
     noise_as_of: str
     matrix: Matrix
+    unrun: tuple[str, ...]
+    """Jobs that have written nothing into these tables."""
 
 
 def findings(reader: Reader, period: Period, known: Mapping[str, Line]) -> Findings:
@@ -78,6 +87,7 @@ def findings(reader: Reader, period: Period, known: Mapping[str, Line]) -> Findi
         noise=Listed(noise, of_noise),
         noise_as_of=noise_as_of,
         matrix=_matrix(reader, period, known),
+        unrun=tuple(job for job, table in JOBS if not reader.has(table)),
     )
 
 
@@ -111,11 +121,19 @@ def _campaigns(reader: Reader, period: Period) -> tuple[Listed, int]:
     is_open = total("CASE WHEN state = 'open' THEN 1 ELSE 0 END", "still_open")
     number = reader.only(f"SELECT count(*) AS n, {is_open} FROM campaigns WHERE {alive}")
     order = "score DESC, last_seen DESC, campaign_id"
-    found = lines(reader, _columns(f"campaigns WHERE {alive}", CAMPAIGNS, order, MAX_CAMPAIGNS))
+    # All critical ones, however many others have a higher score.
+    chosen = f"CASE WHEN level = 'critical' THEN 0 ELSE 1 END, {order}"
+    found = lines(reader, _columns(f"campaigns WHERE {alive}", CAMPAIGNS, chosen, MAX_CAMPAIGNS))
+    found = tuple(sorted(found, key=lambda one: -one.score))
     samples = _samples(reader, period, {(one.kind, one.value) for one in found[:MAX_SAMPLED]})
+    hosts = _hosts(reader, found[:MAX_SAMPLED])
     for one in found:
         for name in ("sites", "rules", "tactics", "techniques", "steps"):
             setattr(one, name, getattr(one, name) or ())
+        one.steps = tuple(
+            {**step, "hosts": hosts.get((one.kind, one.value, step["fleet"], step["site"], step["rule_id"]), Listed())}
+            for step in one.steps
+        )
         mine = samples.get((one.kind, one.value), ())
         one.samples = tuple(alert for alert in mine if one.first_seen <= alert.counted_at <= one.last_seen)
     return Listed(found, number["n"]), number["still_open"]
@@ -150,6 +168,41 @@ def _samples(
     for row in rows:
         found[row.entity_kind, row.entity_value].append(row)
     return found
+
+
+def _hosts(reader: Reader, campaigns: Sequence[Line]) -> dict[tuple[str, ...], Listed]:
+    """The hosts that alerts about an entity name, the first met first: by its kind and value, fleet, site and rule."""
+    if not campaigns:
+        return {}
+    start, end = min(one.first_seen for one in campaigns), max(one.last_seen for one in campaigns)
+    reader.view("met", ALERTS, near={"counted_at": [(start, end)]})
+    wanted = " UNION ALL ".join(
+        f"SELECT {_text(one.kind)} AS k, {_text(one.value)} AS w, {_time(one.first_seen)} AS since, "
+        f"{_time(one.last_seen)} AS until" for one in campaigns
+    )  # fmt: skip
+    names = "k, w, fleet, site, rule_id"
+    rows = reader.rows(
+        f"""SELECT {names}, host, of_hosts FROM (
+            SELECT *, row_number() OVER (PARTITION BY {names} ORDER BY first_time, host) AS place,
+                count(*) OVER (PARTITION BY {names}) AS of_hosts
+            FROM (
+                SELECT {names}, host, min(counted_at) AS first_time FROM (
+                    SELECT coalesce(fleet, '') AS fleet, coalesce(site, '') AS site, coalesce(rule_id, '') AS rule_id,
+                        host, counted_at, {{explode}}(entities) AS one FROM met WHERE host <> '') a
+                JOIN ({wanted}) e ON one.kind = k AND one.value = w AND counted_at BETWEEN since AND until
+                GROUP BY {names}, host) b) c
+        WHERE place <= {MAX_HOSTS} ORDER BY {names}, place"""
+    )
+    found: dict[tuple[str, ...], Listed] = {}
+    for row in rows:
+        key = (row["k"], row["w"], row["fleet"], row["site"], row["rule_id"])
+        found[key] = Listed((*found.get(key, Listed()).items, row["host"]), row["of_hosts"])
+    return found
+
+
+def _time(at: datetime) -> str:
+    """SQL: a time, UTC as every reader's session is."""
+    return f"CAST('{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)"
 
 
 def _text(value: str) -> str:

@@ -58,8 +58,8 @@ class Pointer:
 def span(period: Period) -> str:
     """The period in words."""
     if period.first == period.last:
-        return f"{period.first:%A, %d %B %Y}"
-    return f"{period.first:%d %B} to {period.last:%d %B %Y}"
+        return f"{period.first:%A, %-d %B %Y}"
+    return f"{period.first:%-d %B} to {period.last:%-d %B %Y}"
 
 
 def sentence(counts: Counts) -> str:
@@ -67,10 +67,20 @@ def sentence(counts: Counts) -> str:
     now = counts.now
     if not now.alerts and not now.matches:
         return "No alerts."
+    folded = "" if now.matches == now.alerts else f" ({many(now.matches, 'match', 'matches')})"
     return (
-        f"{many(now.alerts, 'alert')} ({many(now.matches, 'match', 'matches')}), by "
-        f"{many(now.rules, 'rule')}, on {many(now.hosts, 'host')} at {many(now.sites, 'site')}."
+        f"{many(now.alerts, 'alert')}{folded} by {many(now.rules, 'rule')}, on {many(now.hosts, 'host')} at "
+        f"{many(now.sites, 'site')}."
     )
+
+
+def unrun(findings: Findings) -> str:
+    """What to run for the parts that no job has written yet; empty when there are none."""
+    if not findings.unrun:
+        return ""
+    those = ", ".join(findings.unrun[:-1]) + " and " * (len(findings.unrun) > 1) + findings.unrun[-1]
+    have = "has" if len(findings.unrun) == 1 else "have"
+    return f"{those} {have} not run on these tables"
 
 
 def cards(report: Report) -> list[Card]:
@@ -80,7 +90,7 @@ def cards(report: Report) -> list[Card]:
     campaigns, fleet = report.findings.campaigns, report.accounts.fleet
     growing = report.findings.open_campaigns
     anomalies = report.findings.anomalies.of
-    kinds = ", ".join(f"{n:,} {_KINDS.get(kind, kind)}" for kind, n in report.findings.by_kind.items())
+    kinds = ", ".join(many(n, *_KINDS.get(kind, (kind,))) for kind, n in report.findings.by_kind.items())
     troubled, missing = many(fleet.troubled, "agent"), many(fleet.missing, "alert")
     return [
         Card(campaigns.of, "campaigns", f"{growing:,} still open", "campaigns", growing > 0),
@@ -96,7 +106,8 @@ def cards(report: Report) -> list[Card]:
     ]  # fmt: skip
 
 
-_KINDS = {"burst": "bursts", "silence": "silences", "new_rule": "new rules", "new_entity": "new entities"}
+_KINDS = {"burst": ("burst",), "silence": ("silence",), "new_rule": ("new rule",),
+          "new_entity": ("new entity", "new entities")}  # fmt: skip
 
 
 def _change(now: Line, before: Line, name: str) -> str:
@@ -114,7 +125,9 @@ def look_first(report: Report) -> list[Pointer]:
     """What an analyst should look at first, the most severe kind first."""
     found: list[Pointer] = []
     findings, fleet = report.findings, report.accounts.fleet
-    for number, one in enumerate(findings.campaigns.items[:MAX_CAMPAIGNS], 1):
+    for number, one in enumerate(findings.campaigns.items, 1):
+        if number > MAX_CAMPAIGNS and one.level != "critical":
+            continue
         stage = f", reached {caption(one.stage)}" if one.stage else ""
         text = f"{one.kind} {short(one.value)} at {many(len(one.sites), 'site')}{stage}"
         note = f"score {one.score:.0f} · {one.state} · {_span(one.first_seen, one.last_seen)}"
@@ -149,7 +162,8 @@ def look_first(report: Report) -> list[Pointer]:
     if loud and loud.matches > LOUD * report.counts.now.matches and report.counts.now.rules > 1:
         share = loud.matches / report.counts.now.matches
         found.append(Pointer("low", "noise", f"{share:.0%} of all matches are of one rule: {loud.rule_title}", "noise"))
-    return found[:MAX_FIRST]
+    shown = sum(one.level == "critical" and one.kind == "campaign" for one in found)
+    return found[: max(MAX_FIRST, shown + MAX_FIRST - MAX_CAMPAIGNS)]
 
 
 def _span(first: datetime | None, last: datetime | None) -> str:
@@ -157,4 +171,4 @@ def _span(first: datetime | None, last: datetime | None) -> str:
     if first is None or last is None:
         return ""
     same = first.date() == last.date()
-    return f"{first:%a %d %b %H:%M} to {last:%H:%M}" if same else f"{first:%a %d %b %H:%M} to {last:%a %d %b %H:%M}"
+    return f"{first:%a %-d %b %H:%M} to " + (f"{last:%H:%M}" if same else f"{last:%a %-d %b %H:%M}")

@@ -14,6 +14,7 @@ import base64
 import hashlib
 import json
 import math
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import cache
@@ -77,6 +78,7 @@ def html(report: Report) -> str:
             first=headline.look_first(report),
             heat=heat(report.counts),
             chart=chart(report.counts.sites.items),
+            unrun=headline.unrun(report.findings),
             matrix=list(matrix.tactics.items()) if any(matrix.tactics.values()) else [],
             period=report.period,
             counts=report.counts,
@@ -87,29 +89,39 @@ def html(report: Report) -> str:
 
 
 def heat(counts: Counts) -> Line:
-    """The heat map: titles of ``rules``, and ``rows`` of sites, the busiest of both first. A row's ``cells`` have a
-    ``step`` of colour below ``HEAT_STEPS``, and are None where a rule had no alert."""
-    sites: dict[tuple[str, str], int] = {}
-    rules: dict[str, int] = {}
+    """The heat map: titles of ``rules``, and ``rows`` of sites, the most severe of both first. A row's ``cells`` have a
+    ``step`` of colour below ``HEAT_STEPS``, of all cells of their level, and are None where a rule had no alert."""
+    sites: defaultdict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    rules: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for cell in counts.heat:
-        sites[cell.fleet, cell.site] = sites.get((cell.fleet, cell.site), 0) + cell.alerts
-        rules[cell.rule_id] = rules.get(cell.rule_id, 0) + cell.alerts * cell.rank
-    titles = {rule: _title(rule, counts.known) for rule in sorted(rules, key=lambda rule: (-rules[rule], rule))}
+        sites[cell.fleet, cell.site][cell.rank] += cell.alerts
+        rules[cell.rule_id][cell.rank] += cell.alerts
+    titles = {
+        rule: _title(rule, counts.known) for rule in sorted(rules, key=lambda rule: (_severest(rules[rule]), rule))
+    }
     cells = {(cell.fleet, cell.site, cell.rule_id): cell for cell in counts.heat}
-    most = math.log1p(max((cell.alerts for cell in counts.heat), default=1)) or 1.0
+    most = {
+        rank: max(cell.alerts for cell in counts.heat if cell.rank == rank) for rank in {c.rank for c in counts.heat}
+    }
     rows = []
-    for fleet, site in sorted(sites, key=lambda one: (-sites[one], one)):
+    for fleet, site in sorted(sites, key=lambda one: (_severest(sites[one]), one)):
         row: list[Line | None] = []
         for rule, title in titles.items():
             here = cells.get((fleet, site, rule))
             if here is None or not here.alerts:
                 row.append(None)
                 continue
-            step = min(HEAT_STEPS - 1, int(math.log1p(here.alerts) / most * HEAT_STEPS))
+            share = math.log1p(here.alerts) / math.log1p(most[here.rank])
+            step = min(HEAT_STEPS - 1, int(share * HEAT_STEPS))
             said = f"{fleet}/{site}, {title}: {here.alerts:,} alerts, {here.matches:,} matches"
             row.append(Line(rank=here.rank, step=step, title=said, alerts=here.alerts))
         rows.append(Line(name=f"{fleet}/{site}", cells=row))
     return Line(rules=list(titles.values()), rows=rows)
+
+
+def _severest(alerts: Counter[int]) -> list[int]:
+    """What sorts sums by rank: most of the highest first."""
+    return [-alerts[rank] for rank in range(len(LEVELS), -1, -1)]
 
 
 def marks(campaign: Line, period: Period) -> list[tuple[float, float]]:
@@ -156,6 +168,8 @@ def _environment() -> Environment:
         "caption": caption,
         "level_class": lambda name: name if name in LEVELS else "other",
         "title_of": _title,
+        "technique": attack_name,
+        "attack_link": attack_link,
         "depth": lambda alerts: min(4, len(str(alerts))) if alerts else 0,
         "marks": marks,
         "troubles": troubles,
@@ -171,6 +185,24 @@ def _final(value: Any) -> Any:
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+@cache
+def _techniques() -> Mapping[str, str]:
+    """Names of ATT&CK's techniques (Enterprise, v17) by id; a sub-technique's is its own part."""
+    found: Mapping[str, str] = json.loads(_asset("techniques.json"))
+    return found
+
+
+def attack_name(technique: str) -> str:
+    """``T1110.001`` as ``Brute Force: Password Guessing``; empty for one that is not known."""
+    names = [_techniques().get(one, "") for one in dict.fromkeys((technique.partition(".")[0], technique))]
+    return ": ".join(names) if all(names) else ""
+
+
+def attack_link(technique: str) -> str:
+    """Where ATT&CK describes it; empty for one that is not known."""
+    return f"https://attack.mitre.org/techniques/{technique.replace('.', '/')}/" if attack_name(technique) else ""
+
+
 def _number(value: float | int | None) -> str:
     if value is None:
         return ""
@@ -178,7 +210,7 @@ def _number(value: float | int | None) -> str:
 
 
 def _clock(time: datetime | None) -> str:
-    return "" if time is None else f"{time:%a %d %b %H:%M:%S}"
+    return "" if time is None else f"{time:%a %-d %b %H:%M:%S}"
 
 
 def _title(rule_id: str, known: Mapping[str, Line]) -> str:

@@ -45,6 +45,8 @@ def text(report: Report) -> str:
         parts += [f"by hour  00 |{bars}| 24   most in an hour of the day: {peak:,}", ""]
     if first := headline.look_first(report):
         parts += ["Look at first", *(_pointer(number, one) for number, one in enumerate(first, 1)), ""]
+    if unrun := headline.unrun(report.findings):
+        parts += [f"Not shown: {unrun}; `vedette-spark all` runs every job.", ""]
     for section in sections(report):
         title, note = plain(section.title), plain(section.note)
         parts += [f"{title}  ({note})" if section.note else title, *lines(section), ""]

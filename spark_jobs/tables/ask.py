@@ -38,6 +38,10 @@ class Reader(ABC):
     def _view(self, name: str, table: Table, where: Where) -> None: ...
 
     @abstractmethod
+    def has(self, table: Table) -> bool:
+        """Whether any job has written ``table``, if only that there is nothing."""
+
+    @abstractmethod
     def rows(self, sql: str) -> list[Row]:
         """The answer, all of it: for questions with a bounded one. Times are aware, in UTC."""
 
@@ -65,6 +69,9 @@ class Sparks(Reader):
     def _view(self, name: str, table: Table, where: Where) -> None:
         self._tables.read(self._spark, table, where).createOrReplaceTempView(name)
         self._views.add(name)
+
+    def has(self, table: Table) -> bool:
+        return self._tables.exists(table)
 
     def rows(self, sql: str) -> list[Row]:
         found: list[Row] = self._spark.sql(sql.replace("{explode}", "explode")).toArrow().to_pylist()

@@ -84,6 +84,9 @@ class DeltaTables(Tables):
         there = self._open(table)
         return None if there is None else there.transaction_version(app)
 
+    def exists(self, table: Table) -> bool:
+        return DeltaTable.is_deltatable(_uri(self.path(table)))
+
     def partitions(self, table: Table) -> list[str]:
         there = self._open(table)
         if there is None or table.partition is None:

@@ -75,6 +75,9 @@ class Duck(Reader):
     def _view(self, name: str, table: Table, where: Where) -> None:
         view(self._duck, name, self._tables, table, where)
 
+    def has(self, table: Table) -> bool:
+        return self._tables.exists(table)
+
     def rows(self, sql: str) -> list[Row]:
         found: list[Row] = self._ask(sql).to_arrow_table().to_pylist()
         return found

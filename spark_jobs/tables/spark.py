@@ -68,7 +68,7 @@ class SparkDeltaTables(Tables):
         self._write(table, frame, "overwrite", None, f"{table.partition} IN ({texts(partitions)})")
 
     def version(self, table: Table, app: str) -> int | None:
-        if not self._exists(table):
+        if not self.exists(table):
             return None
         jvm: Any = self._spark.sparkContext._jvm
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self.path(table))
@@ -76,14 +76,17 @@ class SparkDeltaTables(Tables):
         found = log.update(*defaults).transactions().get(app)
         return int(found.get()) if found.isDefined() else None
 
+    def exists(self, table: Table) -> bool:
+        return storage.exists(self._spark, f"{self.path(table)}/_delta_log")
+
     def partitions(self, table: Table) -> list[str]:
-        if table.partition is None or not self._exists(table):
+        if table.partition is None or not self.exists(table):
             return []
         names = self._load(self._spark, table).select(table.partition).distinct().collect()
         return sorted(row[0] for row in names)
 
     def read(self, spark: SparkSession, table: Table, where: Where) -> DataFrame:
-        if not self._exists(table):
+        if not self.exists(table):
             return spark.createDataFrame([], table.columns)
         rows = self._load(spark, table)
         if table.partition is not None:
@@ -111,16 +114,16 @@ class SparkDeltaTables(Tables):
         return conform(table, rows).select(list(columns or table.names))
 
     def compact(self, table: Table, partitions: Collection[str] | None = None) -> None:
-        if self._exists(table):
+        if self.exists(table):
             where = "" if partitions is None else f" WHERE {table.partition} IN ({texts(partitions)})"
             self._spark.sql(f"OPTIMIZE {self._sql(table)}{where}")
 
     def drop(self, table: Table, partitions: Collection[str]) -> None:
-        if partitions and self._exists(table):
+        if partitions and self.exists(table):
             self._spark.sql(f"DELETE FROM {self._sql(table)} WHERE {table.partition} IN ({texts(partitions)})")
 
     def vacuum(self, table: Table, hours: int = 168) -> int:
-        if not self._exists(table):
+        if not self.exists(table):
             return 0
         with _conf(self._spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
             stale = self._spark.sql(f"VACUUM {self._sql(table)} RETAIN {hours} HOURS DRY RUN").count()
@@ -151,9 +154,6 @@ class SparkDeltaTables(Tables):
         known = set(self._load(self._spark, table).columns)
         if later := [f"{f.name} {f.dataType.simpleString()}" for f in table.columns.fields if f.name not in known]:
             self._spark.sql(f"ALTER TABLE {self._sql(table)} ADD COLUMNS ({', '.join(later)})")
-
-    def _exists(self, table: Table) -> bool:
-        return storage.exists(self._spark, f"{self.path(table)}/_delta_log")
 
     def _load(self, spark: SparkSession, table: Table) -> DataFrame:
         return spark.read.format("delta").load(self.path(table))

@@ -110,6 +110,10 @@ class Tables(ABC):
         """The number of ``app``'s last write; None when it has written nothing."""
 
     @abstractmethod
+    def exists(self, table: Table) -> bool:
+        """Whether the table has been written, if only without rows."""
+
+    @abstractmethod
     def partitions(self, table: Table) -> list[str]:
         """Partitions that hold files, ascending; empty when there is no table."""
 

@@ -131,7 +131,7 @@ def test_ingest_then_report(spark: SparkSession, tmp_path: Path) -> None:
     assert said == "ingest: alerts: 1 file, 3 rows: 2 new, 1 duplicate"
     assert run(spark, "ingest", f"--landing={landing}", tables) == "ingest: nothing new"
     said = run(spark, "report", tables, "--date=2026-11-20", f"--html={page}")
-    assert "2 alerts (2 matches)" in said
+    assert "2 alerts by 1 rule" in said
     assert page.read_text().endswith("</html>\n")
     assert sorted(os.listdir(tmp_path)) == ["day.html", "landing", "tables"]
 
@@ -159,7 +159,7 @@ def test_spark_submit_runs_the_package_from_a_zip(tmp_path: Path) -> None:
         [sys.executable, "-m", "spark_jobs", "report", "--tables=tables", "--date=2026-11-20", "--html=day.html"],
         cwd=tmp_path, env={**around, "PYTHONPATH": str(package)}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    assert "2 alerts (2 matches)" in done.stdout, done.stderr
+    assert "2 alerts by 1 rule" in done.stdout, done.stderr
     assert (tmp_path / "day.html").read_text().endswith("</html>\n")
 
 

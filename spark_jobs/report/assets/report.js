@@ -17,16 +17,18 @@
     const bars = uPlot.paths.bars({ size: [0.86, 60] });
     const series = data.levels.map((level, i) => ({
       label: level.name, fill: css("--" + level.name), width: 0, paths: bars, points: { show: false },
-      value: (u, v, s, j) => (j === null || j === undefined ? "" : shown[i][j].toLocaleString("en")),
+      value: (u, v, s, j) => (j === null || j === undefined ? total(shown[i]) : shown[i][j].toLocaleString("en")),
     }));
-    const time = (secs) => new Date(secs * 1000).toISOString();
-    const name = (secs) => (secs % 86400 ? time(secs).slice(11, 16) : time(secs).slice(5, 10));
+    const day = (secs) => new Date(secs * 1000).toLocaleDateString("en-GB", { timeZone: "UTC", day: "numeric", month: "short" });
+    const clock = (secs) => new Date(secs * 1000).toISOString().slice(11, 16);
+    const name = (secs) => (secs % 86400 ? clock(secs) : day(secs));
+    const total = (values) => values.reduce((sum, value) => sum + value, 0).toLocaleString("en");
     plot = new uPlot({
       width: place.clientWidth, height: 230, legend: { live: true }, cursor: { drag: { x: true, y: false } },
       tzDate: (secs) => uPlot.tzDate(new Date(secs * 1000), "Etc/UTC"),
       scales: { y: { range: (u, low, high) => [0, Math.max(high, 1) * 1.05] } },
       axes: [{ stroke: ink, grid, ticks: grid, values: (u, splits) => splits.map(name), space: 52 }, { stroke: ink, grid, ticks: grid, size: 56 }],
-      series: [{ label: "hour", value: (u, v) => (v === null ? "" : time(v).slice(0, 16).replace("T", " ")) }, ...series.slice().reverse()],
+      series: [{ label: "hour", value: (u, v) => (v === null || v === undefined ? "all" : day(v) + " " + clock(v)) }, ...series.slice().reverse()],
     }, [data.hours, ...sums.slice().reverse()], place);
   };
   draw();

@@ -148,6 +148,8 @@ def test_what_other_jobs_found(found: Report) -> None:
     findings = found.findings
     assert [one.campaign_id for one in findings.campaigns.items] == ["campaign-1", "campaign-2"]
     assert [one.alert_id for one in findings.campaigns.items[0].samples] == [alert(7)["alert_id"]]
+    hosts = {(step["site"], step["rule_id"]): step["hosts"] for step in findings.campaigns.items[0].steps}
+    assert hosts == {("plant", "rule-a"): Listed(), ("office", "rule-b"): Listed((HOSTILE,), 1)}
     assert [one.kind for one in findings.anomalies.items] == ["silence", "burst"]
     assert findings.by_kind == {"burst": 1, "silence": 1}
     assert [one.rule_id for one in findings.noise.items] == ["rule-a", "rule-b"]
@@ -307,7 +309,10 @@ def test_nothing_that_a_terminal_or_a_browser_obeys(found: Report) -> None:
     assert "{{7*7}}" in shown
     tags = Tags(shown)
     assert tags.names.isdisjoint({"src", "style", "onerror", "onclick", "action", "srcdoc"})
-    assert all(link.startswith("#") for link in tags.links)
+    assert {link for link in tags.links if not link.startswith("#")} == {
+        "https://attack.mitre.org/techniques/T1003/",
+        "https://attack.mitre.org/techniques/T1110/",
+    }
 
 
 @pytest.mark.spark
@@ -469,7 +474,7 @@ def test_a_day_without_alerts_names_days_that_have_some(spark: SparkSession, tmp
     assert "Days with alerts\n  day         alerts\n  2026-11-20       2\n" in said
     assert "2026-11-20: 2 alerts" in html.read_text("utf-8")
     said = run(None, "report", tables, "--date=2026-11-20")
-    assert "2 alerts (2 matches)" in said
+    assert "2 alerts by 1 rule" in said
 
 
 def test_text_keeps_one_line_a_row_and_cuts_long_cells() -> None:

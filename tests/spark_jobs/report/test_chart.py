@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
+from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.report.chart import WIDTH, Dot, chart
+from spark_jobs.report.chart import FONT, OVERLAP, SMALL_FONT, WIDTH, Dot, chart
 from spark_jobs.report.figures import Line as Site
 
 LONGITUDES, LATITUDES = st.floats(-180, 180), st.floats(-90, 90)
 
 
-def site(name: str, longitude: float | None, latitude: float | None, alerts: int = 10) -> Site:
-    return Site(fleet="north", site=name, alerts=alerts, rank=3, name=name, latitude=latitude, longitude=longitude)
+def site(name: str, longitude: float | None, latitude: float | None, alerts: int = 10, critical: int = 0) -> Site:
+    return Site(
+        fleet="north", site=name, alerts=alerts, critical=critical, name=name, latitude=latitude, longitude=longitude
+    )
 
 
 def test_sites_without_coordinates_have_no_map() -> None:
@@ -36,16 +40,60 @@ def test_every_site_is_on_the_map(places: list[tuple[float, float, int]]) -> Non
     assert 0.3 * WIDTH < found.height < 1.5 * WIDTH
     for dot in found.dots:
         assert -1 <= dot.x <= WIDTH + 1
-        assert -10 <= dot.y <= found.height + 10 or abs(dot.site.latitude or 0) > 80
-    alerts = [dot.site.alerts for dot in found.dots]
+        assert -10 <= dot.y <= found.height + 10 or abs(dot.sites[0].latitude or 0) > 80
+    alerts = [dot.alerts for dot in found.dots]
     assert alerts == sorted(alerts)
+    assert sorted(one.site for dot in found.dots for one in dot.sites) == sorted(str(n) for n in range(len(places)))
+    for one, other in combinations(found.dots, 2):
+        assert math.hypot(one.x - other.x, one.y - other.y) >= OVERLAP * (one.radius + other.radius)
+
+
+def test_sites_that_lie_together_are_one_dot() -> None:
+    """A city's sites are one dot, named after the busiest; a site far away is its own."""
+    found = chart([site("Bonn", 7.1, 50.7, 5), site("Cologne", 6.96, 50.94, 9), site("Oslo", 10.7, 59.9, 3)])
+    assert found is not None
+    assert [(dot.name, dot.alerts) for dot in found.dots] == [("Oslo", 3), ("Cologne +1", 14)]
+
+
+def test_red_says_where_it_is_worst() -> None:
+    """A site without critical alerts has shade 0; the others are told apart by how many of them have fewer."""
+    found = chart([site(str(n), 30.0 * n, 10.0, 10, critical) for n, critical in enumerate((0, 1, 2, 3, 400))])
+    assert found is not None
+    assert {dot.name: dot.shade for dot in found.dots} == {"0": 0, "1": 1, "2": 2, "3": 3, "4": 4}
+    alike = chart([site(str(n), 30.0 * n, 10.0, 10, 7) for n in range(5)])
+    assert alike is not None
+    assert {dot.shade for dot in alike.dots} == {1}
+
+
+@given(st.lists(st.tuples(LONGITUDES, LATITUDES, st.integers(1, 10**6)), min_size=1, max_size=40))
+@settings(deadline=None, max_examples=60)
+def test_names_cover_nothing(places: list[tuple[float, float, int]]) -> None:
+    """In either size no name covers another one, or a dot, and none leaves the map."""
+    found = chart([site(f"Site {n:03}", *place) for n, place in enumerate(places)])
+    assert found is not None
+    for font, names in ((FONT, found.names), (SMALL_FONT, found.small_names)):
+        boxes = [
+            (one.x - len(one.text) * 0.6 * font * {"start": 0, "middle": 0.5, "end": 1}[one.anchor], one)
+            for one in names
+        ]
+        whole = [
+            (left, one.y - 0.9 * font, left + len(one.text) * 0.6 * font, one.y + 0.3 * font) for left, one in boxes
+        ]
+        whole += [
+            (dot.x - dot.radius, dot.y - dot.radius, dot.x + dot.radius, dot.y + dot.radius) for dot in found.dots
+        ]
+        named = whole[: len(names)]
+        assert all(box[0] >= 0 and box[2] <= WIDTH and box[1] >= 0 and box[3] <= found.height for box in named)
+        for place, one in enumerate(named):
+            for other in whole[place + 1 :]:
+                assert not (one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3])
 
 
 def test_north_is_up_and_east_is_right() -> None:
     """Paris lies west and south of Berlin, and Berlin is on land."""
     found = chart([site("Paris", 2.35, 48.86), site("Berlin", 13.4, 52.5, 20)])
     assert found is not None
-    at = {dot.site.site: dot for dot in found.dots}
+    at = {dot.name: dot for dot in found.dots}
     assert at["Paris"].x < at["Berlin"].x
     assert at["Paris"].y > at["Berlin"].y
     assert on_land(found.land, at["Berlin"])
@@ -56,7 +104,7 @@ def test_a_fleet_across_the_180th_meridian_is_in_one_piece() -> None:
     """Fiji and Samoa are neighbours, not at the two ends of the world, and a meridian has its name."""
     found = chart([site("Fiji", 178.4, -18.1), site("Samoa", -171.8, -13.8)])
     assert found is not None
-    at = {dot.site.site: dot.x for dot in found.dots}
+    at = {dot.name: dot.x for dot in found.dots}
     assert 0 < at["Samoa"] - at["Fiji"] < WIDTH
     names = {line.name for line in found.meridians}
     assert any(name.endswith("E") for name in names)
@@ -70,9 +118,9 @@ def test_a_fleet_across_the_180th_meridian_is_in_one_piece() -> None:
 def test_land_is_where_land_is(name: str, longitude: float, latitude: float, land: bool) -> None:
     """On a map of the whole world, places on land are inside of a ring."""
     found = chart([site("w", -179.0, 60.0), site("e", 170.0, -80.0), site("m", 0.0, 0.0), site("q", 90.0, 10.0),
-                   site("p", -90.0, 10.0), site(name, longitude, latitude)])  # fmt: skip
+                   site("p", -90.0, 10.0), site(name, longitude, latitude, 10**6)])  # fmt: skip
     assert found is not None
-    dot = next(dot for dot in found.dots if dot.site.site == name)
+    dot = next(dot for dot in found.dots if name in {one.site for one in dot.sites})
     assert on_land(found.land, dot) is land
 
 

@@ -1,0 +1,149 @@
+"""What a reader sees first: every critical campaign, red cells where critical alerts are, and nothing made up."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_jobs.common.period import period
+from spark_jobs.jobs.report import figures
+from spark_jobs.report import page, text
+from spark_jobs.report.accounts import troubles
+from spark_jobs.report.headline import Report, cards, look_first
+from spark_jobs.tables.arrow import arrow_schema
+from spark_jobs.tables.ask import open_reader
+from spark_jobs.tables.schema import AGENTS, ALERTS, ANOMALIES, CAMPAIGNS, COVERAGE, HEARTBEATS, NOISE, WIN_5M
+from spark_jobs.tables.tables import Tables, open_tables
+from tests.spark_jobs.browser import CHROMIUM, Browser
+from tests.spark_jobs.found import AT, anomaly, campaign, covered, write, write_all
+from tests.spark_jobs.landed import DAY, alert
+
+needs_browser = pytest.mark.skipif(not CHROMIUM, reason="no Chromium: run tools/packages.sh")
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    return open_tables(str(tmp_path / "tables"))
+
+
+def made(tables: Tables, days: int = 1) -> Report:
+    reader = open_reader(tables, None)
+    try:
+        return figures(reader, period(date.fromisoformat(DAY), days))
+    finally:
+        reader.close()
+
+
+def count(tables: Tables, *rows: dict[str, Any]) -> None:
+    """Rows of ``win_5m``."""
+    common = {"date": DAY, "window_start": AT, "fleet": "north", "matches": 1, "first_time": AT, "last_time": AT}
+    tables.upsert(WIN_5M, pa.Table.from_pylist([{**common, **row} for row in rows]))
+
+
+def test_dead_rules_are_no_trouble(tables: Tables) -> None:
+    """A healthy agent whose rule set holds rules for other hosts is not in trouble; the page says how many are dead."""
+    agent = {"fleet": "north", "agent_id": "edge-1", "state": "running", "dead_rules": 17, "last_seen": AT}
+    tables.upsert(AGENTS, pa.Table.from_pylist([agent]))
+    beat = {"date": DAY, "fleet": "north", "agent_id": "edge-1", "received_at": AT}
+    tables.append(HEARTBEATS, pa.Table.from_pylist([beat]))
+    found = made(tables)
+    (shown,) = found.accounts.agents.items
+    assert (troubles(shown), shown.trouble, found.accounts.fleet.troubled) == ([], 0, 0)
+    assert '<td class="n">17</td>' in page.html(found)
+
+
+def test_few_critical_alerts_among_many_are_seen(tables: Tables) -> None:
+    """Sites and rules of the heat map are those with critical alerts, whatever number others have: its first cell is
+    red, and as deep as the critical alerts are many among their like."""
+    loud = [
+        {"site": f"s{n:02}", "rule_id": f"r{n:02}", "level": "high", "rule_title": f"Loud {n}", "alerts": 90_000}
+        for n in range(60)
+    ]
+    severe = {"site": "vault", "rule_id": "r-critical", "level": "critical", "rule_title": "Ransom note", "alerts": 9}
+    count(tables, *loud, severe)
+    heat = page.heat(made(tables).counts)
+    assert (heat.rules[0], heat.rows[0].name) == ("r-critical", "north/vault")
+    assert (heat.rows[0].cells[0].rank, heat.rows[0].cells[0].step) == (5, page.HEAT_STEPS - 1)
+
+
+def test_every_critical_campaign_is_on_the_first_screen(tables: Tables) -> None:
+    """However many others have a higher score: of others three, of critical ones all, and they are in the list."""
+    many = [campaign(n, score=99.0, level="low", value=f"192.0.2.{n}") for n in range(120)]
+    severe = [campaign(500 + n, score=51.0, level="critical", value=f"203.0.113.{n}") for n in range(15)]
+    write(tables, CAMPAIGNS, *many, *severe)
+    found = made(tables)
+    first = [one for one in look_first(found) if one.kind == "campaign"]
+    assert [one.level for one in first] == ["low"] * 3 + ["critical"] * 15
+    listed = [one.value for one in found.findings.campaigns.items]
+    assert [one.anchor for one in first[3:]] == [f"campaign-{listed.index(f'203.0.113.{n}') + 1}" for n in range(15)]
+
+
+def test_steps_name_their_hosts(tables: Tables) -> None:
+    """Of each step the first hosts that were met, within the campaign's time, and how many there are beyond."""
+    write(tables, CAMPAIGNS, campaign(1))
+    times = {f"web{n}": AT + timedelta(minutes=n) for n in range(5)} | {"later": AT + timedelta(hours=9)}
+    rows = [{**alert(n), "host": host, "counted_at": at, "batch": "made"} for n, (host, at) in enumerate(times.items())]
+    tables.append(ALERTS, pa.Table.from_pylist(rows, arrow_schema(ALERTS.columns)))
+    first, second = made(tables).findings.campaigns.items[0].steps
+    assert (first["hosts"].items, first["hosts"].of) == (("web0", "web1", "web2"), 5)
+    assert second["hosts"].items == ()
+    assert "web0, web1, web2; and 2 more" in page.html(made(tables))
+
+
+def test_one_is_no_plural_and_days_have_no_zero(tables: Tables) -> None:
+    """ "1 burst", "8 November", and matches only where they differ from alerts."""
+    write(tables, ANOMALIES, anomaly(1, kind="burst"), anomaly(2, kind="new_entity"), anomaly(3, kind="new_entity"))
+    count(tables, {"site": "s", "rule_id": "r", "level": "high", "alerts": 1})
+    found = made(tables, days=13)
+    assert next(one.note for one in cards(found) if one.name == "anomalies") == "1 burst, 2 new entities"
+    said = text.text(found)
+    assert "Vedette report, 8 November to 20 November 2026" in said
+    assert "\n1 alert by 1 rule, on 0 hosts at 1 site.\n" in said
+    count(tables, {"site": "s", "rule_id": "r", "level": "high", "alerts": 0, "matches": 6})
+    assert "\n1 alert (7 matches) by 1 rule," in text.text(made(tables, days=13))
+
+
+def test_what_has_not_run_is_said_once(tables: Tables) -> None:
+    """One place names the jobs whose tables are not there, and what runs them; a job that found nothing has run."""
+    said = page.html(made(tables))
+    assert said.count("have not run") == 1
+    assert "ingest, campaigns, baselines, noise and coverage have not run on these tables." in said
+    assert "`vedette-spark all` runs every job" in text.text(made(tables))
+    for table in (ALERTS, CAMPAIGNS, ANOMALIES, NOISE):
+        tables.append(table, pa.table({}))
+    assert made(tables).findings.unrun == ("coverage",)
+    write(tables, COVERAGE, covered("rule-a", "T1110"))
+    assert "not run" not in page.html(made(tables))
+
+
+def test_techniques_have_names_and_links() -> None:
+    """A technique's name and page; an id that ATT&CK does not have stays a text."""
+    assert page.attack_name("T1110") == "Brute Force"
+    assert page.attack_name("T1110.001") == "Brute Force: Password Guessing"
+    assert page.attack_link("T1110.001") == "https://attack.mitre.org/techniques/T1110/001/"
+    assert (page.attack_name("T9999"), page.attack_link("T1110.999"), page.attack_link('" onclick=')) == ("", "", "")
+
+
+@needs_browser
+def test_the_chart_s_legend_and_the_map_s_names(tables: Tables, tmp_path: Path) -> None:
+    """Before any hour is pointed at the legend has the sums; on a phone the names of sites have a size of their own."""
+    count(tables, {"site": "s", "rule_id": "r", "level": "critical", "alerts": 1895})
+    write_all(tables)
+    place = {"name": "Vienna", "latitude": 48.2, "longitude": 16.4}
+    row = {**alert(1, site="s"), "counted_at": AT, "batch": "made", "place": place}
+    tables.append(ALERTS, pa.Table.from_pylist([row], arrow_schema(ALERTS.columns)))
+    (tmp_path / "report.html").write_text(page.html(made(tables, days=3)), "utf-8")
+    size = "[...document.querySelectorAll('.names')].map((one) => getComputedStyle(one).display)"
+    with Browser() as browser:
+        browser.open(tmp_path / "report.html", width=1400)
+        legend = browser.run("[...document.querySelectorAll('.u-legend :is(.u-label, .u-value)')]"
+                             ".map((one) => one.textContent)")  # fmt: skip
+        assert legend == ["hour", "all", "critical", "1,895"]
+        assert browser.run(size) == ["inline", "none"]
+        browser.open(tmp_path / "report.html", width=400)
+        assert browser.run(size) == ["none", "inline"]
+        assert browser.errors() == []
