@@ -14,10 +14,12 @@ Every write of a batch carries a ``Txn`` (the query's id, the batch's number), s
 finishes what it had begun: tables that have it stay as they are. Because counts are made of what ``alerts``
 holds, they agree with it whatever happened in between.
 
-A copy is recognised after a minute, a month, a restart, or the loss of the checkpoint: a fresh one reads the whole
-source again and adds nothing: heartbeats, numbers and dead letters are looked up in their tables, too
-(``_unknown``). The streams have no state and no watermark, hence nothing that is too late for them
-(``docs/decisions/0002-spark-dedupe.md``). The driver holds a part of a batch, whose rows and bytes have a bound.
+Within a batch the copy received first stays. One that a later batch brings changes nothing, also when it was received
+earlier: what has been counted and exported stays so. A copy is recognised after a minute, a month, a restart, or the
+loss of the checkpoint: a fresh one reads the whole source again and adds nothing: heartbeats, numbers and dead letters
+are looked up in their tables, too (``_unknown``). The streams have no state and no watermark, hence nothing that is too
+late for them (``docs/decisions/0002-spark-dedupe.md``). The driver holds a part of a batch, whose rows and bytes have a
+bound.
 """
 
 from __future__ import annotations

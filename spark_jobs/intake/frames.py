@@ -30,8 +30,8 @@ MAX_AHEAD = timedelta(days=1)
 """An event time further from ``received_at`` than this is absurd."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST, _LAST = -62_135_596_800, 253_402_300_799
-"""Seconds since 1970 of the first and the last second of the years 1 to 9999."""
+_FIRST = datetime(1, 1, 1, tzinfo=UTC)
+_LAST = datetime.max.replace(tzinfo=UTC)
 
 NEEDED = ("agent_id", "alert_id", "received_date", "event_time", "received_at")
 """What an alert must have to be in a table. A row of a foreign Parquet file has none of it."""
@@ -42,19 +42,20 @@ def trouble(*needed: str) -> Column:
     found = F.lit(None).cast("string")
     for name in reversed(needed):
         if name in ("event_time", "received_at"):
-            usable, reason = _possible(name), f"without {name}"
+            usable = _possible(name)
+            reason = F.when(F.col(name).isNull(), f"without {name}").otherwise(f"{name} is outside the years 1 to 9999")
         elif name == "received_date":
             usable = F.col(name).rlike(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\z") & F.expr(f"try_to_date({name})").isNotNull()
-            reason = "received_date is no date YYYY-MM-DD"
+            reason = F.lit("received_date is no date YYYY-MM-DD")
         else:
-            usable, reason = F.length(name) > 0, f"without {name}"
-        found = F.when(F.coalesce(usable, F.lit(False)), found).otherwise(F.lit(reason))
+            usable, reason = F.length(name) > 0, F.lit(f"without {name}")
+        found = F.when(F.coalesce(usable, F.lit(False)), found).otherwise(reason)
     return found
 
 
 def _possible(column: str) -> Column:
     """Whether there is a time, of a year that a timestamp can be written as."""
-    first, last = (F.lit(text).cast("timestamp") for text in ("0001-01-01", "9999-12-31"))
+    first, last = (F.lit(text).cast("timestamp") for text in ("0001-01-01", "9999-12-31 23:59:59.999999"))
     return F.coalesce(F.col(column).between(first, last), F.lit(False))
 
 
@@ -66,7 +67,7 @@ def counted_at() -> Column:
 
 
 def later_copies(keys: DataFrame) -> DataFrame:
-    """``PLACE`` of all but the earliest received copy of each alert; of equals, the first by place stays."""
+    """``PLACE`` of all but the earliest received copy of each alert in a batch; of equals, the first by place stays."""
     keyed = keys.withColumn("hash", _hash())
     doubled = keyed.groupBy("hash").count().where("count > 1").select("hash")  # few, so only few are sorted
     order = Window.partitionBy(*KEY).orderBy(F.col("received_at").asc_nulls_last(), *PLACE)
@@ -100,7 +101,10 @@ def ranges(buckets: Iterable[int], seconds: int = BUCKET_SECONDS) -> list[tuple[
 
 def _time(seconds: int) -> datetime:
     """UTC; a time that no ``datetime`` can hold is the nearest that one can."""
-    return _EPOCH + timedelta(seconds=min(max(seconds, _FIRST), _LAST))
+    try:
+        return _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        return _FIRST if seconds < 0 else _LAST
 
 
 def counted(alerts: DataFrame) -> DataFrame:

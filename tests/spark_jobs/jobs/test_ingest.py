@@ -142,6 +142,16 @@ def test_a_copy_is_known_after_any_time_and_restart(region: Region, caplog: pyte
     assert sum(region.windows().values()) == 9
 
 
+def test_the_copy_of_the_first_batch_stays(region: Region) -> None:
+    """A copy that was received earlier and comes in a later batch changes nothing: neither row nor count."""
+    land(region.landing, [alert(1, raw="taken first")])
+    region.run()
+    before = region.windows()
+    land(region.landing, [alert(1, raw="received first", received_at=NOON - 5 * HOUR)])
+    assert region.run().duplicates == 1
+    assert (region.tables.arrow(ALERTS)["raw"].to_pylist(), region.windows()) == (["taken first"], before)
+
+
 def test_bad_files_are_named_and_the_rest_goes_on(region: Region, caplog: pytest.LogCaptureFixture) -> None:
     """Empty, cut, garbled, foreign and wrongly typed files are said, recorded and passed over; good rows all arrive."""
     good = [alert(i, raw=f"{i} " + os.urandom(400).hex()) for i in range(40)]
@@ -220,11 +230,12 @@ def test_files_of_other_versions_are_read(region: Region, caplog: pytest.LogCapt
 
 def test_an_absurd_event_time_is_counted_when_it_landed(region: Region) -> None:
     """Years 1, 1970, 2099 and 9999, which an agent can send, neither stop the job nor make partitions of their own."""
-    first, last, soon = -62_135_596_800_000_000 + HOUR, 253_402_128_000_000_000, 4_070_908_800_000_000
+    first, last, soon = -62_135_596_800_000_000 + HOUR, 253_402_300_799_999_999, 4_070_908_800_000_000
     odd = [alert(n, event_time=at) for n, at in enumerate((first, last, 0, soon), 1)]
-    land(region.landing, [*odd, alert(5)])
+    land(region.landing, [*odd, alert(5), alert(6, event_time=last + 1)])
     account = region.run()
-    assert (account.new, account.odd_times) == (5, 4)
+    assert (account.new, account.odd_times, account.unusable) == (5, 4, 1)
+    assert [one["reason"] for one in region.letters()] == ["event_time is outside the years 1 to 9999"]
     assert region.tables.partitions(WIN_5M) == [DAY]
     land(region.landing, [alert(1, event_time=first), alert(2, event_time=last)])
     assert region.run().duplicates == 2
