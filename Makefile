@@ -4,13 +4,14 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help environment lock docs setup demo demo-fleet demo-sites check unit test lint bench bench-spark dist jars otelcol test-install test-crash test-flink evaluate soak fuzz \
+.PHONY: help environment shell lock docs setup demo demo-fleet demo-sites check unit test lint bench bench-spark dist jars otelcol test-install test-crash test-flink evaluate soak fuzz \
         clean
 
 help:
 	@echo "make demo        see it work: broker, agent, landing, attacks, a rule push, Spark (3 minutes)"
 	@echo "make demo-fleet  an operator's week: enrol, roll out, see a bad change come back, ask (3 minutes)"
 	@echo "make demo-sites  five sites, one intruder: from the report to one raw line (5 minutes)"
+	@echo "make shell       a shell in which vedette and vedette-spark are found, without set-up beyond .venv"
 	@echo "make check       lint, types and the tests that need no other program (3 minutes)"
 	@echo "make test        lint, types and all tests, against real peers"
 	@echo "make bench       twelve scenarios on the real agent, into docs/performance.md (half an hour)"
@@ -39,6 +40,11 @@ docs: environment
 
 setup: environment
 	@sh tools/packages.sh
+
+# A shell in which vedette, vedette-spark, pytest and the rest of .venv are found.
+shell: environment
+	@echo "vedette and vedette-spark are found here; exit leaves this shell"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/$(VENV)" exec "$${SHELL:-/bin/sh}"
 
 demo: setup
 	@$(BIN)/python -m demo

@@ -7,3 +7,18 @@ batch), ``jobs`` (one module each, listed in ``__main__``; ``job`` is what they 
 Only ``backtest``, ``coverage`` of rule files and joins with lookups import ``vedette``, when they run: for all else a
 cluster needs this package, pyspark, click, pyarrow and, for its default tables, deltalake.
 """
+
+from __future__ import annotations
+
+import sys
+
+
+def run() -> None:
+    """The command ``vedette-spark``; ends the program."""
+    try:
+        from spark_jobs.__main__ import run as start
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("spark_jobs"):
+            raise
+        sys.exit(f"vedette-spark: {error}; the region's jobs need more: pip install 'vedette[region]'")
+    start()

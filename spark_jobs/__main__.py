@@ -1,4 +1,4 @@
-"""``python -m spark_jobs JOB``, also as the script of ``spark-submit``. The jobs are listed here.
+"""``vedette-spark JOB``, also ``python -m spark_jobs JOB`` and the script of ``spark-submit``. Jobs are listed here.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage. What happens goes to standard error, the result to standard output.
 """
@@ -12,6 +12,7 @@ import click
 
 from spark_jobs.common.plain import plain
 from spark_jobs.intake import landing
+from spark_jobs.jobs.all import all_due
 from spark_jobs.jobs.backtest import backtest
 from spark_jobs.jobs.baselines import baselines
 from spark_jobs.jobs.campaigns import campaigns
@@ -22,7 +23,7 @@ from spark_jobs.jobs.maintain import maintain
 from spark_jobs.jobs.noise import noise
 from spark_jobs.jobs.report import report
 
-JOBS = (ingest, campaigns, baselines, noise, coverage, report, export, backtest, maintain)
+JOBS = (ingest, campaigns, baselines, noise, coverage, report, export, backtest, maintain, all_due)
 
 
 @click.group(commands=JOBS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -31,7 +32,7 @@ def main() -> None:
 
     Exit codes: 0 done; 1 failed; 2 wrong usage.
 
-    Example: python -m spark_jobs ingest --landing landing --tables tables
+    Example: vedette-spark ingest --landing landing --tables tables
 
     Example: spark-submit --master spark://spark:7077 --py-files spark_jobs.zip spark_jobs/__main__.py
     ingest --backend delta-spark --landing hdfs:///vedette/landing --tables hdfs:///vedette/tables

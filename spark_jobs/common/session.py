@@ -1,8 +1,9 @@
 """The Spark session: what these jobs need set, and nothing that the caller has set already.
 
-Started by ``spark-submit``, the master and every setting are the command line's. Started by plain ``python -m
-spark_jobs``, the session is local unless a master is given, and a local one keeps to the loopback interface and opens
-no web page. In both cases times are UTC, and a date of any year is read and written as it is.
+Started by ``spark-submit``, the master and every setting are the command line's; a local master gets those of ``LOCAL``
+that the command line does not give, as far as Spark takes them then. Started by plain ``vedette-spark``, the session
+is local unless a master is given, and a local one keeps to the loopback interface and opens no web page. In both cases
+times are UTC, and a date of any year is read and written as it is.
 """
 
 from __future__ import annotations
@@ -47,6 +48,11 @@ QUERIES = {
 can send, would otherwise make its whole file unreadable."""
 
 
+def untuned(given: Mapping[str, str]) -> list[str]:
+    """The settings of ``LOCAL`` that a session with the properties ``given`` lacks; none where it is not local."""
+    return [key for key in LOCAL if key not in given] if given.get("spark.master", "").startswith("local") else []
+
+
 def open_session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
     """The session for job ``name``; ``settings`` are Spark properties that win over all others.
 
@@ -68,6 +74,11 @@ def open_session(name: str, *, master: str | None = None, settings: Mapping[str,
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    if submitted:
+        given = dict(spark.sparkContext.getConf().getAll())
+        for key in untuned(given):
+            if spark.conf.isModifiable(key):
+                spark.conf.set(key, LOCAL[key])
     for key, value in QUERIES.items():
         spark.conf.set(key, value)
     return spark

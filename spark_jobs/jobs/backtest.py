@@ -275,7 +275,7 @@ def backtest(
 
     The agent's own engine evaluates them; correlations are not evaluated.
 
-    Example: python -m spark_jobs backtest --logs exported --rules new-rules --output matches
+    Example: vedette-spark backtest --logs exported --rules new-rules --output matches
     """
     bundles = [path for path in rules if path.suffix == ".vbundle"]
     if bundles and (len(rules) > 1 or pipelines or lookups):

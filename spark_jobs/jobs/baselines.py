@@ -47,7 +47,7 @@ def baselines(job: Job, last: date, days: int, weeks: int, lookups: Lookups | No
 
     Usual is what a rule did at a site in the same hour of the weeks before.
 
-    Example: python -m spark_jobs baselines --tables tables --lookups lookups
+    Example: vedette-spark baselines --tables tables --lookups lookups
     """
     return write(job.spark, job.tables, period(last, days), weeks, lookups)
 

@@ -91,7 +91,7 @@ _RUN = [*WHO, "run"]
 def campaigns(job: Job, last: date, days: int, session_days: int, lookups: Lookups | None) -> str:
     """Find entities at many sites, and sessions.
 
-    Example: python -m spark_jobs campaigns --tables tables --lookups lookups
+    Example: vedette-spark campaigns --tables tables --lookups lookups
     """
     if session_days > days:
         raise click.UsageError(f"--session-days: at most the {days} of --days, not {session_days}")

@@ -53,7 +53,7 @@ _LIST = (
 def coverage(job: Job, last: date, days: int, rules: str, layer_file: Path | None) -> str:
     """Compare deployed ATT&CK techniques with alerts.
 
-    Example: python -m spark_jobs coverage --tables tables --rules landing/rules --layer layer.json
+    Example: vedette-spark coverage --tables tables --rules landing/rules --layer layer.json
     """
     wanted, spark, tables = period(last, days), job.spark, job.tables
     write(spark, tables, deployed(spark, rules), wanted)

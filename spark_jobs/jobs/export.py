@@ -33,7 +33,7 @@ FORMATS: Mapping[str, Callable[[Row], dict[str, Any]]] = {"ocsf": ocsf.finding, 
 def export(job: Job, last: date, days: int, name: str, output: Path) -> str:
     """Write alerts as NDJSON, in OCSF or ECS.
 
-    Example: python -m spark_jobs export --tables tables --format ocsf --date yesterday --output export
+    Example: vedette-spark export --tables tables --format ocsf --date yesterday --output export
     """
     output.mkdir(parents=True, exist_ok=True)
     with closing(job.reader()) as reader:

@@ -67,9 +67,9 @@ def ingest(
 
     Alerts, heartbeats, ranges of alert numbers and dead letters, each row once however often it has landed.
 
-    Example: python -m spark_jobs ingest --landing landing --tables tables --every 1m
+    Example: vedette-spark ingest --landing landing --tables tables --every 1m
 
-    Example: python -m spark_jobs ingest --kafka kafka-1:9092 --tables tables
+    Example: vedette-spark ingest --kafka kafka-1:9092 --tables tables
     """
     if bool(folder) == bool(kafka):
         raise click.UsageError("ingest needs --landing DIR, or --kafka HOST:PORT")

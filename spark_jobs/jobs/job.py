@@ -40,15 +40,15 @@ class Job:
     master: str | None
     settings: Mapping[str, str]
     """Spark properties."""
-    given: SparkSession | None
-    """The session to use, of a caller that has one."""
+    given: SparkSession | Job | None
+    """The session to use, of a caller that has one; or the job that this one is a part of."""
     stop: Event = field(default_factory=Event)
     """Set by SIGTERM and Ctrl-C: a job that runs continuously ends."""
 
     @cached_property
     def spark(self) -> SparkSession:
         if self.given is not None:
-            return self.given
+            return self.given.spark if isinstance(self.given, Job) else self.given
         needed = DELTA if self.backend == "delta-spark" else {}
         spark = open_session(self.name, master=self.master, settings={**needed, **self.settings})
         # Set after the session is there, because that sets a handler of its own, which raises.
@@ -104,9 +104,9 @@ def _without(words: list[str], option: str | None) -> list[str]:
     return kept
 
 
-def spark_job(*, tables: bool = True) -> Callable[[Callable[..., str]], click.Command]:
+def spark_job(*, tables: bool = True, name: str | None = None) -> Callable[[Callable[..., str]], click.Command]:
     """Makes a command of ``function(job, **options)``; it prints what the function returns. ``tables``: it takes
-    ``--tables``."""
+    ``--tables``. ``name``: its own, where the function's would be a word of Python."""
 
     def made(run: Callable[..., str]) -> click.Command:
         @wraps(run)
@@ -114,6 +114,8 @@ def spark_job(*, tables: bool = True) -> Callable[[Callable[..., str]], click.Co
             context = click.get_current_context()
             name, root = str(context.info_name), options.pop("tables", "")
             job = Job(name, root, backend, master, dict(conf), context.obj)
+            if isinstance(context.obj, Job):
+                job.stop = context.obj.stop
             try:
                 text = run(job, **options)
             finally:
@@ -131,7 +133,7 @@ def spark_job(*, tables: bool = True) -> Callable[[Callable[..., str]], click.Co
               if tables else []),
         ):  # fmt: skip
             option(call)
-        return click.command(cls=Command)(call)
+        return click.command(name, cls=Command)(call)
 
     return made
 

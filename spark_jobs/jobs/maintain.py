@@ -82,7 +82,7 @@ def maintain(
 ) -> str:  # fmt: skip
     """Deduplicate, compact and expire, once a day.
 
-    Example: python -m spark_jobs maintain --tables tables --keep alerts=400 --landing landing --landing-days 30
+    Example: vedette-spark maintain --tables tables --keep alerts=400 --landing landing --landing-days 30
     """
     if (landing is None) != (landing_days is None):
         raise click.UsageError("--landing and --landing-days go together")

@@ -68,7 +68,7 @@ _ODD = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 def noise(job: Job, last: date, days: int, top: int, folder: Path | None, patch: Path | None) -> str:
     """Find loud rules, and propose filters.
 
-    Example: python -m spark_jobs noise --tables tables --date yesterday --patch noise.patch
+    Example: vedette-spark noise --tables tables --date yesterday --patch noise.patch
     """
     wanted, spark, tables = period(last, days), job.spark, job.tables
     write(spark, tables, wanted)

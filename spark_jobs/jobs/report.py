@@ -30,7 +30,7 @@ MAX_DAYS = 31
 def report(job: Job, last: date, days: int, html: Path | None) -> str:
     """Report a day or a week, as text and HTML.
 
-    Example: python -m spark_jobs report --tables tables --date yesterday --days 7 --html week.html
+    Example: vedette-spark report --tables tables --date yesterday --days 7 --html week.html
     """
     with closing(job.reader()) as reader:
         found = figures(reader, period(last, days))

@@ -293,11 +293,21 @@ COVERAGE = Table(
 """Which rule speaks for which ATT&CK technique, and what it has seen; ``alerts`` 0 for a rule that never fired,
 ``technique`` empty for one without tags, ``deployed`` false for one that alerted and is in no bundle landed."""
 
+RUNS = Table(
+    "runs",
+    columns("string job; time started_at ended_at succeeded_at; string error"),
+    partition=None,
+    keys=("job",),
+    newest="started_at",
+)
+"""How each job fared when ``vedette-spark all`` last ran it: ``succeeded_at`` is when the last run began that did not
+fail, ``error`` why the last one failed (empty: it did not)."""
+
 TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
         ALERTS, WIN_5M, ENTITY_SITE_5M, HOST_1H, RULES, HEARTBEATS, AGENTS, SEQS, DEAD_LETTERS,
-        CAMPAIGNS, SESSIONS, BASELINES, ANOMALIES, FIRST_SEEN, NOISE, COVERAGE,
+        CAMPAIGNS, SESSIONS, BASELINES, ANOMALIES, FIRST_SEEN, NOISE, COVERAGE, RUNS,
     )
 }  # fmt: skip
 """Every table by name."""

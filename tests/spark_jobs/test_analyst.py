@@ -72,8 +72,8 @@ def test_every_command_of_the_walk_runs(fleet: str) -> None:
         if line.startswith("make "):
             target = line.split()[1]
             assert re.search(rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
-        elif line.startswith("python -m spark_jobs "):
-            job, *options = shlex.split(line)[3:]
+        elif line.startswith("vedette-spark "):
+            job, *options = shlex.split(line)[1:]
             assert job in ("report", "export"), f"{job}: its folders must be given in full here"
             said[line] = run(None, job, *options)
         else:
@@ -87,4 +87,4 @@ def test_every_command_of_the_walk_runs(fleet: str) -> None:
     assert Path("build/sites/report.html").stat().st_size > 50_000
     assert fleet in Path("build/sites/report.html").read_text("utf-8")
     kinds = {line.split()[0] for line in commands()}
-    assert kinds >= {"make", "python", "vedette", "grep"}
+    assert kinds >= {"make", "vedette-spark", "vedette", "grep"}

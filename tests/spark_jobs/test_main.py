@@ -94,7 +94,7 @@ def test_every_job_is_documented(job: click.Command) -> None:
     """It has a line, an example that it takes, help for each option, and a section in docs/analytics.md that names none
     but its own."""
     assert job.help
-    for example in re.findall(r"Example: python -m spark_jobs (.*)", job.help):
+    for example in re.findall(r"Example: vedette-spark (.*)", job.help):
         name, *words = example.split()
         assert name == job.name
         job.make_context(name, words, resilient_parsing=False)
@@ -147,7 +147,7 @@ def test_spark_submit_runs_the_package_from_a_zip(tmp_path: Path) -> None:
                 out.write(file, file.relative_to(ROOT))
     shutil.copy(ROOT / "spark_jobs" / "__main__.py", tmp_path / "run.py")
     land(tmp_path / "landing", [alert(1), alert(2), alert(1)])
-    confs = [word for key, value in {**SETTINGS, **LOCAL}.items() for word in ("--conf", f"{key}={value}")]
+    confs = [word for key, value in SETTINGS.items() for word in ("--conf", f"{key}={value}")]
     submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", "--py-files", str(package)]
     around = {**os.environ, "PYTHONPATH": "", "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(

@@ -1,0 +1,137 @@
+"""The job ``all``: every job that is due, one after the other in one Spark session.
+
+A JVM that starts costs more than most jobs do. Each job is the command of its own name with its defaults, so what is
+here is only when a job is due and what it is given. A job that fails is logged, noted in the table ``runs`` and tried
+again by the next run; the others go on. Ingest and report are due each time; the others once in each hour, or day, of
+UTC that has begun since their last success, so that a timer that comes a second early skips none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+import pyarrow as pa
+
+from spark_jobs.intake.landing import FAILURES, reason
+from spark_jobs.jobs.baselines import baselines
+from spark_jobs.jobs.campaigns import campaigns
+from spark_jobs.jobs.coverage import coverage
+from spark_jobs.jobs.ingest import ingest
+from spark_jobs.jobs.job import COUNT, DURATION, FOLDER, Job, spark_job
+from spark_jobs.jobs.maintain import maintain
+from spark_jobs.jobs.noise import noise
+from spark_jobs.jobs.report import report
+from spark_jobs.tables import storage
+from spark_jobs.tables.schema import RUNS
+from spark_jobs.tables.tables import Tables
+
+log = logging.getLogger(__name__)
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+COMMANDS: tuple[tuple[click.Command, timedelta | None], ...] = (
+    (ingest, None), (campaigns, HOUR), (baselines, HOUR), (noise, DAY), (coverage, DAY), (maintain, DAY),
+    (report, None),
+)  # fmt: skip
+"""What is run, in this order, and how often; None: each time."""
+NAMES = tuple(str(command.name) for command, _ in COMMANDS)
+
+
+@spark_job(name="all")
+@click.option("--landing", type=FOLDER, metavar="DIR", help="Folder that the landing writes.")
+@click.option("--kafka", metavar="HOST:PORT,…", help="Ingest from Kafka topics instead.")
+@click.option("--lookups", type=FOLDER, metavar="DIR", help="Folder of the lookups.")
+@click.option("--rules", type=FOLDER, metavar="PATH", help="Of coverage.  [default: LANDING/rules, if it is there]")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the report's page.")
+@click.option("--days", type=COUNT, default=1, show_default=True, help="Days that the report spans.")
+@click.option("--keep", multiple=True, metavar="TABLE=DAYS", help="Of maintain; may be repeated.")
+@click.option("--landing-days", type=COUNT, metavar="N", help="Of maintain: days of the landing that are kept.")
+@click.option("--skip", type=click.Choice(NAMES), multiple=True, help="Leave a job out; may be repeated.")
+@click.option("--now", is_flag=True, help="Run every job, due or not.")
+@click.option("--every", type=DURATION, metavar="TIME", help="Go on, looking each TIME (30s, 5m, …); else once.")
+def all_due(
+    job: Job, landing: str | None, kafka: str | None, lookups: str | None, rules: str | None, html: Path | None,
+    days: int, keep: tuple[str, ...], landing_days: int | None, skip: tuple[str, ...], now: bool, every: float | None,
+) -> str:  # fmt: skip
+    """Run every job that is due, in one Spark session.
+
+    Exit code 1 when one of them failed; the others have run all the same.
+
+    Example: vedette-spark all --tables tables --landing landing --lookups lookups --html report.html
+    """
+    if bool(landing) == bool(kafka) and "ingest" not in skip:
+        raise click.UsageError("all needs --landing DIR, or --kafka HOST:PORT, or --skip ingest")
+    if landing_days is not None and not landing:
+        raise click.UsageError("--landing-days needs --landing")
+    known = [] if lookups is None else ["--lookups", lookups]
+    words = {
+        "ingest": ["--landing", landing, *known] if landing else ["--kafka", str(kafka), *known],
+        "campaigns": known,
+        "baselines": [],
+        "noise": ["--date", "yesterday"],
+        "maintain": [f"--keep={one}" for one in keep]
+        + ([] if landing_days is None else ["--landing", str(landing), "--landing-days", str(landing_days)]),
+        "report": ["--days", str(days), *([] if html is None else ["--html", str(html)])],
+    }
+    with storage.one_writer(job.spark, job.root, "all"):
+        while True:
+            if rules or (landing and storage.exists(job.spark, f"{landing}/rules")):
+                words["coverage"] = ["--rules", rules or f"{landing}/rules", "--date", "yesterday"]
+            chosen = [name for name in NAMES if name in words and name not in skip]
+            failed, done = run_due(job, {name: words[name] for name in chosen}, force=now)
+            if every is None or job.stop.wait(every):
+                break
+    if failed:
+        why = "; ".join(f"{name}: {error}" for name, error in failed.items())
+        raise click.ClickException(f"{len(failed)} of {len(failed) + len(done)} jobs failed: {why}")
+    return f"all: {', '.join(done) or 'nothing is due'}"
+
+
+def run_due(job: Job, words: Mapping[str, Sequence[str]], *, force: bool = False) -> tuple[dict[str, str], list[str]]:
+    """Run those jobs of ``words``, with these, that are due, all of them by ``force``; why which failed, and which did
+    not. Ends early when ``job`` is to stop."""
+    failed: dict[str, str] = {}
+    done: list[str] = []
+    before = {row["job"]: row["succeeded_at"] for row in job.tables.arrow(RUNS).to_pylist()}
+    for command, often in COMMANDS:
+        name, started = str(command.name), datetime.now(UTC)
+        if job.stop.is_set() or name not in words or not (force or due(before.get(name), often, started)):
+            continue
+        error = _run(job, command, words[name])
+        if error:
+            failed[name] = error
+            log.error("%s failed: %s", name, error)
+        else:
+            done.append(name)
+        _note(job.tables, name, started, before.get(name) if error else started, error)
+    return failed, done
+
+
+def due(succeeded: datetime | None, often: timedelta | None, now: datetime) -> bool:
+    """Whether another hour or day of UTC has begun since a job's last success (None: it had none)."""
+    return succeeded is None or often is None or (now.timestamp() // often.total_seconds()
+                                                  > succeeded.timestamp() // often.total_seconds())  # fmt: skip
+
+
+def _run(job: Job, command: click.Command, words: Sequence[str]) -> str:
+    """Run ``command`` in the session of ``job``; why it failed, empty when it did not."""
+    common = ["--tables", job.root, "--backend", job.backend]
+    try:
+        command.main([*common, *words], prog_name=str(command.name), standalone_mode=False, obj=job)
+    except FAILURES as error:
+        return reason(error)
+    except click.ClickException as error:
+        return error.format_message()
+    except Exception as error:  # whatever it is: no job stops another
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _note(tables: Tables, name: str, started: datetime, succeeded: datetime | None, error: str) -> None:
+    row = {"job": name, "started_at": started, "ended_at": datetime.now(UTC), "succeeded_at": succeeded, "error": error}
+    times = [(column, pa.timestamp("us", tz="UTC")) for column in ("started_at", "ended_at", "succeeded_at")]
+    schema = pa.schema([("job", pa.string()), *times, ("error", pa.string())])
+    tables.upsert(RUNS, pa.Table.from_pylist([row], schema))
