@@ -12,7 +12,7 @@ import click
 import orjson
 
 from vedette import __version__
-from vedette.cli.console import WithRegion, config_option, fail, json_line, ruleset_of, safe, whom
+from vedette.cli.console import Commands, config_option, fail, json_line, ruleset_of, safe, whom
 from vedette.config.read import load
 from vedette.config.settings import DEFAULT_SET
 
@@ -25,7 +25,7 @@ ROLLBACK_SECONDS = 300.0
 """A rollback may wait for a dry run in progress and for its own, each of at most 120 s."""
 
 
-@click.group(cls=WithRegion, region=dict.fromkeys(("keygen", "public", "build", "sign"), "author"))
+@click.group(cls=Commands, region=dict.fromkeys(("keygen", "public", "build", "sign"), "author"))
 def bundle() -> None:
     """Build, sign, verify and roll back rule sets.
 

@@ -18,16 +18,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from vedette.config.read import load
-from vedette.config.settings import Config, RulesetSettings
-from vedette.decode.decoder import CODECS
 from vedette.mqtt.settings import MqttSettings
-from vedette.plan.plan import Plan
 from vedette.system.terminal import json_line as json_line
 from vedette.system.terminal import safe as safe
 
 if TYPE_CHECKING:
-    from vedette.config.settings import Config
+    from vedette.config.settings import Config, RulesetSettings
+    from vedette.plan.plan import Plan
     from vedette.rules.ruleset import RuleSet
     from vedette.udf.host import Host
 
@@ -45,7 +42,11 @@ def whom(fleet: str, channel: str) -> str:
 
 def data_folder(config: Path, given: Path | None) -> Path:
     """The agent's data folder: the one given, else the configuration's."""
-    return given if given is not None else load(config).agent.data_dir
+    if given is not None:
+        return given
+    from vedette.config.read import load
+
+    return load(config).agent.data_dir
 
 
 def ruleset_of(config: Config, name: str) -> RulesetSettings:
@@ -100,28 +101,31 @@ def renew(args: list[str]) -> tuple[list[str], list[str]]:
     return made + args[end:], warnings
 
 
-class WithRegion(click.Group):
-    """A group with further commands where the region's package is installed, which it is not on an edge.
+class Commands(click.Group):
+    """A group whose further commands are imported when they are used.
 
-    ``region``: their names, and the module of ``cli/`` that is imported when one is used, or MODULE:FUNCTION.
+    ``modules``: their names, and for each the module of ``cli/`` that has it, or MODULE:FUNCTION. ``region``: the same,
+    of those that are there where the region's package is installed, which it is not on an edge.
     """
 
-    def __init__(self, *args: Any, region: dict[str, str], **attributes: Any) -> None:
+    def __init__(
+        self, *args: Any, modules: Mapping[str, str] | None = None, region: Mapping[str, str], **attributes: Any
+    ) -> None:
         super().__init__(*args, **attributes)
-        self._region = region if importlib.util.find_spec("vedette.region") else {}
+        self._modules = {**(modules or {}), **(region if importlib.util.find_spec("vedette.region") else {})}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *self._region})
+        return sorted({*super().list_commands(ctx), *self._modules})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self._region:
+        if cmd_name not in self._modules:
             return super().get_command(ctx, cmd_name)
-        module, _, function = self._region[cmd_name].partition(":")
+        module, _, function = self._modules[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(f"vedette.cli.{module}"), function or cmd_name)
         return command
 
 
-class Main(WithRegion):
+class Main(Commands):
     """The group of all commands: what one raises ends it with exit code 2 and the error's text."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -229,6 +233,7 @@ def functions_option(command: Callable[..., None]) -> Callable[..., None]:
 
 def format_option(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """``--format``: the codec by which ``what`` is read; ends with a message when there is none of that name."""
+    from vedette.decode.decoder import CODECS
 
     def known(ctx: click.Context, param: click.Parameter, value: str) -> str:
         if value not in CODECS:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from vedette.cli.carry import carry_in, carry_out
-from vedette.cli.console import WithRegion, config_option, json_line, safe
+from vedette.cli.console import Commands, config_option, json_line, safe
 from vedette.fleet.audit import Audit, Head, verify
 
 OPERATORS = ("init", "plan", "sign", "apply", "status", "rotate")
@@ -25,7 +25,7 @@ REGION = {
 }
 
 
-@click.group(cls=WithRegion, region=REGION)
+@click.group(cls=Commands, region=REGION)
 def fleet() -> None:
     """Say what all agents of a fleet shall run, and see what they run.
 

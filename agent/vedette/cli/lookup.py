@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from vedette.cli.console import WithRegion, config_option, fail, json_line, safe, whom
+from vedette.cli.console import Commands, config_option, fail, json_line, safe, whom
 from vedette.config.read import load
 
 ROLLBACK_SECONDS = 300.0
@@ -17,7 +17,7 @@ ROLLBACK_SECONDS = 300.0
 KINDS = "text (default), nocase, number, ip, cidr, domain; or LOW..HIGH:range; may be repeated."
 
 
-@click.group(cls=WithRegion, region={"sign": "lookup_sign"})
+@click.group(cls=Commands, region={"sign": "lookup_sign"})
 def lookup() -> None:
     """Build and ask dimension tables.
 

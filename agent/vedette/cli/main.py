@@ -1,4 +1,5 @@
-"""The command line: ``vedette COMMAND``. The commands are listed here; each lies in the file named beside it."""
+"""The command line: ``vedette COMMAND``. The commands are listed here; each lies in the file named beside it, which is
+imported when the command is used."""
 
 from __future__ import annotations
 
@@ -7,18 +8,23 @@ import sys
 import click
 
 from vedette import __version__
-from vedette.cli.agent import alerts, check, logs, run, status
-from vedette.cli.bundle import bundle
 from vedette.cli.console import Main
-from vedette.cli.fleet import fleet
-from vedette.cli.lookup import lookup
-from vedette.cli.rules import rules, scan
-from vedette.cli.sink import sink
+
+MODULES = {
+    **dict.fromkeys(("run", "check", "status", "alerts", "logs"), "agent"),
+    **dict.fromkeys(("scan", "rules"), "rules"),
+    "bundle": "bundle",
+    "lookup": "lookup",
+    "fleet": "fleet",
+    "sink": "sink",
+}
+"""By command the module that has it."""
 
 
 @click.version_option(__version__, message="vedette %(version)s", help="Show the agent's version and exit.")
 @click.group(
     cls=Main,
+    modules=MODULES,
     region={"member": "member", "region": "region"},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -43,21 +49,6 @@ def version() -> None:
 
     click.echo(f"vedette {__version__} ({LIBRARY}, Python {sys.version.split()[0]})")
 
-
-for command in (
-    run,
-    check,
-    status,
-    alerts,
-    logs,
-    scan,
-    rules,
-    bundle,
-    lookup,
-    fleet,
-    sink,
-):  # where the region is, also member and region
-    main.add_command(command)
 
 if __name__ == "__main__":
     main()
