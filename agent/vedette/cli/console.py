@@ -124,6 +124,15 @@ class Commands(click.Group):
         command: click.Command = getattr(importlib.import_module(f"vedette.cli.{module}"), function or cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Those that are not imported yet are suggested, too."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            raise type(error)(error.command_name, possibilities=self.list_commands(ctx), ctx=ctx) from None
+
 
 class Main(Commands):
     """The group of all commands: what one raises ends it with exit code 2 and the error's text."""
