@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from vedette.decode.codecs import CODECS, Kind
 from vedette.inputs.base import InputSettings, Running, Surroundings
 from vedette.model.settings import INTERNAL, Seconds
 from vedette.system.descriptors import OPEN_FILES
@@ -16,11 +18,41 @@ PER_PATH = 4
 
 
 @dataclass(frozen=True, slots=True)
+class Multiline:
+    """Events of several lines: which lines begin one (``start``), or which do not (``continue``)."""
+
+    start: str = ""
+    continue_: str = ""
+    timeout: Seconds = 2.0
+
+    def mistakes(self) -> Iterator[str]:
+        if bool(self.start) == bool(self.continue_):
+            yield ': needs start or continue, e.g. start = "^[0-9]{4}-"'
+        for key, pattern in (("start", self.start), ("continue", self.continue_)):
+            try:
+                re.compile(pattern.encode())
+            except re.error as error:
+                yield f".{key}: not a regular expression: {error}"
+        if not 0.1 <= self.timeout <= 300:
+            yield f".timeout: expects 0.1 to 300, not {self.timeout:g}"
+
+    @property
+    def begins(self) -> Callable[[bytes], object]:
+        """Whether an event begins with a line."""
+        found = re.compile((self.start or self.continue_).encode())
+        anchored = found.pattern.startswith(b"^") and b"|" not in found.pattern
+        looks = found.match if anchored else found.search  # the same, but ``search`` would try every place
+        return looks if self.start else lambda line: looks(line) is None
+
+
+@dataclass(frozen=True, slots=True)
 class FileInput(InputSettings):
     """Tailed files; ``paths`` may be globs."""
 
     paths: tuple[str, ...] = ()
     from_start: bool = True
+    multiline: Multiline | None = None
+    containers: bool = False
     poll: Seconds = field(default=0.25, metadata=INTERNAL)
 
     local: ClassVar[bool] = True
@@ -37,6 +69,10 @@ class FileInput(InputSettings):
     def mistakes(self) -> Iterator[str]:
         if not self.paths:
             yield ": needs paths"
+        if self.multiline is not None:
+            yield from (f".multiline{mistake}" for mistake in self.multiline.mistakes())
+        if self.containers and self.format in CODECS and Kind.SYSLOG not in CODECS[self.format].kinds:
+            yield f'.format: must be "auto" with containers, since what is in their lines shows, not {self.format!r}'
 
     async def open(self, given: Surroundings, descriptors: int) -> Running:
         from vedette.inputs.tail import FileTail

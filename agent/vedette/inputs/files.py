@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import NamedTuple
 
+from vedette.inputs.archives import SUFFIXES
 from vedette.model.event import FilePosition
 
 SPAN = 1024
@@ -142,6 +143,11 @@ def in_folder(folder: str, inodes: set[int]) -> list[Seen]:
     return found
 
 
+def lies(path: str) -> str:
+    """Where the file of ``path`` lies: rotation happens there, not at a link to it."""
+    return os.path.realpath(path) if os.path.islink(path) else path
+
+
 def is_rotated(path: str, origin: str) -> bool:
     """Whether ``path`` is what rotation makes of ``origin``: ``a.log.1``, ``a.log-20241120``, ``a.2024-11-20.log``."""
     (folder, name), (origin_folder, whole) = os.path.split(path), os.path.split(origin)
@@ -151,8 +157,8 @@ def is_rotated(path: str, origin: str) -> bool:
 
 
 def belongs(path: str, patterns: Iterable[str]) -> bool:
-    """Whether ``path`` is what one of ``patterns`` leads to, or what rotation makes of that."""
-    folder, name = os.path.split(path)
+    """Whether ``path`` is what one of ``patterns`` leads to, or what rotation makes of that, compressed or not."""
+    folder, name = os.path.split(plain(path))
     stem, extension = os.path.splitext(name)
     before = (name, re.sub(f"{_NUMBER}$", "", name), re.sub(f"{_NUMBER}$", "", stem) + extension)
     origins = {os.path.join(folder, one) for one in before}
@@ -167,6 +173,42 @@ def belongs(path: str, patterns: Iterable[str]) -> bool:
             if found:
                 return True
     return False
+
+
+def plain(path: str) -> str:
+    """The name of a rotated file without that of its compression."""
+    stem, suffix = os.path.splitext(path)
+    return stem if suffix in SUFFIXES else path
+
+
+def predecessors(origin: str) -> list[Seen]:
+    """What rotation has made of ``origin``, also compressed, the oldest first: by the numbers or dates in the names.
+
+    A file that is there in both forms is there once, as it was. Raises OSError when the folder cannot be read.
+    """
+    folder = os.path.dirname(origin)
+    with _entries(folder) as entries:
+        names = {
+            path: entry.inode()
+            for entry in entries
+            if is_rotated(plain(path := os.path.join(folder, entry.name)), origin)
+        }
+    wanted = {inode for path, inode in names.items() if path == plain(path) or plain(path) not in names}
+    found = [one for one in in_folder(folder, wanted) if one.path in names]
+    numbers = {one.path: _number(plain(one.path), origin) for one in found}
+    if all(len(number) < 6 and number.isdigit() for number in numbers.values()):
+        return sorted(found, key=lambda one: -int(numbers[one.path]))
+    if all(len(number) >= 6 for number in numbers.values()):
+        return sorted(found, key=lambda one: numbers[one.path])
+    return sorted(found, key=lambda one: one.changed)
+
+
+def _number(path: str, origin: str) -> str:
+    """What rotation has put into the name of ``origin``, without what separates it."""
+    stem = os.path.splitext(origin)[0]
+    begun = len(origin) if path.startswith(origin) else len(stem)
+    found = re.match(_NUMBER, path[begun:])
+    return re.sub(r"[.\-_T]", "", found[0]) if found else ""
 
 
 def rotated_since(origin: str, changed: int) -> list[Seen]:
@@ -193,8 +235,14 @@ def open_same(path: str, key: Key) -> int:
 def resume(descriptor: int, saved: Iterable[FilePosition]) -> FilePosition | None:
     """The furthest of ``saved`` that is a position in this file. Raises OSError."""
     size, head = os.fstat(descriptor).st_size, os.pread(descriptor, SPAN, 0)
-    fitting = (one for one in saved if one.position <= size and one.fingerprint == fingerprint(head, one.position))
+    fitting = (one for one in saved if one.position <= size and fits(head, one))
     return max(fitting, key=lambda one: one.position, default=None)
+
+
+def fits(head: bytes, saved: FilePosition) -> bool:
+    """Whether a content that begins with ``head``, of SPAN bytes where it has them, is the one of this position."""
+    enough = len(head) >= min(SPAN, saved.position)
+    return enough and saved.fingerprint == fingerprint(head, saved.position)
 
 
 def read_on(descriptor: int, head: bytes, position: int, size: int) -> bytes | None:

@@ -19,6 +19,13 @@ gone, and no tailer can know it.
   of a folder that cannot be read. At most ``open_files`` are held open; beyond that, and when the process has no
   descriptor left, the one that grew longest ago is closed, and opened again when it grows.
 
+* **What rotation made of a path** before it was seen first is read before it, the oldest first, plain or compressed
+  (``archives.py``), with positions of its own. One whose content has a position already, whatever its inode, goes on
+  there: so what was compressed while the agent was down, or after it was read, comes once. Where several begin alike,
+  none of them is left out.
+* **Events of several lines** (``multiline.py``) and of containers (``containers.py``): the position is before the first
+  line of the first event that is not whole.
+
 A file found for the first time is read from its start; with ``from_start = false`` one that is there at the first poll
 is read from its end. Looking and reading are done by a thread of this input's own, so that a slow disk does not stall
 the event loop. While the raw log takes nothing, nothing is read.
@@ -27,14 +34,16 @@ the event loop. While the raw log takes nothing, nothing is read.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import structlog
 
+from vedette.inputs import containers
+from vedette.inputs.archives import SUFFIXES, Archive, Damaged
 from vedette.inputs.deliver import deliver
 from vedette.inputs.file import FileInput
 from vedette.inputs.files import (
@@ -42,17 +51,22 @@ from vedette.inputs.files import (
     Key,
     Seen,
     belongs,
-    fingerprint,
+    fits,
     in_folder,
     is_rotated,
+    lies,
     look,
     open_same,
+    plain,
+    predecessors,
     read_on,
     resume,
     rotated_since,
     still,
 )
 from vedette.inputs.framing import Lines, Run
+from vedette.inputs.multiline import Events
+from vedette.inputs.tailed import Tailed
 from vedette.model.counters import Counters, Log
 from vedette.model.event import CHUNK_BYTES, Chunk, FilePosition, Intake
 from vedette.system.descriptors import OPEN_FILES, SPENT
@@ -69,45 +83,10 @@ FIRST_LOOKS = 5
 TURN_BYTES = 16 << 20
 """Read from one file before the others have their turn."""
 
+PART_SECONDS = 2.0
+"""For which a part of a container's line waits for the rest."""
+
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _File:
-    """One file being followed."""
-
-    path: str
-    key: Key
-    base: int = 0
-    """Where reading began."""
-    head: bytes = b""
-    """Its first bytes, as far as they were read and at most SPAN."""
-    lines: Lines = field(default_factory=Lines)
-    descriptor: int | None = None
-    changed: int = -1
-    """Modification time of what has been read to its end."""
-    rotated_from: str = ""
-    """The path it left; empty: it is where it was found."""
-    left: int = -1
-    """Modification time when it was found to have left."""
-    grown: float = 0.0
-    """Loop time at which it last gave bytes, or was rotated."""
-    finished: bool = False
-    waits: bool = False
-    """Not read to its end for want of a descriptor."""
-
-    @property
-    def position(self) -> int:
-        """After the last whole line."""
-        return self.base + self.lines.consumed
-
-    @property
-    def read(self) -> int:
-        """After the last byte read."""
-        return self.position + self.lines.pending
-
-    def committed(self) -> FilePosition:
-        return FilePosition(self.path, self.key[1], fingerprint(self.head, self.position), self.position)
 
 
 class FileTail:
@@ -140,12 +119,12 @@ class FileTail:
         """Paths of which it is not known what came and went there since a file had left, and when that was."""
         self._spent = False
         """There was no descriptor to look through folders or to open a file with."""
+        self._positions = list(positions)
         self._saved: dict[int, list[FilePosition]] = {}
-        for position in positions:
-            if not belongs(position.path, settings.paths):
-                continue
-            self._saved.setdefault(position.inode, []).append(position)
-        self._files: dict[Key, _File] = {}
+        """By inode, of files that are not followed."""
+        self._known: set[str] = set()
+        """Paths at which a file was seen, now or before the start: what rotation made of them was not overlooked."""
+        self._files: dict[Key, Tailed] = {}
         self._reported: dict[str, str] = {}
         self._problems: dict[str, str] = {}
         self._descriptors: set[int] = set()
@@ -190,6 +169,13 @@ class FileTail:
 
     async def _begin(self) -> None:
         """Take up the saved files, also those that were rotated away meanwhile, or are between two looks."""
+        paths = [one.path for one in (await self._in_thread(look, self._settings.paths)).files]
+        lie = await self._in_thread(lambda: [real for path in paths if (real := lies(path)) != path])
+        for position in self._positions:
+            if belongs(position.path, (*self._settings.paths, *lie)):
+                self._saved.setdefault(position.inode, []).append(position)
+                self._known.add(position.path)
+        self._positions = []
         looks = 0
         while looks < FIRST_LOOKS and not await self._take_up_saved():
             if self._spent:  # all of them wait: which there are, or what is in them, is not known yet
@@ -205,12 +191,14 @@ class FileTail:
         inodes = {one.key[1] for one in seen}
         known = {one.path for saved in self._saved.values() for one in saved}
         gone = {inode: [one.path for one in saved] for inode, saved in self._saved.items() if inode not in inodes}
-        folders = {os.path.dirname(path) for paths in gone.values() for path in paths}
+        folders = {os.path.dirname(lies(path)) for paths in gone.values() for path in paths}
         followed: set[str] = set()
         rotated, _ = await self._in_folders(folders, set(gone))
         if self._spent:
             return False
         for one in sorted(rotated, key=lambda one: one.changed):
+            if one.path != plain(one.path):
+                continue  # what is in it is looked at below
             paths = gone[one.key[1]]
             former = next((path for path in self._settings.paths if is_rotated(one.path, path)), paths[-1])
             if await self._follow(one, rotated_from=former, known=True):
@@ -218,7 +206,8 @@ class FileTail:
                 if one.path not in paths:
                     log.info(Log.FILE_ROTATED, input=self._name, path=former, now=one.path)
         for one in seen:
-            if one.path in known and one.path not in followed and one.key[1] not in self._saved:
+            gone_from = one.path in known and one.path not in followed and one.key[1] not in self._saved
+            if gone_from and not await self._read_earlier(one.path, behind=True):
                 reason = "the file read before is gone from its folder; lines after its position, if any, are lost"
                 log.warning(Log.FILE_ROTATED, input=self._name, path=one.path, now=None, reason=reason)
             saved = one.key[1] in self._saved
@@ -233,7 +222,12 @@ class FileTail:
 
         False when it is not taken up, or cannot be read yet.
         """
-        file = _File(seen.path, seen.key, rotated_from=rotated_from, left=seen.changed)
+        if not rotated_from and not known and seen.path not in self._known:
+            self._known.add(seen.path)
+            if self._settings.from_start:
+                await self._read_earlier(seen.path)
+        file = Tailed(seen.path, seen.key, self._events(rotated_from or seen.path), left=seen.changed)
+        file.rotated_from = rotated_from
         file.grown = asyncio.get_running_loop().time()
         saved = self._saved.get(seen.key[1], [])
         try:
@@ -262,7 +256,80 @@ class FileTail:
         log.info(Log.FILE_OPENED, input=self._name, path=seen.path, position=file.base)
         return True
 
-    def _open(self, file: _File) -> int:
+    def _events(self, path: str) -> Events | None:
+        """What makes events of the lines of a file that is, or was, at ``path``."""
+        settings = self._settings
+        unwrap = containers.Container(path, containers.about(path)).line if settings.containers else None
+        many = settings.multiline
+        if many is None:
+            return Events(None, unwrap, PART_SECONDS) if unwrap is not None else None
+        return Events(many.begins, unwrap, many.timeout)
+
+    # --- what rotation made of a path before it was seen first
+
+    async def _read_earlier(self, path: str, *, behind: bool = False) -> bool:
+        """Read what rotation has made of ``path``, the oldest first, each to its end; ``behind``: only from the one on
+        that was read before. False when there is none of these."""
+        origin = lies(path)
+        try:
+            found = await self._in_thread(predecessors, origin)
+        except OSError as error:
+            self._problems[os.path.dirname(origin)] = error.strerror or str(error)
+            return False
+        found = [one for one in found if one.key not in self._files]
+        heads = {one.key: await self._in_thread(_head, one) for one in found}
+        saved = [one for saved in self._saved.values() for one in saved]
+        saved += [file.committed() for file in self._files.values()]
+        saved = [one for one in saved if one.path in (path, origin) or is_rotated(plain(one.path), origin)]
+        begun: dict[Key, FilePosition] = {}
+        for position in sorted(saved, key=lambda one: one.position):
+            of = [one.key for one in found if fits(heads[one.key], position)]
+            own = [key for key in of if key[1] == position.inode]
+            if position.position and (own or len(of) == 1):  # of several that begin alike nobody knows which it was
+                begun[(own or of)[0]] = position
+        if behind:
+            place = next((i for i in reversed(range(len(found))) if found[i].key in begun), len(found))
+            found = found[place:]
+        for one in found:
+            known = begun.get(one.key)
+            if one.path != plain(one.path):
+                await self._read_archive(one, path, 0 if known is None else known.position)
+            elif (known is None or known.position != one.size) and await self._follow(one, rotated_from=path):
+                while await self._read(self._files[one.key], None):
+                    pass
+                self._round_off(self._files[one.key])
+        return bool(found)
+
+    async def _read_archive(self, seen: Seen, path: str, position: int) -> None:
+        """Hand over what a compressed file holds from ``position`` on."""
+        file = Tailed(seen.path, seen.key, self._events(path))
+        try:
+            archive = await self._in_thread(_unpacked, seen)
+        except OSError as error:
+            self._problems[seen.path] = error.strerror or str(error)
+            return
+        log.info(Log.FILE_OPENED, input=self._name, path=seen.path, position=position)
+        at = 0
+        try:
+            while data := await self._in_thread(archive.read):
+                skipped = max(0, min(len(data), position - at))
+                at += len(data)
+                if skipped:
+                    file.head += data[: min(skipped, SPAN - len(file.head))]
+                    file.base += skipped
+                if skipped < len(data):
+                    await self._intake.ready()
+                    file.feed(data[skipped:], asyncio.get_running_loop().time())
+                    self._give(file, file.take())
+        except (Damaged, OSError) as error:
+            action = f"what could be read of it, {at} bytes, is taken"
+            log.warning(Log.FILE_UNREADABLE, input=self._name, path=seen.path, reason=str(error), action=action)
+        finally:
+            archive.close()
+        file.end()
+        self._give(file, file.take())
+
+    def _open(self, file: Tailed) -> int:
         """The file's descriptor; in the thread. Raises OSError."""
         if file.descriptor is None:
             try:
@@ -276,7 +343,7 @@ class FileTail:
                 pass
         return file.descriptor
 
-    def _close_oldest(self, file: _File | None = None) -> bool:
+    def _close_oldest(self, file: Tailed | None = None) -> bool:
         """Close a file that may be opened again: any but ``file``, the only one that is being read."""
         others = [one for one in self._files.values() if one.descriptor is not None and one is not file]
         oldest = min((one for one in others if not one.rotated_from), key=lambda one: one.grown, default=None)
@@ -284,7 +351,7 @@ class FileTail:
             self._close(oldest)
         return oldest is not None
 
-    def _close(self, file: _File) -> None:
+    def _close(self, file: Tailed) -> None:
         if file.descriptor is not None:
             self._descriptors.remove(file.descriptor)
             os.close(file.descriptor)
@@ -296,16 +363,34 @@ class FileTail:
         seen = {one.key: one for one in files}
         more = False
         await self._find_rotated(seen)
+        begun = {one.path for one in files if one.size}
         for file in sorted(self._files.values(), key=lambda file: not file.rotated_from):
             while (again := await self._read(file, seen.get(file.key))) and file.rotated_from:
                 pass  # what a new file holds comes after what the old one held
             more |= again
+            if file.rotated_from in begun:
+                self._round_off(file)
         for one in files:
             if one.key not in self._files and await self._follow(one):
                 more |= await self._read(self._files[one.key], one)
+        self._expire()
         self._finish(seen)
         self._report_problems()
         return more
+
+    def _round_off(self, file: Tailed) -> None:
+        """The next file of its path has begun, and with it the next event, unless a line is unfinished."""
+        if file.events is not None and not file.lines.pending:
+            file.events.end()
+            self._give(file, file.take())
+
+    def _expire(self) -> None:
+        """Events that have waited long enough for a line more are whole."""
+        now = asyncio.get_running_loop().time()
+        for file in self._files.values() if self._intake.accepting() else ():
+            if file.events is not None:
+                file.events.expire(now)
+                self._give(file, file.take())
 
     def _report_problems(self) -> None:
         for path, reason in self._problems.items():
@@ -329,11 +414,11 @@ class FileTail:
             del missing[key]
         moved: dict[Key, Seen] = {}
         if missing:
-            folders = {os.path.dirname(path) for path in missing.values()}
+            folders = {os.path.dirname(lies(path)) for path in missing.values()}
             found, unread = await self._in_folders(folders, {key[1] for key in missing})
             moved = {one.key: one for one in found}
             for key, path in list(missing.items()):
-                if os.path.dirname(path) in unread:
+                if os.path.dirname(lies(path)) in unread:
                     changed = self._unopened[key][1] if key in self._unopened else self._files[key].left
                     self._between[path] = min(changed, self._between.get(path, changed))
                     del missing[key]
@@ -386,7 +471,7 @@ class FileTail:
             lefts = [file.left for file in lingering if file.rotated_from == path]
             left = self._between.get(path, max(lefts, default=0))
             try:
-                since = await self._in_thread(rotated_since, path, left)
+                since = await self._in_thread(rotated_since, lies(path), left)
             except OSError as error:
                 self._problems[os.path.dirname(path)] = error.strerror or str(error)
                 self._between[path] = left
@@ -397,7 +482,7 @@ class FileTail:
                 if one.key not in self._files and one.key not in seen and not done:
                     await self._follow(one, rotated_from=path)
 
-    async def _read(self, file: _File, seen: Seen | None) -> bool:
+    async def _read(self, file: Tailed, seen: Seen | None) -> bool:
         """Hand over what is new in a file. True when there is more."""
         if seen is not None and (seen.size, seen.changed) == (file.read, file.changed):
             return False
@@ -414,19 +499,18 @@ class FileTail:
             file.waits = False
             if data is None:
                 log.warning(Log.FILE_TRUNCATED, input=self._name, path=file.path, position=file.position)
-                file.lines.end()
-                rest = file.lines.take()
+                file.end()
+                rest = file.take()
                 file.base, file.head, file.lines = 0, b"", Lines()
+                file.events = self._events(file.rotated_from or file.path)
                 self._give(file, rest)
                 continue
             if not data:
                 file.changed = seen.changed if seen else -1
                 return False
             left -= len(data)
-            file.head += data[: SPAN - len(file.head)]
-            file.lines.feed(data)
-            file.grown, file.finished = asyncio.get_running_loop().time(), False
-            self._give(file, file.lines.take())
+            file.feed(data, asyncio.get_running_loop().time())
+            self._give(file, file.take())
         return True
 
     def _finish(self, seen: Mapping[Key, Seen]) -> None:
@@ -440,19 +524,41 @@ class FileTail:
             # Taken up at start under the very path of its saved position, it had been rotated away before that.
             over = deleted or file.rotated_from in replaced or file.rotated_from == file.path
             if idle >= (self._linger if over else FORSAKEN_SECONDS):
-                file.lines.end()
-                self._give(file, file.lines.take())
+                file.end()
+                self._give(file, file.take())
                 self._close(file)
                 file.finished = True
                 if key not in seen:
                     del self._files[key]
                     self._saved[key[1]] = [file.committed()]
 
-    def _give(self, file: _File, run: Run | None) -> None:
+    def _give(self, file: Tailed, run: Run | None) -> None:
         if run is None:
             return
         if run.marks:
             log.warning(Log.EVENT_CUT, input=self._name, path=file.path, events=len(run.marks))
         codec = self._settings.format
-        chunk = Chunk(self._name, codec, self._clock(), run.data, marks=run.marks, file=file.committed())
+        chunk = Chunk(self._name, codec, self._clock(), run.data, run.ends, marks=run.marks, file=file.committed())
         deliver(chunk, self._intake, self._counters)
+
+
+def _unpacked(seen: Seen) -> Archive:
+    """Raises OSError."""
+    return Archive(os.fdopen(open_same(seen.path, seen.key), "rb"), os.path.splitext(seen.path)[1])
+
+
+def _head(seen: Seen) -> bytes:
+    """The first SPAN bytes of a content; as far as they can be read."""
+    with contextlib.suppress(OSError, Damaged):
+        if os.path.splitext(seen.path)[1] in SUFFIXES:
+            archive = _unpacked(seen)
+            try:
+                return archive.read(SPAN)[:SPAN]
+            finally:
+                archive.close()
+        descriptor = open_same(seen.path, seen.key)
+        try:
+            return os.pread(descriptor, SPAN, 0)
+        finally:
+            os.close(descriptor)
+    return b""

@@ -1,0 +1,103 @@
+"""What container runtimes write of a container's output, a line of it in each line of a file, as events. Pure.
+
+* **CRI** (containerd, CRI-O: Kubernetes' ``/var/log/pods``): ``TIME STREAM TAGS TEXT``; the first of TAGS is ``P``
+  for a part of a line, ``F`` for its end (kubernetes/design-proposals-archive, kubelet-cri-logging).
+* **Docker** (json-file): ``{"log":"TEXT\\n","stream":STREAM,"time":TIME}``; a part has no newline at its end.
+
+An event is one line of RFC 5424, so that all that is known of syslog holds for it, and its text stands there as the
+program wrote it: JSON, audit records and other formats in it are found, and the native kernel learns it:
+
+    <PRI>1 TIME - CONTAINER - - [container …][kubernetes …][log file.path="PATH" iostream="STREAM"] TEXT
+
+PRI says ``info`` for stdout and ``err`` for stderr, of facility ``user``, as Docker's own syslog driver does. Pod and
+container are in the file's path, or in that which it links to; of Docker the name is in ``config.v2.json`` beside it. A
+line that is in neither format is an event as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+import orjson
+
+from vedette.inputs.multiline import Line
+
+_CRI = re.compile(rb"(\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)) (stdout|stderr) ([PF])(?::\S*)? ?", re.S)
+_PRI = {b"stdout": b"<14>1", b"stderr": b"<11>1"}
+_POD = re.compile(r"/(?P<namespace>[^_/]+)_(?P<pod>[^_/]+)_(?P<uid>[^_/]+)/(?P<container>[^/]+)/\d+\.log")
+_LINK = re.compile(r"/(?P<pod>[^_/]+)_(?P<namespace>[^_/]+)_(?P<container>[^/]+)-(?P<id>[0-9a-f]{64})\.log")
+_DOCKER = re.compile(r"/(?P<id>[0-9a-f]{64})/(?P=id)-json\.log")
+_SPECIAL = re.compile(r'["\\\]]')
+_UNSAFE = re.compile(r"[^\x21-\x7e]")
+MAX_CONFIG = 1 << 20
+
+
+def about(path: str) -> dict[str, str]:
+    """What a file's path says, as fields: ``container.id``, ``kubernetes.pod.name`` …; empty where it says nothing."""
+    found: dict[str, str] = {}
+    real = os.path.realpath(path)
+    for pattern in (_POD, _LINK, _DOCKER):
+        for one in (path, real):
+            if match := pattern.search(one):
+                found.update(match.groupdict())
+    fields = {"container.id": found.get("id", ""), "container.name": found.get("container", "")}
+    if "id" in found and "container" not in found:
+        fields |= _docker(os.path.join(os.path.dirname(real), "config.v2.json"))
+    if "pod" in found:
+        fields |= {
+            "kubernetes.namespace": found["namespace"],
+            "kubernetes.pod.name": found["pod"],
+            "kubernetes.pod.uid": found.get("uid", ""),
+            "kubernetes.container.name": found["container"],
+        }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _docker(path: str) -> dict[str, str]:
+    """Name and image, as dockerd notes them; empty where that cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            config = orjson.loads(file.read(MAX_CONFIG))
+        name, image = config.get("Name"), (config.get("Config") or {}).get("Image")
+    except (OSError, ValueError, AttributeError):
+        return {}
+    said = {"container.name": name, "container.image.name": image}
+    return {field: value.lstrip("/") for field, value in said.items() if isinstance(value, str)}
+
+
+class Container:
+    """Reads the lines of one file."""
+
+    def __init__(self, path: str, fields: Mapping[str, str]) -> None:
+        name = fields.get("kubernetes.container.name") or fields.get("container.name", "")
+        self._name = (_UNSAFE.sub("_", name)[:128] or "-").encode("utf-8", "replace")
+        elements: dict[str, list[str]] = {}
+        for field, value in fields.items():
+            element, _, parameter = field.partition(".")
+            elements.setdefault(element, []).append(f'{parameter}="{_escaped(value)}"')
+        said = "".join(f"[{element} {' '.join(parameters)}]" for element, parameters in elements.items())
+        self._said = f'{said}[log file.path="{_escaped(path)}" iostream="'.encode("utf-8", "replace")
+
+    def line(self, line: bytes) -> Line:
+        """What is in a line."""
+        if found := _CRI.match(line):
+            time, stream, tag = found.groups()
+            return Line(stream, line[found.end() :], tag == b"P", self._head(time, stream))
+        if line[:1] == b"{":
+            try:
+                entry = orjson.loads(line)
+                text, stream, time = entry["log"].encode(), entry["stream"].encode(), entry["time"].encode()
+            except (ValueError, KeyError, AttributeError):
+                pass
+            else:
+                return Line(stream, text.removesuffix(b"\n"), text[-1:] != b"\n", self._head(time, stream))
+        return Line(b"", line, False, b"")
+
+    def _head(self, time: bytes, stream: bytes) -> bytes:
+        return b'%b %b - %b - - %b%b"] ' % (_PRI.get(stream, b"<14>1"), time, self._name, self._said, stream)
+
+
+def _escaped(value: str) -> str:
+    return _SPECIAL.sub(r"\\\g<0>", value)

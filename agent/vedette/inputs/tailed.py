@@ -1,0 +1,71 @@
+"""One file that ``tail.py`` follows: where it was found, how far it is read, and what of it is an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from vedette.inputs.files import SPAN, Key, fingerprint
+from vedette.inputs.framing import Lines, Run
+from vedette.inputs.multiline import Events
+from vedette.model.event import FilePosition
+
+
+@dataclass(slots=True)
+class Tailed:
+    """A file being followed."""
+
+    path: str
+    key: Key
+    events: Events | None = None
+    """What makes events of its lines; None: each line is one."""
+    base: int = 0
+    """Where reading began."""
+    head: bytes = b""
+    """Its first bytes, as far as they were read and at most SPAN."""
+    lines: Lines = field(default_factory=Lines)
+    descriptor: int | None = None
+    changed: int = -1
+    """Modification time of what has been read to its end."""
+    rotated_from: str = ""
+    """The path it left; empty: it is where it was found."""
+    left: int = -1
+    """Modification time when it was found to have left."""
+    grown: float = 0.0
+    """Loop time at which it last gave bytes, or was rotated."""
+    finished: bool = False
+    waits: bool = False
+    """Not read to its end for want of a descriptor."""
+
+    @property
+    def position(self) -> int:
+        """After the last event that was handed over, and nothing of a later one."""
+        return self.base + (self.lines.consumed if self.events is None else self.events.consumed)
+
+    @property
+    def read(self) -> int:
+        """After the last byte read."""
+        return self.base + self.lines.consumed + self.lines.pending
+
+    def committed(self) -> FilePosition:
+        return FilePosition(self.path, self.key[1], fingerprint(self.head, self.position), self.position)
+
+    def feed(self, data: bytes, now: float) -> None:
+        self.head += data[: SPAN - len(self.head)]
+        self.lines.feed(data)
+        self.grown, self.finished = now, False
+        self._pass(now)
+
+    def end(self) -> None:
+        """Nothing more comes: what is unfinished is an event."""
+        self.lines.end()
+        self._pass(self.grown)
+        if self.events is not None:
+            self.events.end()
+
+    def _pass(self, now: float) -> None:
+        if self.events is not None and (run := self.lines.take()) is not None:
+            self.events.feed(run, self.lines.consumed, now)
+
+    def take(self) -> Run | None:
+        """The whole events so far, or None."""
+        return self.lines.take() if self.events is None else self.events.take()
