@@ -26,6 +26,8 @@ if [ "${1:-}" = tests ]; then
     find /usr/lib -name 'libpython3*.so' 2>/dev/null | grep -q . || missing="$missing libpython3-dev"
     need mkfs.ext4 e2fsprogs
     need ip iproute2
+    need nft nftables
+    need ping iputils-ping
     need patch patch
     need unzip unzip
 fi

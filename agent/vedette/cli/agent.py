@@ -76,6 +76,8 @@ def check(config: Path) -> None:
     )
     for remark in shared.remarks(shares, settings.input):
         click.echo(safe(remark), err=True)
+    if settings.response.enabled:
+        _check_response(settings)
     click.echo(f"native kernel: {kernel.why_not or 'in use'}")
     bad = _check_root(settings)
     for one in settings.rulesets:
@@ -90,6 +92,23 @@ def check(config: Path) -> None:
         most = settings.agent.max_memory >> 20
         click.echo(f"memory: at most {most} MiB of the agent and {beside} MiB of the strict rule sets {names}")
     sys.exit(1 if bad else 0)
+
+
+def _check_response(settings: Config) -> None:
+    from vedette.response.allowed import of_host
+    from vedette.response.decide import Allowed, configured
+    from vedette.response.nft import Nft
+
+    given = settings.response
+    allowed = Allowed([*configured(given), *of_host(sessions=given.allow_sessions)])
+    how = "dry run" if given.dry_run else f"nftables, table inet {given.table}"
+    click.echo(f"response: {how}; {len(given.block)} tables of alerts; {len(allowed.networks)} networks never blocked")
+    if not given.dry_run:
+        nft = Nft(given.nft, given.table, given.max_blocked)
+        try:
+            nft.run(nft.replace({}, allowed.networks), check=True)
+        except OSError as error:
+            click.echo(safe(f"response: warning: as the user of this command: {error}"), err=True)
 
 
 def _check_root(settings: Config) -> bool:

@@ -17,6 +17,7 @@ MODULES = {
     "lookup": "lookup",
     "fleet": "fleet",
     "sink": "sink",
+    "response": "response",
 }
 """By command the module that has it."""
 

@@ -338,6 +338,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "quarantine_bytes": (64 << 10, 1 << 40),
     "timeout": (0.1, 300.0),
     "keep": (0, 1000),
+    "ttl": (1.0, 30 * 86400.0),
+    "max_blocked": (1, 10_000),
 }
 """Lowest and highest value of a setting of this name, wherever it stands."""
 
@@ -376,6 +378,7 @@ def _check(config: Config, mistakes: list[str]) -> None:
             regex.compile(pattern.encode())
         except regex.error as error:
             mistakes.append(f"fleet.redact[{i}]: not a regular expression: {error}")
+    mistakes += [f"response{mistake}" for mistake in config.response.mistakes()]
     if config.enrolment.url:
         mistakes += [f"enrolment{mistake}" for mistake in MqttSettings(config.enrolment.url).mistakes()]
     if len(config.uplink.receipt_keys) > MAX_KEYS:

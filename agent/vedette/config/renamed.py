@@ -15,6 +15,7 @@ GONE = frozenset({
     "engine.cache_bytes", "engine.verify_sample", "raw_log.segment_bytes", "rules.poll", "rules.quarantine_after",
     "rules.quarantine_bytes", "uplink.max_inflight", "uplink.resend_after", "log.limit", "broker.keepalive",
     "uplink.keepalive", "input.keepalive", "input.poll", "input.client_id", "input.receive_maximum",
+    "response.nft", "response.poll",
 })  # fmt: skip
 """What the agent chooses itself. In this release a value still counts, but for an input's or uplink's own keepalive."""
 

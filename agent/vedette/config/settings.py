@@ -15,6 +15,7 @@ from vedette.inputs.base import InputSettings
 from vedette.model.settings import INTERNAL, Address, Fsync, Labels, Name, Seconds, Share, Size
 from vedette.model.times import seconds
 from vedette.mqtt.settings import MqttSettings
+from vedette.response.settings import ResponseSettings
 from vedette.sinks.base import SinkSettings
 
 DEFAULT_SET = "default"
@@ -322,6 +323,7 @@ class Config:
     uplink: UplinkSettings = field(default_factory=UplinkSettings)
     sink: tuple[SinkSettings, ...] = ()
     plugins: PluginSettings = field(default_factory=PluginSettings)
+    response: ResponseSettings = field(default_factory=ResponseSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     warnings: tuple[str, ...] = field(default=(), compare=False)

@@ -35,10 +35,10 @@ from vedette.system.durable import write_whole
 
 NEVER = (
     "agent.id", "agent.fleet", "agent.data_dir", "agent.allow_commands", "bundles.trusted_keys", "fleet", "uplink.type",
-    "plugins",
+    "plugins", "response",
 )  # fmt: skip
-"""What no overlay changes: who the agent is, whom it trusts, what it may run, and whether it has a connection to its
-region."""
+"""What no overlay changes: who the agent is, whom it trusts, what it may run and block, and whether it has a
+connection to its region."""
 MAX_OVERLAY = 1 << 20
 """Bytes."""
 MAX_STARTS = 5

@@ -154,6 +154,9 @@ class Log(StrEnum):
     SINK_DROPPED = "sink_dropped"
     PLUGIN_FAILED = "plugin_failed"
     PLUGIN_QUARANTINED = "plugin_quarantined"
+    RESPONSE = "response"
+    RESPONSE_FAILING = "response_failing"
+    RESPONSE_RESTORED = "response_restored"
     RECEIPT_INVALID = "receipt_invalid"
     RECEIPTS_UNAUTHENTICATED = "receipts_unauthenticated"
     LANDED = "landed"
@@ -198,6 +201,8 @@ TOTALS: Mapping[str, str] = {
     "requests_refused": "HTTP requests that were refused",
     "journal_gaps": "Times that entries had been deleted from systemd's journal before they were read",
     "audit_gaps": "Times that audit records were lost before they were read",
+    "addresses_blocked": "Times that local response blocked an address, or would have in a dry run",
+    "responses_refused": "Blocks that an alert asked for and that were refused",
     "sync_failed": "Syncs of the raw log that failed",
     "rewritten_bytes": "Bytes written again because a sync had failed",
     "identity_alarms": "Checks of the account at which an equation was newly found not to hold",

@@ -31,6 +31,7 @@ from vedette.plan.merge import as_written
 from vedette.plan.plan import AnyRule
 from vedette.plan.query import Statement
 from vedette.plan.relation import Suppress
+from vedette.response import decide
 from vedette.runtime.context import EvaluationContext
 from vedette.runtime.enrich import MISSING, Enrichment
 from vedette.runtime.events import Event, Events, Read, Reread, gone
@@ -92,7 +93,7 @@ class AlertBuilder:
         self._use(engine, bundle)
 
     def _use(self, engine: Engine, bundle: Credit) -> None:
-        self._settings = self._context.config.suppress
+        self._settings, self._response = self._context.config.suppress, self._context.config.response
         self._sets = [one.name for one in self._context.config.rulesets]
         self._bundle_of = bundle.get if isinstance(bundle, Mapping) else lambda _: bundle
         self._engine, plan = engine, engine.plan
@@ -168,7 +169,7 @@ class AlertBuilder:
                 self._failed(frame, event.start, event.end, error, rule.title)
                 passes = True
             if passes:
-                yield self._enriched(self._detection(rule, number, event), event)
+                yield self._finished(self._detection(rule, number, event), event)
         if self._wanted and (wanted := [rule.id for rule, _ in found if rule.id in self._wanted]):
             length = first.end - first.start
             try:
@@ -296,7 +297,7 @@ class AlertBuilder:
             alert = self._selected(one, event.bare(), alert_id, bare=True)
         if alert is None:
             return None
-        return self._enriched(self._incomplete(alert) if self._state.statements.incomplete(one) else alert, event)
+        return self._finished(self._incomplete(alert) if self._state.statements.incomplete(one) else alert, event)
 
     def _event_behind(self, one: Selected) -> Event:
         """The newest event behind a row."""
@@ -446,18 +447,37 @@ class AlertBuilder:
                 if one.incomplete:
                     alert = self._incomplete(alert)
                 same = now is not None and now.offset == one.event.offset
-                yield self._enriched(alert, now if same else None)
+                yield self._finished(alert, now if same else None)
 
     def _incomplete(self, alert: Alert) -> Alert:
         """State that it is about may have given way to a bound."""
         self._context.counters.totals["alerts_incomplete"] += 1
         return replace(alert, flags=(*alert.flags, INCOMPLETE))
 
-    def _enriched(self, alert: Alert, event: Event | None) -> Alert:
-        """``alert`` with the columns of lookups that the configuration asks for. ``event``: of its fields; None: it is
-        not at hand."""
-        if not self._enrichment:
+    def _finished(self, alert: Alert, event: Event | None) -> Alert:
+        """``alert`` as it leaves. ``event``: of its fields; None: it is not at hand."""
+        if self._enrichment:
+            alert = self._enriched(alert, event)
+        return self._responded(alert, event) if self._response.enabled else alert
+
+    def _responded(self, alert: Alert, event: Event | None) -> Alert:
+        """With what it asks of local response."""
+        try:
+            asked = decide.asked(
+                self._response, alert,
+                lambda name: None if event is None else as_shown(scalar(event.record.get(name))),
+            )  # fmt: skip
+        except Exception as error:  # the alert leaves all the same
+            self._context.failures.step(f"local response to an alert of {alert.rule_title}", error)
             return alert
+        if asked is None:
+            return alert
+        others = {name: value for name, value in alert.fields.items() if name not in decide.TAKEN}
+        own = {decide.TEXT: asked.text, **({decide.ADDRESS: asked.address} if asked.address else {})}
+        return replace(alert, fields={**own, **others}, flags=(*alert.flags, decide.FLAG))
+
+    def _enriched(self, alert: Alert, event: Event | None) -> Alert:
+        """With the columns of lookups that the configuration asks for."""
         try:
             return self._enrichment.of(alert, lambda name: None if event is None else event.record.get(name))
         except Exception as error:  # the alert leaves all the same

@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from vedette.runtime.fleet import Fleet
     from vedette.runtime.membership import Membership
     from vedette.runtime.requests import Requests
+    from vedette.runtime.response import Response, ResponseSink
+    from vedette.sinks.base import SinkSettings
 
 log = structlog.get_logger()
 
@@ -133,6 +135,7 @@ class Agent:
         self._membership_task: asyncio.Task[None] | None = None
         self._fleet: Fleet | None = None
         self._requests: Requests | None = None
+        self._response: Response | None = None
         self._changing_config = asyncio.Lock()
         self._reloading = asyncio.Lock()
 
@@ -204,7 +207,7 @@ class Agent:
                 group = self._group
                 self._inputs = Inputs(self.context, self.pipeline.ingest, group)
                 self._sinks = Sinks(self.context, group)
-                await self._sinks.adopt(config.sink)
+                await self._sinks.adopt(self._with_response(config))
                 tasks = [group.create_task(self.pipeline.run())]
                 self._start_uplink()
                 self._start_lookups()
@@ -373,6 +376,18 @@ class Agent:
             return "the agent is not connected to its region"
         return ""
 
+    def _with_response(self, config: Config) -> tuple[SinkSettings, ...]:
+        """The sinks, and what takes alerts to the firewall where that is enabled."""
+        if not config.response.enabled:
+            return config.sink
+        from vedette.runtime.response import Response, sink_of
+
+        def opened(of: ResponseSink) -> Response:
+            self._response = Response(of, self.context, self.pipeline.checkpointer)
+            return self._response
+
+        return (*config.sink, sink_of(config, opened))
+
     async def _serve_metrics(self) -> None:
         """Raises OSError when the address is unavailable."""
         if self._metrics is not None:
@@ -391,6 +406,7 @@ class Agent:
         found = status.collect(self.pipeline, self.active, self.uplink.state(), self._reloads, self.lookups.status())
         found["sinks"] = self._sinks.state()
         found["plugins"] = plugins.status()
+        found["response"] = None if self._response is None else self._response.state()
         if self._membership is not None:
             found["membership"] = self._membership.state()
         found["process"] = {**self._lives.status(), "cpu_seconds": round(time.process_time(), 2)}
@@ -427,6 +443,7 @@ class Agent:
             "carried": self._carried_command,
             "replies": self._replies_command,
             "reply": self._reply_command,
+            "response": self._response_command,
         }
 
     async def _carried_command(self) -> Any:
@@ -444,6 +461,11 @@ class Agent:
         if self._requests is None:
             raise ValueError("this agent follows no fleet: [fleet] root")
         return {"message": await self._requests.part(request, part)}
+
+    async def _response_command(self, action: str, **words: Any) -> Any:
+        if self._response is None:
+            raise ValueError("local response is off: [response] enabled")
+        return await self._response.command(action, **words)
 
     async def _command(self, name: str, **words: Any) -> Any:
         """Raises ValueError and OSError."""
@@ -536,10 +558,12 @@ class Agent:
                 await active.replace(new)
             except (ValueError, OSError) as error:
                 self._keep(f"rules: {error}", rules=old.rules, bundles=old.bundles, ruleset=old.ruleset)
-        elif (new.engine, new.suppress, new.enrich) != (old.engine, old.suppress, old.enrich):
+        elif (new.engine, new.suppress, new.enrich, new.response) != (
+            old.engine, old.suppress, old.enrich, old.response,
+        ):  # fmt: skip
             active.switch()
-        if (new.engine, new.suppress, new.enrich, new.input, new.log, new.rules) != (
-            old.engine, old.suppress, old.enrich, old.input, old.log, old.rules,
+        if (new.engine, new.suppress, new.enrich, new.response, new.input, new.log, new.rules) != (
+            old.engine, old.suppress, old.enrich, old.response, old.input, old.log, old.rules,
         ):  # fmt: skip
             self.pipeline.strict.restart()
         inputs, refused = await self._inputs.adopt(old.input, new.input)
@@ -556,11 +580,16 @@ class Agent:
             await self._restart_lookups()
         elif new.lookups != old.lookups:
             await self._restart_lookups()
-        if new.sink != old.sink:
+        if (new.sink, new.response) != (old.sink, old.response) or self._response is not None:
+            same = new.response.live and new.response.table == old.response.table
+            if self._response is not None and self._response.settings.live and not same:
+                await self._response.withdraw()
             try:
-                await self._sinks.adopt(new.sink)
+                await self._sinks.adopt(self._with_response(new))
             except OSError as error:
-                self._keep(f"sink: {error}", sink=old.sink)
+                self._keep(f"sink: {error}", sink=old.sink, response=old.response)
+            if not new.response.enabled:
+                self._response = None
         if new.metrics != old.metrics:
             try:
                 await self._serve_metrics()

@@ -295,6 +295,13 @@ METRICS: tuple[Metric, ...] = (
         labels=("used",),
     ),
     *_rows(
+        "response",
+        ("blocked", "response_blocked_addresses", "count", "Addresses that local response blocks now"),
+        ("max_blocked", "response_max_addresses", "count", "Bound of response_blocked_addresses"),
+        ("dry_run", "response_dry_run", "bool", "1 where local response only reports what it would block"),
+        ("problem", "response_problem_present", "texts", "1 while local response cannot change the firewall"),
+    ),
+    *_rows(
         "",
         ("disk.failing.*.since", "disk_failing_timestamp_us", "us", "Since when a part cannot write or read", "part"),
         ("cache.on", "cache_on", "bool", "1 while the result cache is in use"),

@@ -305,6 +305,13 @@ def render(status: dict[str, Any]) -> list[str]:
         f"lag      {status['lag_events']} events, {status['lag_seconds']:.1f} s",
         f"uplink   {', '.join(f'{key} {value}' for key, value in status['uplink'].items())}",
     ]
+    if response := status.get("response"):
+        lines.append(
+            f"response {response['blocked']} of at most {response['max_blocked']} addresses blocked"
+            f"{' (dry run: none is)' if response['dry_run'] else ''}"
+        )
+        if response["problem"]:
+            lines.append(f"         FAILING: {response['problem']}")
     for sink in status["sinks"]:
         lines.append(
             f"sink     {sink['name']} ({sink['type']}) to {sink['to']}: {sink['delivered']} delivered,"

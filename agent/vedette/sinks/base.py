@@ -11,7 +11,7 @@ sent. Which of these an answer is belongs to the type; when to try again does no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -94,13 +94,28 @@ class SinkSettings(ABC):
         """Opens nothing yet: what is missing is the first answer. ``version``: of the agent."""
 
     def wants(self, row: Mapping[str, Any]) -> bool:
-        """Whether an alert passes the filter. A level that nobody knows does."""
-        level = row["level"]
-        if level in LEVELS and LEVELS.index(level) < LEVELS.index(self.level):
-            return False
-        if self.rules and not any(fnmatchcase(row["rule_id"], one) for one in self.rules):
-            return False
-        return not self.tags or any(fnmatchcase(tag, one) for tag in row["tags"] for one in self.tags)
+        """Whether an alert passes the filter."""
+        return fits(self, row["level"], row["rule_id"], row["tags"])
+
+
+class Filter(Protocol):
+    """What is asked of an alert; empty: nothing. ``rules`` and ``tags`` are patterns of fnmatch."""
+
+    @property
+    def level(self) -> str: ...
+    @property
+    def rules(self) -> tuple[str, ...]: ...
+    @property
+    def tags(self) -> tuple[str, ...]: ...
+
+
+def fits(of: Filter, level: str, rule_id: str, tags: Iterable[str]) -> bool:
+    """Whether an alert passes ``of``. A level that nobody knows does."""
+    if level in LEVELS and LEVELS.index(level) < LEVELS.index(of.level):
+        return False
+    if of.rules and not any(fnmatchcase(rule_id, one) for one in of.rules):
+        return False
+    return not of.tags or any(fnmatchcase(tag, one) for tag in tags for one in of.tags)
 
 
 def secret(path: Path) -> str:

@@ -1,0 +1,95 @@
+"""What this host must not lose, as the kernel and its files say: its own addresses, its gateways, its name servers,
+who is logged in, and where it sends its alerts.
+
+Read anew every few seconds, by a thread. What cannot be read allows nothing. Sources: ``/proc/net/fib_trie``,
+``if_inet6``, ``route`` and ``ipv6_route`` (proc(5)); resolv.conf(5); utmp(5), and logind's ``/run/systemd/sessions``
+where newer sshd writes no utmp.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import socket
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from pathlib import Path
+
+from vedette.response.decide import Address, Network
+
+_UTMP = struct.Struct(
+    "=h2xi32s4s32s256s4xqqq16s20s4x" if platform.machine() == "aarch64" else "=h2xi32s4s32s256s4xiii16s20s"
+)
+_USER_PROCESS = 7
+MAX_FILE = 1 << 20
+"""Bytes that are read of each."""
+
+
+def of_host(*, sessions: bool, root: Path = Path("/")) -> Iterator[tuple[Network, str]]:
+    """Networks that this host needs, each with the reason. ``sessions``: also where users are logged in from."""
+    for text in ("127.0.0.0/8", "::1/128"):
+        yield ip_network(text), "loopback"
+    for why, found in (
+        ("own address", _own(root)), ("gateway", _gateways(root)), ("name server", _name_servers(root)),
+        ("logged in from there", _sessions(root) if sessions else ()),
+    ):  # fmt: skip
+        yield from ((ip_network(address), why) for address in found)
+
+
+def of_names(names: Iterable[str]) -> Iterator[tuple[Network, str]]:
+    """Addresses of hosts; blocks on the resolver. One that cannot be resolved is left out."""
+    for name in names:
+        with suppress(OSError, UnicodeError):
+            for *_, (address, *_) in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM):
+                yield ip_network(str(address).partition("%")[0]), f"broker {name}"
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_FILE).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _own(root: Path) -> Iterator[Address]:
+    for text in re.findall(r"\|-- ([\d.]+)\s+/32 host LOCAL", _text(root / "proc/net/fib_trie")):
+        yield IPv4Address(text)
+    for line in _text(root / "proc/net/if_inet6").splitlines():
+        yield IPv6Address(bytes.fromhex(line.split()[0]))
+
+
+def _gateways(root: Path) -> Iterator[Address]:
+    for line in _text(root / "proc/net/route").splitlines()[1:]:
+        gateway = bytes.fromhex(line.split()[2])
+        if any(gateway):
+            yield IPv4Address(gateway[::-1] if sys.byteorder == "little" else gateway)
+    for line in _text(root / "proc/net/ipv6_route").splitlines():
+        if any(gateway := bytes.fromhex(line.split()[4])):
+            yield IPv6Address(gateway)
+
+
+def _name_servers(root: Path) -> Iterator[Address]:
+    for text in re.findall(r"(?m)^nameserver\s+([^\s%]+)", _text(root / "etc/resolv.conf")):
+        yield from _address(text)
+
+
+def _sessions(root: Path) -> Iterator[Address]:
+    data = b""
+    with suppress(OSError), (root / "run/utmp").open("rb") as file:
+        data = file.read(MAX_FILE)
+    for entry in _UTMP.iter_unpack(data[: len(data) // _UTMP.size * _UTMP.size]):
+        if entry[0] == _USER_PROCESS and any(entry[-2]):
+            yield IPv6Address(entry[-2]) if any(entry[-2][4:]) else IPv4Address(entry[-2][:4])
+    with suppress(OSError):
+        for path in (root / "run/systemd/sessions").iterdir():
+            for text in re.findall(r"(?m)^REMOTE_HOST=(\S+)$", _text(path)):
+                yield from _address(text)
+
+
+def _address(text: str) -> Iterator[Address]:
+    with suppress(ValueError):
+        yield ip_address(text.strip("[]"))
