@@ -36,6 +36,7 @@ MAX_TRIES = 8
 _WRITER = WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=65_536)
 _NOT_HELD = re.compile(r"[\[\]^|\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
 """What deltalake takes in no path."""
+_S3 = re.compile("s3[an]?://")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -116,8 +117,8 @@ class DeltaTables(Tables):
         if not files:
             return ds.dataset(schema.empty_table())
         # deltalake's own dataset at times aborts the process at its end; pyarrow's file systems do not.
-        filesystem, _ = pyarrow.fs.FileSystem.from_uri(_uri(self.path(table)))
-        paths = [pyarrow.fs.FileSystem.from_uri(_uri(file))[1] for file in files]
+        filesystem = file_system(_uri(self.path(table)))
+        paths = [_inside(_uri(file)) for file in files]
         return ds.FileSystemDataset.from_paths(
             paths,
             schema=schema,
@@ -277,6 +278,25 @@ def _configuration(table: Table) -> dict[str, str | None]:
 
 def _uri(path: str) -> str:
     return path if "://" in path else Path(os.path.abspath(path)).as_uri()
+
+
+def file_system(url: str) -> pyarrow.fs.FileSystem:
+    """pyarrow's file system of ``url``.
+
+    Spark and deltalake know S3 as ``s3a://`` too, pyarrow does not. Address and region of the store are deltalake's own
+    environment variables, so that both read the same one; who may is in the usual ones of AWS.
+    """
+    if not _S3.match(url):
+        return pyarrow.fs.FileSystem.from_uri(url)[0]
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
+    return pyarrow.fs.S3FileSystem(endpoint_override=endpoint, region=region)
+
+
+def _inside(url: str) -> str:
+    """The path of ``url`` in its ``file_system``."""
+    found: str = url.partition("://")[2] if _S3.match(url) else pyarrow.fs.FileSystem.from_uri(url)[1]
+    return found
 
 
 def _place(uri: str) -> str:
