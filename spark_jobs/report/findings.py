@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from spark_jobs.common.attack import TACTICS
 from spark_jobs.common.period import Period
 from spark_jobs.report.figures import ALERT, ALERT_COLUMNS, Line, Listed, in_period, lines
+from spark_jobs.report.triage import NEW, decisions
 from spark_jobs.tables.ask import Reader, severity, total
 from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, Table
 from spark_jobs.tables.tables import texts
@@ -58,7 +59,8 @@ class Findings:
     """What the other jobs say of a period."""
 
     campaigns: Listed
-    """With ``samples``: their most severe alerts in the period, one a rule and site where there are enough."""
+    """With ``triage``, what was decided about them, and ``samples``: their most severe alerts in the period, one a rule
+    and site where there are enough."""
     open_campaigns: int
     """Of all of them, listed or not."""
     anomalies: Listed
@@ -79,6 +81,15 @@ def findings(reader: Reader, period: Period, known: Mapping[str, Line]) -> Findi
     noise_as_of, of_noise = _newest(reader, "noise", NOISE, period)
     noise = lines(reader, _columns("noise", NOISE, "coalesce(score, 0) DESC, rule_id", MAX_NOISE))
     campaigns, still_open = _campaigns(reader, period)
+    decided = decisions(
+        reader,
+        [one.campaign_id for one in campaigns.items] + [one.anomaly_id for one in anomalies],
+        period.now,
+    )
+    for one in campaigns.items:
+        one.triage = decided.get(one.campaign_id, NEW)
+    for one in anomalies:
+        one.triage = decided.get(one.anomaly_id, NEW)
     return Findings(
         campaigns=campaigns,
         open_campaigns=still_open,

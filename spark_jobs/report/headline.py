@@ -11,6 +11,7 @@ from spark_jobs.common.plain import many, short
 from spark_jobs.report.accounts import Accounts
 from spark_jobs.report.figures import Counts, Line
 from spark_jobs.report.findings import Findings
+from spark_jobs.report.triage import closed, words
 
 MAX_FIRST = 12
 MAX_CAMPAIGNS = 3
@@ -125,21 +126,27 @@ def look_first(report: Report) -> list[Pointer]:
     """What an analyst should look at first, the most severe kind first."""
     found: list[Pointer] = []
     findings, fleet = report.findings, report.accounts.fleet
+    others = 0
     for number, one in enumerate(findings.campaigns.items, 1):
-        if number > MAX_CAMPAIGNS and one.level != "critical":
+        if closed(one, one.last_seen):
+            continue
+        others += 1
+        if others > MAX_CAMPAIGNS and one.level != "critical":
             continue
         stage = f", reached {caption(one.stage)}" if one.stage else ""
         text = f"{one.kind} {short(one.value)} at {many(len(one.sites), 'site')}{stage}"
         note = f"score {one.score:.0f} · {one.state} · {_span(one.first_seen, one.last_seen)}"
+        note += f" · {words(one.triage)}" if one.triage.state != "new" else ""
         found.append(Pointer(one.level, "campaign", text, f"campaign-{number}", note))
-    for kind, words in (("silence", "gone quiet"), ("burst", "burst")):
-        for anomaly in [one for one in findings.anomalies.items if one.kind == kind][:MAX_ANOMALIES]:
+    for kind, called in (("silence", "gone quiet"), ("burst", "burst")):
+        here = [one for one in findings.anomalies.items if one.kind == kind and not closed(one, one.ended_at)]
+        for anomaly in here[:MAX_ANOMALIES]:
             rule = report.counts.known.get(anomaly.rule_id)
             what = f", {rule.rule_title if rule else anomaly.rule_id}" if anomaly.rule_id else ""
             usual = "" if anomaly.observed is None else f": {anomaly.observed:,.0f}, usually {anomaly.median or 0:,.0f}"
             text = f"{anomaly.fleet}/{anomaly.site}{what}{usual}"
             note = _span(anomaly.started_at, anomaly.ended_at)
-            found.append(Pointer(anomaly.level or "medium", words, text, "anomalies", note))
+            found.append(Pointer(anomaly.level or "medium", called, text, "anomalies", note))
     critical = [one for one in report.counts.severest if one.level == "critical"]
     if critical:
         number = sum(one.alerts for one in report.counts.levels if one.level == "critical")

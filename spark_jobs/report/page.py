@@ -32,6 +32,7 @@ from spark_jobs.report.accounts import troubles
 from spark_jobs.report.chart import chart
 from spark_jobs.report.figures import Counts, Line
 from spark_jobs.report.headline import Report
+from spark_jobs.report.triage import words
 from spark_jobs.tables.ask import LEVELS
 
 SECTIONS = (
@@ -173,6 +174,7 @@ def _environment() -> Environment:
         "depth": lambda alerts: min(4, len(str(alerts))) if alerts else 0,
         "marks": marks,
         "troubles": troubles,
+        "decision": words,
         "lines": lambda text: Markup("\n").join(plain(line) for line in text.split("\n")),
     }
     return made

@@ -293,6 +293,15 @@ COVERAGE = Table(
 """Which rule speaks for which ATT&CK technique, and what it has seen; ``alerts`` 0 for a rule that never fired,
 ``technique`` empty for one without tags, ``deployed`` false for one that alerted and is in no bundle landed."""
 
+TRIAGE = Table(
+    "triage",
+    columns("string finding_id kind state assignee reason author; time expires_at updated_at"),
+    partition=None,
+)
+"""What people decided about campaigns and anomalies, a row a decision, the newest ``updated_at`` of a ``finding_id``
+counts: ``state`` is ``new``, ``acknowledged``, ``assigned`` (to ``assignee``), ``true-positive`` or ``false-positive``;
+it holds until ``expires_at`` (null: for good)."""
+
 RUNS = Table(
     "runs",
     columns("string job; time started_at ended_at succeeded_at; string error"),
@@ -307,7 +316,7 @@ TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
         ALERTS, WIN_5M, ENTITY_SITE_5M, HOST_1H, RULES, HEARTBEATS, AGENTS, SEQS, DEAD_LETTERS,
-        CAMPAIGNS, SESSIONS, BASELINES, ANOMALIES, FIRST_SEEN, NOISE, COVERAGE, RUNS,
+        CAMPAIGNS, SESSIONS, BASELINES, ANOMALIES, FIRST_SEEN, NOISE, COVERAGE, TRIAGE, RUNS,
     )
 }  # fmt: skip
 """Every table by name."""

@@ -73,7 +73,12 @@ def test_every_job_of_the_region_is_run_or_for_a_person() -> None:
     """Those that are not run by ``all`` answer a person's question."""
     from spark_jobs.__main__ import JOBS
 
-    assert {job.name for job in JOBS} - {command.name for command, _ in COMMANDS} == {"all", "export", "backtest"}
+    assert {job.name for job in JOBS} - {command.name for command, _ in COMMANDS} == {
+        "all",
+        "export",
+        "backtest",
+        "triage",
+    }
 
 
 def test_a_local_master_of_spark_submit_is_tuned_as_well() -> None:

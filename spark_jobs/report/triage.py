@@ -1,0 +1,52 @@
+"""What people decided about findings: which decision holds, and what it means for the report.
+
+A decision is a row of ``TRIAGE``; the newest of a finding holds until it expires. A finding that was closed and is
+active again is shown as one that is not closed, with the decision beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from spark_jobs.report.figures import Line, lines
+from spark_jobs.tables.ask import Reader
+from spark_jobs.tables.schema import TRIAGE
+from spark_jobs.tables.tables import texts
+
+STATES = ("new", "acknowledged", "assigned", "true-positive", "false-positive")
+CLOSED = ("true-positive", "false-positive")
+
+NEW = Line(state="new", assignee="", reason="", author="", expires_at=None, updated_at=None)
+"""Of a finding about which nothing was decided."""
+
+
+def decisions(reader: Reader, findings: Collection[str], now: datetime) -> dict[str, Line]:
+    """What holds at ``now`` for those of ``findings`` (ids) about which something was decided."""
+    if not findings:
+        return {}
+    reader.view("triage", TRIAGE)
+    rows = lines(
+        reader,
+        f"""SELECT finding_id, state, coalesce(assignee, '') AS assignee, coalesce(reason, '') AS reason,
+            coalesce(author, '') AS author, expires_at, updated_at FROM (
+                SELECT *, row_number() OVER (PARTITION BY finding_id ORDER BY updated_at DESC, state) AS place
+                FROM triage WHERE finding_id IN ({texts(set(findings))})) t
+        WHERE place = 1""",
+    )
+    return {one.finding_id: one for one in rows if one.expires_at is None or one.expires_at > now}
+
+
+def closed(finding: Line, last: datetime | None) -> bool:
+    """Whether ``finding`` (with its ``triage``) is closed, and was not active at ``last``, after the decision."""
+    return finding.triage.state in CLOSED and (last is None or last <= finding.triage.updated_at)
+
+
+def words(triage: Line) -> str:
+    """A decision in a few words; empty for a new finding."""
+    if triage.state == "new":
+        return ""
+    who = f" to {triage.assignee}" if triage.state == "assigned" else ""
+    until = f", until {triage.expires_at:%-d %b %Y}" if triage.expires_at else ""
+    why = f": {triage.reason}" if triage.reason else ""
+    return f"{triage.state.replace('-', ' ')}{who} by {triage.author}, {triage.updated_at:%-d %b %H:%M}{until}{why}"
