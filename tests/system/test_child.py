@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+import vedette
 from vedette.system.child import run, run_async
 
 MODULE = """
@@ -67,3 +69,11 @@ def test_a_cancelled_caller_kills_it(folder: Path) -> None:
     before = time.monotonic()
     asyncio.run(scenario())
     assert time.monotonic() - before < 30
+
+
+def test_our_own_package_is_found_without_its_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where an editable installation finds it by a hook of its own."""
+    (folder / "ours_too.py").write_text("import vedette, sys; sys.stdout.write(vedette.__file__)")
+    root = str(Path(vedette.__file__).parents[1])
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one != root])
+    assert run("ours_too", seconds=30) == (0, vedette.__file__.encode(), "")

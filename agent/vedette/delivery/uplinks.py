@@ -6,13 +6,11 @@ other side is away it logs that once, retries with back-off, and the alerts stay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-from vedette.delivery.directory import DirectoryUplink
-from vedette.delivery.none import NoUplink
 from vedette.delivery.queue import Source
-from vedette.delivery.uplink import MqttUplink
 
 
 class Uplink(Protocol):
@@ -28,8 +26,16 @@ class Uplink(Protocol):
         """What ``vedette status`` shows of it, ``type`` first."""
 
 
-UPLINKS: Mapping[str, Callable[[Source], Uplink]] = {
-    "directory": DirectoryUplink,
-    "mqtt": MqttUplink,
-    "none": NoUplink,
+UPLINKS: Mapping[str, str] = {
+    "directory": "directory:DirectoryUplink",
+    "mqtt": "uplink:MqttUplink",
+    "none": "none:NoUplink",
 }
+"""MODULE:CLASS, imported when it is used: a client of MQTT takes 3 MiB."""
+
+
+def opened(source: Source) -> Uplink:
+    """The uplink of these settings, not yet running."""
+    module, _, name = UPLINKS[source.settings.type].partition(":")
+    made: Uplink = getattr(importlib.import_module(f"vedette.delivery.{module}"), name)(source)
+    return made

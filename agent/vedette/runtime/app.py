@@ -29,16 +29,15 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
 from vedette import __version__
 from vedette.config.read import ConfigError
 from vedette.config.settings import Config
+from vedette.delivery import uplinks
 from vedette.delivery.queue import Source
-from vedette.delivery.uplink import MqttUplink
-from vedette.delivery.uplinks import UPLINKS, Uplink
 from vedette.engine.artifact import uncollected
 from vedette.fleet.overlay import load
 from vedette.model.counters import Counters, Log
@@ -68,6 +67,7 @@ from vedette.system.resident import resident
 from vedette.system.wallclock import WallClock
 
 if TYPE_CHECKING:
+    from vedette.delivery.uplink import MqttUplink
     from vedette.runtime.exporter import Exporter
     from vedette.runtime.fleet import Fleet
     from vedette.runtime.membership import Membership
@@ -305,37 +305,38 @@ class Agent:
                 self._changing.append(self._group.create_task(part.run()))
 
     def _attach_fleet(self) -> None:
-        if isinstance(self.uplink, MqttUplink):
+        if self._mqtt is not None:
             for part in (self._fleet, self._requests):
                 if part is not None:
-                    part.attach(self.uplink)
+                    part.attach(self._mqtt)
 
     def _start_uplink(self) -> None:
         context, config = self.context, self.context.config
         source = Source(config.uplink, config.agent, context.outbox, context.counters, self._heartbeat, context.clock)
-        self.uplink: Uplink = UPLINKS[config.uplink.type](source)
+        self.uplink = uplinks.opened(source)
+        self._mqtt = cast("MqttUplink", self.uplink) if config.uplink.type == "mqtt" else None
         if config.uplink.warning:
             log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=config.uplink.broker.url, reason=config.uplink.warning)
         self._arrivals = []
         self._attach_fleet()
-        if isinstance(self.uplink, MqttUplink) and config.bundles.trusted_keys:
+        if self._mqtt is not None and config.bundles.trusted_keys:
             self._arrivals = [
-                Arrivals(config, one, self.active, self.uplink, partial(self._governed, one.name))
+                Arrivals(config, one, self.active, self._mqtt, partial(self._governed, one.name))
                 for one in config.rulesets
                 if not one.paths
             ]
             for arrivals in self._arrivals:
                 arrivals.subscribe()
-        if isinstance(self.uplink, MqttUplink) and config.enrolment.token_file is not None:
-            self._join(self.uplink)
+        if self._mqtt is not None and config.enrolment.token_file is not None:
+            self._join(self._mqtt)
         self._uplink_task = self._group.create_task(self.uplink.run())
 
     def _start_lookups(self) -> None:
         """Follow the lookups of the configuration in force, over the uplink in force."""
         context = self.context
         self.lookups = Lookups(context.config, self.active, context.counters, self._lookups_replaced)
-        if isinstance(self.uplink, MqttUplink):
-            self.lookups.attach(self.uplink)
+        if self._mqtt is not None:
+            self.lookups.attach(self._mqtt)
         self._lookups_task = self._group.create_task(self.lookups.run())
 
     def _lookups_replaced(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import orjson
 import structlog
@@ -18,10 +19,12 @@ import structlog
 from vedette.bundle.seal import MAX_BUNDLE
 from vedette.config.settings import Config, RulesetSettings
 from vedette.delivery.topics import blob_topic, manifest_topic
-from vedette.delivery.uplink import MqttUplink
 from vedette.model.counters import Log
-from vedette.mqtt.connection import Message
 from vedette.runtime.active import ActiveRules
+
+if TYPE_CHECKING:
+    from vedette.delivery.uplink import MqttUplink
+    from vedette.mqtt.connection import Message
 
 log = structlog.get_logger()
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from typing import TYPE_CHECKING
 
 from vedette.delivery.topics import blob_topic
-from vedette.delivery.uplink import MqttUplink
+
+if TYPE_CHECKING:
+    from vedette.delivery.uplink import MqttUplink
 
 BLOB_SECONDS = 30.0
 """For one to come while the broker is connected."""

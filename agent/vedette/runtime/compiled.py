@@ -14,7 +14,6 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,6 +69,8 @@ def compiler() -> str:
     """What compiles rules, beyond its version: the package's files, which change while it is worked on, and libraries.
 
     Raises OSError."""
+    from importlib.metadata import PackageNotFoundError, version  # 1 MiB, which an agent with a bundle does not need
+
     package = Path(__file__).parents[1]
     found = [f"{path.name} {(stats := path.stat()).st_size} {stats.st_mtime_ns}" for path in listed(package, (".py",))]
     for library in ("pysigma", "sqlglot"):

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from vedette.delivery.uplink import MqttUplink
 from vedette.fleet import actual, documents
 from vedette.fleet.documents import Target, Wanted
 from vedette.fleet.operators import Operators
@@ -33,6 +32,9 @@ from vedette.runtime.fleet_release import FleetRelease
 from vedette.runtime.fleet_reports import Record, Reports
 from vedette.runtime.fleet_targets import Targets
 from vedette.system.wallclock import utc_now
+
+if TYPE_CHECKING:
+    from vedette.delivery.uplink import MqttUplink
 
 log = structlog.get_logger()
 

@@ -28,13 +28,12 @@ import shutil
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import structlog
 
 from vedette import __version__
-from vedette.delivery.uplink import MqttUplink
 from vedette.fleet import releases
 from vedette.fleet.documents import Target
 from vedette.fleet.overlay import Watch
@@ -46,6 +45,9 @@ from vedette.runtime.fleet_host import Host
 from vedette.runtime.fleet_reports import Reports
 from vedette.runtime.fleet_targets import BLOBS, Targets
 from vedette.system.durable import sync_path, write_whole
+
+if TYPE_CHECKING:
+    from vedette.delivery.uplink import MqttUplink
 
 log = structlog.get_logger()
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vedette.delivery.topics import blob_topic, tuf_topic
-from vedette.delivery.uplink import MqttUplink
 from vedette.fleet.documents import Target
 from vedette.fleet.mailbox import Mailbox
 from vedette.fleet.trust import FolderSource, Trust
 from vedette.lookup.table import SUFFIX
-from vedette.mqtt.connection import Message
+
+if TYPE_CHECKING:
+    from vedette.delivery.uplink import MqttUplink
+    from vedette.mqtt.connection import Message
 
 BLOBS = "fleet"
 """The channel under which targets lie."""

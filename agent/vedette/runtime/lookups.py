@@ -19,23 +19,25 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
 from vedette.config.settings import Config
 from vedette.delivery.topics import fleet_channel, lookup_topic
-from vedette.delivery.uplink import MqttUplink
 from vedette.lookup.installed import Installed, Part, files
 from vedette.lookup.layout import LookupRefused
 from vedette.lookup.offer import MAX_OFFER, Announcement, Offer
 from vedette.lookup.sign import Signed, head_of, opened
 from vedette.lookup.table import Lookup
 from vedette.model.counters import Counters, Log
-from vedette.mqtt.connection import Message
 from vedette.runtime.active import ActiveRules
 from vedette.runtime.blobs import Blobs, Gone
 from vedette.runtime.lookup_blocks import Blocks, copy, earlier
+
+if TYPE_CHECKING:
+    from vedette.delivery.uplink import MqttUplink
+    from vedette.mqtt.connection import Message
 
 log = structlog.get_logger()
 

@@ -16,14 +16,13 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from vedette import __version__
 from vedette.config.settings import Config
 from vedette.delivery.topics import ENROLMENT, agent_topic, enrolment_answer, enrolment_client, enrolment_requests
-from vedette.delivery.uplink import MqttUplink
 from vedette.fleet.enrolment import (
     REQUEST,
     Answer,
@@ -42,6 +41,9 @@ from vedette.mqtt.connection import Message, Session
 from vedette.system.backoff import Backoff
 from vedette.system.durable import write_whole
 from vedette.system.wallclock import utc_now
+
+if TYPE_CHECKING:
+    from vedette.delivery.uplink import MqttUplink
 
 log = structlog.get_logger()
 

@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 import structlog
@@ -48,9 +48,11 @@ from vedette.fleet.requests import (
 )  # fmt: skip
 from vedette.fleet.spool import Held, Spool
 from vedette.model.counters import Log
-from vedette.mqtt.connection import Message
 from vedette.runtime.context import RunContext
 from vedette.runtime.fleet_reports import Record
+
+if TYPE_CHECKING:
+    from vedette.mqtt.connection import Message
 
 log = structlog.get_logger()
 

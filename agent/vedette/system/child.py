@@ -11,6 +11,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 _START = """
@@ -23,6 +24,10 @@ if memory := int(sys.argv.pop(1)):
         file.write("1000")
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
+
+
+_ROOT = str(Path(__file__).parents[2])
+"""Where this package lies; an editable installation may find it without its path."""
 
 
 class Ended(NamedTuple):
@@ -44,7 +49,7 @@ def command(module: str, *arguments: str, memory: int = 0, seeded: bool = False)
         "-B",
         "-c",
         _START,
-        json.dumps(sys.path),
+        json.dumps(sys.path if _ROOT in sys.path else [*sys.path, _ROOT]),
         str(memory),
         module,
         *arguments,
