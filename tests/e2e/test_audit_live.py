@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent import Agent, until
+from tests.e2e.agent import RULES, Agent, until
 from tests.inputs.auditing import auditing
 
 TITLE = "Program Run from a Folder That Everybody May Write"
@@ -23,7 +24,10 @@ def test_a_program_in_tmp(tmp_path: Path) -> None:
         program.write_bytes(Path("/bin/true").read_bytes())
         program.chmod(0o755)
         rule = f"-a always,exit -F arch=b64 -S execve -F path={program} -k vedette-test"
-        agent = Agent(tmp_path / "a")
+        rules = tmp_path / "rules"
+        rules.mkdir()
+        shutil.copy(RULES / "linux" / "auditd_program_in_writable_folder.yml", rules)
+        agent = Agent(tmp_path / "a", rules=rules)
         agent.configure('[[input]]\nname = "in"\ntype = "audit"\n')
 
         def alerts() -> int:

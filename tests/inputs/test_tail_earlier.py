@@ -73,6 +73,17 @@ async def test_dates(tmp_path: Path) -> None:
     ]
 
 
+def test_what_only_looks_rotated(tmp_path: Path) -> None:
+    """A small number before the extension may be another program's file, unless it is packed; so is no other name."""
+    for name in ("app-2.log", "app-3.log.gz", "app.log.2", "app-old.log", "app.log.1.bak", "app.log.1", "app.log.1.gz"):
+        (tmp_path / name).touch()
+    assert [Path(one.path).name for one in predecessors(str(tmp_path / "app.log"))] == [
+        "app-3.log.gz",
+        "app.log.2",
+        "app.log.1",
+    ]
+
+
 async def test_only_with_from_start(tmp_path: Path) -> None:
     """With ``from_start = false`` what lies before the first look is not read."""
     path, bin = tmp_path / "a.log", Bin()

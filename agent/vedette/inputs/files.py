@@ -184,7 +184,8 @@ def plain(path: str) -> str:
 def predecessors(origin: str) -> list[Seen]:
     """What rotation has made of ``origin``, also compressed, the oldest first: by the numbers or dates in the names.
 
-    A file that is there in both forms is there once, as it was. Raises OSError when the folder cannot be read.
+    A file that is there in both forms is there once, as it was. ``app-2.log`` is no predecessor of ``app.log``, but
+    ``app-2.log.gz`` is, and ``app-20261123.log``. Raises OSError when the folder cannot be read.
     """
     folder = os.path.dirname(origin)
     with _entries(folder) as entries:
@@ -194,8 +195,13 @@ def predecessors(origin: str) -> list[Seen]:
             if is_rotated(plain(path := os.path.join(folder, entry.name)), origin)
         }
     wanted = {inode for path, inode in names.items() if path == plain(path) or plain(path) not in names}
-    found = [one for one in in_folder(folder, wanted) if one.path in names]
-    numbers = {one.path: _number(plain(one.path), origin) for one in found}
+    numbers: dict[str, str] = {}
+    found: list[Seen] = []
+    for one in in_folder(folder, wanted):
+        number = _number(plain(one.path), origin)
+        if one.path in names and (one.path.startswith(origin) or len(number) > 5 or one.path != plain(one.path)):
+            found.append(one)
+            numbers[one.path] = number
     if all(len(number) < 6 and number.isdigit() for number in numbers.values()):
         return sorted(found, key=lambda one: -int(numbers[one.path]))
     if all(len(number) >= 6 for number in numbers.values()):
