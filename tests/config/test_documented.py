@@ -111,7 +111,7 @@ def stated() -> Iterator[tuple[str, str, Any, Any]]:
 
 
 EXAMPLES = {("audit", "name"), ("relp", "name"), ("http", "name"), ("http", "logsource"), ("mqtt", "logsource"),
-            ("mqtt", "name"),
+            ("mqtt", "name"), ("kafka", "name"), ("kafka", "logsource"), ("kafka", "sasl"),
             ("mqtt", "broker"), ("uplink", "broker"),
             ("file", "logsource"), ("fleet", "root"), ("fleet", "labels"), ("fleet", "locked")}  # fmt: skip
 """Shown with an example, not with the default."""

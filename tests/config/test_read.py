@@ -134,7 +134,7 @@ def test_every_mistake_at_once() -> None:
         "input[2].timezone",
     ]
     assert "unknown key; did you mean tcp? known: format, logsource, max_connections, max_connections_per_p" in found[5]
-    assert "expects one of syslog, relp, http, journal, audit, file, mqtt, not 'sylog'" in found[9]
+    assert "expects one of syslog, relp, http, journal, audit, file, mqtt, kafka, not 'sylog'" in found[9]
 
 
 @pytest.mark.parametrize(

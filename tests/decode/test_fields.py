@@ -102,6 +102,7 @@ def holds(raw: bytes, clause: Literals) -> bool:
 SAMPLES: Mapping[str, tuple[str, ...]] = {
     "transport": ("x",),
     "mqtt": ('{"a":1}', "x"),
+    "kafka": ('{"a":1,"kafka":{"x":1}}', "x"),
     "message": ("x",),
     "header": (
         "<38>Nov 20 10:00:00 web1 app[7]: message repeated 5 times: [ x]",
@@ -242,9 +243,11 @@ def _of(names: set[str], codec: str, origin: str = "") -> Callable[[str], Mappin
     return read
 
 
+KAFKA = ("kafka.topic", "kafka.partition", "kafka.key", "kafka.headers.n")
 LEVELS = {f"topic_level_{n}" for n in range(99)}
 READ: Mapping[str, Callable[[str], Mapping[str, Any]]] = {
     "transport": _of({"peer"}, "text", "192.0.2.1"),
+    "kafka": _of({*KAFKA}, "text", "kafka:audit/3?k=web-1&h.n=a%20b"),
     "mqtt": _of({"topic", "topic_levels", *LEVELS}, "mqtt", "a/b/c"),
     "message": _of({"message"}, "text"),
     "header": _header,
@@ -299,6 +302,7 @@ def unexplained(row: Gives, found: Mapping[str, Any], raw: bytes) -> list[tuple[
     for name, value in found.items():
         numbered = re.sub(r"\d{1,4}\Z", "<n>", name)
         own = [field for field in row.fields if field.name in (name, numbered)]
+        own += [field for field in row.fields if field.name.endswith("<name>") and name.startswith(field.name[:-6])]
         own += [Field(name, (name,), row.any)] if row.any is not None else []
         if not any(_explains(field, name, value, raw) for field in own):
             bad.append((name, value))

@@ -33,7 +33,7 @@ from typing import Any
 
 import orjson
 
-from vedette.decode import access, cisco, ownlog, peers, sources, syslog
+from vedette.decode import access, cisco, kafka, ownlog, peers, sources, syslog
 from vedette.decode.aliases import ALIASES
 from vedette.decode.codecs import CODECS, Codec, Kind, kind_of
 from vedette.decode.computed import Traced
@@ -251,7 +251,9 @@ class Record:
     @property
     def peer(self) -> str | None:
         """The peer that it came from."""
-        return (self._origin or None) if self._kind() is not Kind.MQTT else None
+        if self._kind() is Kind.MQTT or self._origin.startswith(kafka.PREFIX):
+            return None
+        return self._origin or None
 
     @property
     def event_time(self) -> int | None:
@@ -457,6 +459,8 @@ class Record:
             fields["topic"] = self._origin
             fields["topic_levels"] = list(levels)
             fields.update((f"topic_level_{i}", level) for i, level in enumerate(levels[:MAX_LEVELS], 1))
+        elif self._origin.startswith(kafka.PREFIX):
+            fields.update(kafka.fields(self._origin))
         elif self._origin:
             fields["peer"] = self._origin
         self._fields = fields
@@ -503,7 +507,8 @@ def record(
 ) -> Record:
     """The event ``raw`` of an input with this codec (a key of ``CODECS``, else KeyError).
 
-    ``origin``: peer address or MQTT topic. ``received_at``: UTC microseconds, 0 for unknown. ``zone``: of times without
+    ``origin``: peer address, MQTT topic or place in Kafka (``kafka.py``). ``received_at``: UTC microseconds, 0 for
+    unknown. ``zone``: of times without
     an offset (None: UTC). ``logsource``: the input's own. ``event``: its JSON object, where it is already parsed.
     """
     return Record(raw, CODECS[codec], origin, received_at, zone, logsource, event)

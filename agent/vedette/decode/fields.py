@@ -40,6 +40,10 @@ LAYERS: Mapping[str, Gives] = MappingProxyType(
             named(["topic", "topic_levels", "topic_level_<n>"], Provenance.SYNTHETIC),
             Provenance.ESCAPED,
         ),
+        "kafka": Gives(
+            "a Kafka input",
+            named(["kafka.topic", "kafka.partition", "kafka.key", "kafka.headers.<name>"], Provenance.SYNTHETIC),
+        ),
         "message": Gives("every text", named(["message"])),
         "header": syslog.GIVES,
         "cisco": cisco.GIVES,
@@ -95,12 +99,14 @@ for _row in dict.fromkeys(TABLE.values()):
     for _field in _row.fields:
         _BY_NAME.setdefault(_field.name, []).append(_field)
 
+_HEADER = "kafka.headers."
 _NUMBER = re.compile(r"\d{1,4}\Z")
 
 
 def declared(name: str) -> list[Field]:
     """What rows say of the field of exactly this name."""
-    return _BY_NAME.get(name, []) + _BY_NAME.get(_NUMBER.sub("<n>", name), [])
+    found = _BY_NAME.get(name, []) + _BY_NAME.get(_NUMBER.sub("<n>", name), [])
+    return found + _BY_NAME[_HEADER + "<name>"] if name.startswith(_HEADER) else found
 
 
 def _of_all_names(field: str) -> list[Field]:

@@ -111,7 +111,8 @@ SCOPES_BYTES, PREPARED_BYTES = 8 << 20, 32 << 20
 """About how much the sets of candidate rules take whose scope is remembered, for each kind of input, and those that are
 kept prepared."""
 
-_HOST, _PID, _ORIGIN = frozenset({"hostname"}), frozenset({"pid"}), frozenset({"peer", "topic", "topic_levels"})
+_HOST, _PID = frozenset({"hostname"}), frozenset({"pid"})
+_ORIGIN = frozenset({"peer", "topic", "topic_levels", "kafka"})
 
 
 def _asks(fields: Iterable[str], names: frozenset[str]) -> bool:

@@ -327,6 +327,6 @@ def _depends_on_origin(field: str) -> bool:
     """Whether ``field`` may be where the event came from, which is no part of it."""
     for name in (field, *ALIASES.get(field, ())):
         head = name.partition(".")[0]
-        if head in ("peer", "topic", "topic_levels") or head.startswith("topic_level_"):
+        if head in ("peer", "topic", "topic_levels", "kafka") or head.startswith("topic_level_"):
             return True
     return False

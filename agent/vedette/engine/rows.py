@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from vedette.decode import kafka
 from vedette.decode.codecs import CODECS, Kind
 from vedette.model.event import Chunk, Frame
 from vedette.plan.plan import Plan
@@ -71,7 +72,10 @@ def common(frame: Frame, host: str | None) -> Common:
 def _host(chunk: Chunk, host: str | None) -> Any:
     kinds = CODECS[chunk.codec].kinds
     if Kind.MQTT not in kinds:
-        return ... if chunk.origin_of is not None else chunk.origins[0] or host
+        if chunk.origin_of is not None:
+            return ...
+        peer = chunk.origins[0]
+        return host if peer.startswith(kafka.PREFIX) else peer or host
     return host if len(kinds) == 1 else ...
 
 

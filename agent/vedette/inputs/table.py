@@ -13,6 +13,7 @@ from vedette.inputs.base import InputSettings
 from vedette.inputs.file import FileInput
 from vedette.inputs.http import HttpInput
 from vedette.inputs.journal import JournalInput
+from vedette.inputs.kafka import KafkaInput
 from vedette.inputs.mqtt import MqttInput
 from vedette.inputs.relp import RelpInput
 from vedette.inputs.syslog import SyslogInput
@@ -25,4 +26,5 @@ INPUT_TYPES: Mapping[str, type[InputSettings]] = {
     "audit": AuditInput,
     "file": FileInput,
     "mqtt": MqttInput,
+    "kafka": KafkaInput,
 }

@@ -32,7 +32,7 @@ class Dropped(StrEnum):
     DUPLICATE = "duplicate"  # an MQTT redelivery of a message the log already holds
     DISK_FULL = "disk_full"  # a datagram while the raw log takes nothing
     KERNEL = "kernel"  # the socket buffer overflowed (read from the kernel)
-    VACUUMED = "vacuumed"  # an entry that was deleted from systemd's journal before it was read
+    VACUUMED = "vacuumed"  # deleted from systemd's journal or from Kafka before it was read
     MISSED = "missed"  # an audit event while the agent did not listen (its numbers show it)
     UNWRITTEN = "unwritten"  # held in memory for a raw log that took nothing when the process ended
 
@@ -76,6 +76,7 @@ class Log(StrEnum):
     FILE_ROTATED = "file_rotated"
     FILE_TRUNCATED = "file_truncated"
     FILE_UNREADABLE = "file_unreadable"
+    KAFKA_GAP = "kafka_gap"
     JOURNAL_COMPLAINT = "journal_complaint"
     AUDIT_OPENED = "audit_opened"
     AUDIT_UNAVAILABLE = "audit_unavailable"
@@ -203,6 +204,7 @@ TOTALS: Mapping[str, str] = {
     "audit_gaps": "Times that audit records were lost before they were read",
     "addresses_blocked": "Times that local response blocked an address, or would have in a dry run",
     "responses_refused": "Blocks that an alert asked for and that were refused",
+    "kafka_gaps": "Times that a partition of Kafka could not be read on from where it was left",
     "sync_failed": "Syncs of the raw log that failed",
     "rewritten_bytes": "Bytes written again because a sync had failed",
     "identity_alarms": "Checks of the account at which an equation was newly found not to hold",

@@ -1,0 +1,448 @@
+"""The Kafka input: a member of a consumer group, by librdkafka.
+
+Promises:
+
+* A record is once in the raw log of an agent, whatever happens to the agent. A chunk holds records of one partition and
+  the offset behind the last of them, and both are in one frame of the raw log; a restart goes on from there
+  (``FilePosition`` with the path ``kafka:INPUT:GROUP:TOPIC``, the partition as inode, the topic's id as fingerprint).
+* The group's offset is committed after that is on disk. It is for others: lag is measured by it, and a partition that
+  moves to another agent goes on from it. Before a partition is given up in order, what was read of it is on disk and
+  committed; when an agent dies, the next one may read again what the dead one had not committed.
+* **Where reading begins** says ``placement.py``: the further of the two, but for a topic that was deleted and made
+  again under its name (its id differs), which is read from its start. Records that were deleted before they were read
+  are counted and logged.
+* While the raw log takes nothing, the partitions are paused; the member stays in its group.
+* It has the group's static membership (``group.instance.id``): an agent that is started again within the session's
+  timeout has its partitions at once, and none of them moves.
+
+A record is an event; of several JSON events (``batches.py``) it is as many. One without a value (a tombstone) is none.
+librdkafka runs its own threads; what it reads ahead is bounded by QUEUE_KIB. Its calls, which wait, are made in a
+thread of this input's own, one at a time, and so are its callbacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+from zlib import crc32
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from vedette.decode import kafka
+from vedette.decode.codecs import CODECS, Kind
+from vedette.inputs.acknowledge import DRAIN_SECONDS, Acknowledgements
+from vedette.inputs.batches import split
+from vedette.inputs.deliver import deliver
+from vedette.inputs.kafka import KafkaInput
+from vedette.inputs.placement import Known, placed
+from vedette.kafka.client import REFUSED, configuration, reason
+from vedette.model.counters import Counters, Dropped, Log
+from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk, FilePosition, Flag, Intake
+from vedette.system.backoff import BACKOFF, Backoff
+from vedette.system.wallclock import utc_now
+
+log = structlog.get_logger()
+
+QUEUE_KIB = 8 << 10
+"""Of records that librdkafka reads ahead, of all partitions; each answer of a broker comes on top (FETCH_BYTES)."""
+FETCH_BYTES = 4 << 20
+BATCH = 1000
+"""Records taken at once."""
+POLL_SECONDS = 0.25
+"""How long a call waits for a first record: so long may a stop take."""
+COMMIT_SECONDS = 1.0
+"""Between two commits of the group's offsets."""
+ASK_SECONDS = 10.0
+"""For a broker to answer."""
+LOOK_SECONDS = 60.0
+"""Between two looks whether a topic has been made again."""
+
+T = TypeVar("T")
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class Unavailable(Exception):
+    """A file of the settings cannot be read, and why."""
+
+
+class KafkaConsumer:
+    """One ``kafka`` input; see the module's text. ``positions`` are the stored ones, of all inputs."""
+
+    def __init__(
+        self,
+        settings: KafkaInput,
+        client_id: str,
+        intake: Intake,
+        counters: Counters,
+        positions: Iterable[FilePosition] = (),
+        clock: Callable[[], int] = utc_now,
+        backoff: tuple[float, float] = BACKOFF,
+    ) -> None:
+        self._settings, self._client_id, self._intake, self._counters = settings, client_id, intake, counters
+        # A member that comes again is given the partitions that it had, also where it asks for other topics.
+        self._instance = f"{client_id}-{crc32(repr(settings.topics).encode()):08x}"
+        self._clock, self._backoff = clock, Backoff(backoff)
+        self._batches = CODECS[settings.codec].kinds & {Kind.JSON}
+        self._headers = frozenset(settings.headers)
+        self._path = f"kafka:{settings.name}:{settings.group}:"
+        self._left = {
+            (one.path.removeprefix(self._path), one.inode): one for one in positions if one.path.startswith(self._path)
+        }
+        """Where reading was left, by what is stored."""
+        self._next: dict[Place, int] = {}
+        """Of the partitions that are assigned: the offset of the record that comes next."""
+        self._ids: dict[str, str] = {}
+        self._durable: dict[Place, int] = {}
+        """Offsets to commit."""
+        self._lock = threading.Lock()
+        """Of those: the event loop adds some, the thread takes them."""
+        self._committed = self._looked = 0.0
+        self._paused = False
+        self._acknowledgements: Acknowledgements[tuple[Place, int]] = Acknowledgements(intake, self._to_commit)
+        self._consumer: Consumer | None = None
+        self._reported: set[object] = set()
+        """What was logged since records came."""
+        self._loop: asyncio.AbstractEventLoop
+        self._thread: ThreadPoolExecutor
+        self._ended = asyncio.Event()
+        self._stopping = self._running = False
+
+    async def run(self) -> None:
+        """Read until cancelled or stopped. Raises OSError when the raw log cannot be written."""
+        if self._ended.is_set():
+            return
+        self._running, self._loop = True, asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"kafka-{self._settings.name}")
+        self._acknowledgements.start()
+        try:
+            while not self._stopping:
+                try:
+                    await self._consume()
+                except (KafkaException, Unavailable) as error:
+                    self._failed(error)
+                    await self._in_thread(self._close)
+                    await self._wait(self._backoff.failed())
+            await self._acknowledgements.drain()
+        finally:
+            await self._in_thread(self._close)
+            await self._acknowledgements.stop()
+            self._thread.shutdown()
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Ends ``run``, which returns. What was not handed over is read again at the next start."""
+        self._stopping = True
+        if self._running:
+            await self._ended.wait()
+        self._ended.set()
+
+    def bound(self, descriptors: int) -> None:
+        """A connection to each broker is all it has."""
+
+    async def _wait(self, seconds: float) -> None:
+        end = self._loop.time() + seconds
+        while not self._stopping and self._loop.time() < end:
+            await asyncio.sleep(min(POLL_SECONDS, seconds))
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        """``function``, whose end is waited for also when this is cancelled."""
+        work = self._loop.run_in_executor(self._thread, function)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait({work})
+            raise
+
+    async def _consume(self) -> None:
+        """Read until stopped; raises KafkaException when it must begin again."""
+        await self._in_thread(self._open)
+        while not self._stopping:
+            if self._paused is self._intake.accepting():
+                await self._in_thread(self._pause)
+            parts = await self._in_thread(self._take)
+            for part in parts:
+                for chunk, until in part.chunks(self._settings, self._clock()):
+                    self._store(part.place, chunk, until)
+                    await asyncio.sleep(0)
+
+    def _store(self, place: Place, chunk: Chunk | None, until: int) -> None:
+        topic, partition = place
+        offset = None
+        if chunk is not None:
+            position = FilePosition(self._path + topic, partition, self._ids.get(topic, ""), until)
+            chunk = Chunk(
+                chunk.input, chunk.codec, chunk.received_at, chunk.data, chunk.ends, chunk.origins, chunk.origin_of,
+                chunk.marks, file=position,
+            )  # fmt: skip
+            offset = deliver(chunk, self._intake, self._counters)
+            self._left[place] = position
+        self._acknowledgements.owe([(place, until)], offset)
+
+    def _to_commit(self, read: tuple[Place, int]) -> None:
+        place, until = read
+        with self._lock:
+            self._durable[place] = until
+
+    # --- in the thread
+
+    def _open(self) -> None:
+        self._next.clear()
+        self._paused = False
+        self._looked = time.monotonic()
+        settings = self._settings
+        timeout = int(settings.session_timeout * 1000)
+        consumer = Consumer(
+            {
+                **self._configuration(),
+                "group.id": settings.group,
+                "group.instance.id": self._instance,
+                "partition.assignment.strategy": "cooperative-sticky",
+                "session.timeout.ms": timeout,
+                "heartbeat.interval.ms": timeout // 3,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "queued.max.messages.kbytes": QUEUE_KIB,
+                "fetch.max.bytes": FETCH_BYTES,
+                "max.partition.fetch.bytes": FETCH_BYTES // 4,
+                "topic.metadata.refresh.interval.ms": 30_000,
+                "allow.auto.create.topics": False,
+                **({} if any("__" in one for one in settings.topics) else {"topic.blacklist": "^__"}),
+                "socket.timeout.ms": int(ASK_SECONDS * 1000),
+                "error_cb": self._error,
+                "on_commit": self._to_commit_again,
+            }
+        )
+        self._consumer = consumer
+        consumer.subscribe(list(settings.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+
+    def _configuration(self) -> dict[str, Any]:
+        try:
+            return configuration(self._settings, self._client_id)
+        except (OSError, ValueError) as error:
+            raise Unavailable(str(error)) from error
+
+    def _close(self) -> None:
+        if self._consumer is not None:
+            consumer, self._consumer = self._consumer, None
+            with suppress(KafkaException):
+                self._commit(consumer, wait=True)
+            with suppress(KafkaException, RuntimeError):
+                consumer.close()
+            self._next.clear()
+
+    def _pause(self) -> None:
+        assert self._consumer is not None
+        self._paused = not self._paused
+        assigned = self._consumer.assignment()
+        (self._consumer.pause if self._paused else self._consumer.resume)(assigned)
+
+    def _take(self) -> list[_Part]:
+        """What has come, by partition."""
+        consumer = self._consumer
+        assert consumer is not None
+        now = time.monotonic()
+        if now > self._committed + COMMIT_SECONDS:
+            self._commit(consumer)
+            self._committed = now
+        if now > self._looked + LOOK_SECONDS:
+            self._looked = now
+            self._look()
+        first = consumer.poll(POLL_SECONDS)
+        if first is None:
+            return []
+        parts: dict[Place, _Part] = {}
+        message: Any
+        for message in (first, *consumer.consume(BATCH - 1, 0)):
+            if (error := message.error()) is not None:
+                self._problem(error)
+                continue
+            place, offset = (message.topic(), message.partition()), message.offset()
+            if offset < self._next.get(place, 1 << 63):  # of a partition that was taken away, or read already
+                continue
+            self._next[place] = offset + 1
+            if (part := parts.get(place)) is None:
+                part = parts[place] = _Part(place)
+            part.add(message, bool(self._batches), self._settings.key, self._headers)
+        if parts:
+            self._backoff.reset()
+            self._reported.clear()
+        return list(parts.values())
+
+    def _commit(self, consumer: Consumer, *, wait: bool = False) -> None:
+        """``wait``: until the broker has answered, unless none does."""
+        with self._lock:
+            durable, self._durable = self._durable, {}
+        offsets = [TopicPartition(*place, offset) for place, offset in durable.items() if place in self._next]
+        if not offsets:
+            return
+        try:
+            if wait and not self._reported:
+                consumer.commit(offsets=offsets, asynchronous=False)
+            else:
+                consumer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as error:
+            self._to_commit_again(error.args[0], offsets)
+
+    def _to_commit_again(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        """Others see older offsets for a while; ours are in the raw log."""
+        with self._lock:
+            for one in offsets:
+                if (error is not None or one.error is not None) and (one.topic, one.partition) in self._next:
+                    self._durable.setdefault((one.topic, one.partition), one.offset)
+
+    def _error(self, error: KafkaError) -> None:
+        """A broker cannot be reached, or does not believe us."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._reported:  # mostly the reason was logged before
+            self._report(
+                Log.BROKER_REFUSED if error.code() in REFUSED else Log.BROKER_AWAY, error.code(), reason(error)
+            )
+
+    def _problem(self, error: KafkaError) -> None:
+        """What came in place of a record. Raises KafkaException where the consumer must begin again."""
+        if error.fatal() or error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._FENCED):
+            raise KafkaException(error)
+        self._error(error)
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, KafkaException):
+            if error.args[0].code() != KafkaError._AUTO_OFFSET_RESET:  # placing anew says what was lost
+                self._error(error.args[0])
+        else:
+            self._report(Log.BROKER_AWAY, str(error), str(error))
+
+    def _report(self, event: Log, about: object, why: str) -> None:
+        """Once for each ``about``, until records come again."""
+        if about not in self._reported:
+            self._reported.add(about)
+            name, servers = self._settings.name, self._settings.servers
+            log.warning(event, input=name, broker=servers, reason=why, action="retrying")
+
+    # --- the group
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Begin to read partitions. Raises KafkaException when a broker does not answer."""
+        begun = []
+        try:
+            ids = self._topic_ids({one.topic for one in partitions})
+            for one in consumer.committed(partitions, timeout=ASK_SECONDS):
+                place = (one.topic, one.partition)
+                low, high = consumer.get_watermark_offsets(TopicPartition(*place), timeout=ASK_SECONDS)
+                known = Known(ids[one.topic], max(one.offset, -1), low, high)
+                begin = placed(self._left.get(place), known, from_start=self._settings.from_start)
+                if begin.reason:
+                    self._gap(place, begin.lost, begin.reason)
+                    self._left.pop(place, None)
+                begun.append(TopicPartition(*place, begin.offset))
+                self._next[place] = begin.offset
+                self._ids[one.topic] = ids[one.topic]
+                if one.offset < 0 and begin.offset == high:  # a kill before the first record leaves no hole
+                    self._to_commit((place, begin.offset))
+        finally:  # the group must have its answer, also where what follows begins again
+            consumer.incremental_assign(begun)
+        if self._paused and begun:
+            consumer.pause(begun)
+        self._reported.clear()
+        if begun:
+            names = [f"{one.topic}/{one.partition}" for one in begun]
+            log.info(
+                Log.BROKER_CONNECTED, input=self._settings.name, broker=self._settings.servers,
+                partitions=len(names), first=sorted(names)[:10],
+            )  # fmt: skip
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Give partitions up: what was read of them is on disk and committed before another agent goes on."""
+        with suppress(TimeoutError, RuntimeError):  # else it reads some again; a stop has waited already
+            if not self._stopping:
+                work = asyncio.run_coroutine_threadsafe(self._acknowledgements.drain(), self._loop)
+                work.result(DRAIN_SECONDS + 1)
+        self._commit(consumer, wait=True)
+        self._lost(consumer, partitions)
+
+    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Partitions are another's already."""
+        for one in partitions:
+            self._next.pop((one.topic, one.partition), None)
+        consumer.incremental_unassign(partitions)
+
+    def _topic_ids(self, topics: set[str]) -> dict[str, str]:
+        """By topic its id, empty where the broker has none (before Kafka 2.8) or does not say."""
+        found = dict.fromkeys(topics, "")
+        if topics:
+            admin = AdminClient(self._configuration())
+            for topic, work in admin.describe_topics(TopicCollection([*topics]), request_timeout=ASK_SECONDS).items():
+                with suppress(KafkaException):
+                    found[topic] = str(work.result(ASK_SECONDS + 1).topic_id)
+        return found
+
+    def _look(self) -> None:
+        """Whether a topic that is read has been made again. Raises KafkaException, so that it is read anew."""
+        with suppress(Unavailable):
+            for topic, found in self._topic_ids({topic for topic, _ in self._next}).items():
+                if found and self._ids.get(topic, found) != found:
+                    raise KafkaException(KafkaError(KafkaError._AUTO_OFFSET_RESET, f"{topic} has been made again"))
+
+    def _gap(self, place: Place, lost: int, why: str) -> None:
+        """Records are gone that were not read."""
+        name = self._settings.name
+        self._counters.totals["kafka_gaps"] += 1
+        if lost:
+            self._counters.drop(name, Dropped.VACUUMED, lost)
+        log.warning(Log.KAFKA_GAP, input=name, topic=place[0], partition=place[1], records=lost, reason=why)
+
+
+class _Part:
+    """Records of one partition, in order."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._records: list[tuple[int, str, list[bytes], set[int]]] = []
+
+    def add(self, message: Any, batches: bool, key: bool, headers: frozenset[str]) -> None:
+        payload = message.value()
+        events: list[bytes] = []
+        cut: set[int] = set()
+        if payload is not None:
+            events = (split(payload) if batches else None) or [payload or b"\n"]
+            if len(payload) > MAX_EVENT:
+                cut = {i for i, event in enumerate(events) if len(event) > MAX_EVENT}
+                events = [event[:MAX_EVENT] for event in events]
+        chosen = [(name, value or b"") for name, value in message.headers() or () if name in headers] if headers else ()
+        origin = kafka.origin(*self.place, message.key() if key else None, chosen)
+        self._records.append((message.offset(), origin, events, cut))
+
+    def chunks(self, settings: KafkaInput, now: int) -> Iterator[tuple[Chunk | None, int]]:
+        """Of up to CHUNK_BYTES and a record, each with the offset behind it; None: no event was in those records."""
+        data, ends, origin_of, marks = list[bytes](), array("I"), array("H"), list[tuple[int, int]]()
+        origins: dict[str, int] = {}
+        size, last = 0, len(self._records) - 1
+        for i, (offset, origin, events, cut) in enumerate(self._records):
+            at = origins.setdefault(origin, len(origins)) if events else 0
+            for number, event in enumerate(events):
+                if number in cut:
+                    marks.append((size, int(Flag.CUT)))
+                size += len(event)
+                data.append(event)
+                ends.append(size)
+                origin_of.append(at)
+            if size < CHUNK_BYTES and i < last:
+                continue
+            if data:
+                several = origin_of if len(origins) > 1 else None
+                yield (
+                    Chunk(
+                        settings.name, settings.codec, now, b"".join(data), ends, tuple(origins), several, tuple(marks)
+                    ),
+                    offset + 1,
+                )
+            else:
+                yield None, offset + 1
+            data, ends, origin_of, marks, origins, size = [], array("I"), array("H"), [], {}, 0

@@ -1,0 +1,53 @@
+"""Where reading a partition of Kafka begins. Pure: what is stored, and what the brokers know, are arguments.
+
+the raw log's place, the group's place     the further one: of another agent, or of this one before it was killed
+neither                                    the first record, or the next one that comes
+below the first record that is left        there, and the records between are lost
+beyond the end, or another topic's id      the topic was made again: the group's place if it has one, else the start
+beyond the end of the same topic           the end: brokers lost what was read here
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from vedette.model.event import FilePosition
+
+
+class Known(NamedTuple):
+    """What the brokers know of a partition."""
+
+    topic_id: str
+    """Empty: they have none."""
+    committed: int
+    """The group's offset; -1: it has none."""
+    low: int
+    """Of the first record that is left."""
+    high: int
+    """Of the next record that comes."""
+
+
+class Begin(NamedTuple):
+    offset: int
+    lost: int = 0
+    """Records that are known to be gone."""
+    reason: str = ""
+    """Why it is not where reading was left; empty: it is."""
+
+
+def placed(left: FilePosition | None, known: Known, *, from_start: bool) -> Begin:
+    """``left``: what the raw log has read, of this topic or of one that had its name."""
+    read = -1 if left is None else left.position
+    same = left is None or not known.topic_id or not left.fingerprint or left.fingerprint == known.topic_id
+    in_bounds = known.low <= known.committed <= known.high
+    if not same or (max(read, known.committed) > known.high and not known.topic_id):
+        begin = known.committed if in_bounds else known.low
+        return Begin(begin, 0, "the topic was deleted and made again; it is read from its start")
+    place = max(read, known.committed)
+    if place < 0:
+        return Begin(known.low if from_start else known.high)
+    if place < known.low:
+        return Begin(known.low, known.low - place, "records were deleted before they were read")
+    if place > known.high:
+        return Begin(known.high, 0, "the brokers have lost records that were read; reading goes on at the end")
+    return Begin(place)
