@@ -21,10 +21,11 @@ from spark_jobs.jobs.export import export
 from spark_jobs.jobs.ingest import ingest
 from spark_jobs.jobs.maintain import maintain
 from spark_jobs.jobs.noise import noise
+from spark_jobs.jobs.notify import notify
 from spark_jobs.jobs.report import report
 from spark_jobs.jobs.triage import triage
 
-JOBS = (ingest, campaigns, baselines, noise, coverage, report, export, backtest, maintain, triage, all_due)
+JOBS = (ingest, campaigns, baselines, noise, coverage, report, export, backtest, maintain, triage, notify, all_due)
 
 
 @click.group(commands=JOBS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -302,6 +302,15 @@ TRIAGE = Table(
 counts: ``state`` is ``new``, ``acknowledged``, ``assigned`` (to ``assignee``), ``true-positive`` or ``false-positive``;
 it holds until ``expires_at`` (null: for good)."""
 
+NOTICES = Table(
+    "notices",
+    columns("string finding_id receiver; time sent_at; string refused"),
+    partition=None,
+    keys=("finding_id", "receiver"),
+    newest="sent_at",
+)
+"""Which receiver has been sent which finding (``notify``); ``refused`` is why it will never take it, else empty."""
+
 RUNS = Table(
     "runs",
     columns("string job; time started_at ended_at succeeded_at; string error"),
@@ -316,7 +325,7 @@ TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
         ALERTS, WIN_5M, ENTITY_SITE_5M, HOST_1H, RULES, HEARTBEATS, AGENTS, SEQS, DEAD_LETTERS,
-        CAMPAIGNS, SESSIONS, BASELINES, ANOMALIES, FIRST_SEEN, NOISE, COVERAGE, TRIAGE, RUNS,
+        CAMPAIGNS, SESSIONS, BASELINES, ANOMALIES, FIRST_SEEN, NOISE, COVERAGE, TRIAGE, NOTICES, RUNS,
     )
 }  # fmt: skip
 """Every table by name."""

@@ -78,6 +78,7 @@ def test_every_job_of_the_region_is_run_or_for_a_person() -> None:
         "export",
         "backtest",
         "triage",
+        "notify",
     }
 
 
