@@ -24,8 +24,23 @@ from spark_jobs.jobs.noise import noise
 from spark_jobs.jobs.notify import notify
 from spark_jobs.jobs.report import report
 from spark_jobs.jobs.triage import triage
+from spark_jobs.jobs.views import views
 
-JOBS = (ingest, campaigns, baselines, noise, coverage, report, export, backtest, maintain, triage, notify, all_due)
+JOBS = (
+    ingest,
+    campaigns,
+    baselines,
+    noise,
+    coverage,
+    report,
+    export,
+    backtest,
+    maintain,
+    triage,
+    notify,
+    views,
+    all_due,
+)
 
 
 @click.group(commands=JOBS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -79,6 +79,7 @@ def test_every_job_of_the_region_is_run_or_for_a_person() -> None:
         "backtest",
         "triage",
         "notify",
+        "views",
     }
 
 

@@ -1,0 +1,131 @@
+"""SQL for other programs: what is printed is taken by the engines, and says what the tables hold."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+import sqlglot
+from pyspark.sql import SparkSession
+
+from spark_jobs.jobs.views import DIALECTS, VIEWS, statements
+from spark_jobs.tables.arrow import arrow_schema
+from spark_jobs.tables.schema import AGENTS, CAMPAIGNS, TABLES, TRIAGE, WIN_5M
+from spark_jobs.tables.tables import Tables, open_tables
+from tests.spark_jobs.conftest import JARS, run
+from tests.spark_jobs.found import AT, write_all
+from tests.spark_jobs.landed import DAY
+
+DECIDED = {"campaign-1": "new", "campaign-2": "assigned", "campaign-4": "new"}
+"""The decision of the first has expired; the third campaign is withdrawn."""
+
+PAGE = (Path(__file__).parents[3] / "docs" / "tables.md").read_text("utf-8")
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    """Every table that a view reads."""
+    tables = open_tables(str(tmp_path / "tables"))
+    write_all(tables)
+    common = {
+        "date": DAY,
+        "fleet": "north",
+        "site": "plant",
+        "rule_id": "r",
+        "level": "high",
+        "alerts": 2,
+        "matches": 3,
+    }
+    rows = [{**common, "window_start": AT + timedelta(minutes=5 * n)} for n in range(13)]
+    tables.upsert(WIN_5M, pa.Table.from_pylist(rows))
+    tables.upsert(AGENTS, pa.Table.from_pylist([{"fleet": "north", "agent_id": "edge-1", "state": "running"}]))
+    decided: list[tuple[str, datetime | None]] = [("false-positive", None), ("acknowledged", AT), ("assigned", None)]
+    for number, (state, expires) in enumerate(decided):
+        row = {"finding_id": f"campaign-{1 + number // 2}", "state": state, "expires_at": expires, "author": "ann"}
+        row["updated_at"] = AT + timedelta(hours=number)
+        tables.append(TRIAGE, pa.Table.from_pylist([row], arrow_schema(TRIAGE.columns)))
+    return tables
+
+
+def check(rows: dict[str, list[dict[str, Any]]]) -> None:
+    """What each view says of ``tables``."""
+    assert [(one["alerts"], one["matches"]) for one in sorted(rows["alerts_hourly"], key=lambda one: one["hour"])] == [
+        (24, 36), (2, 3),
+    ]  # fmt: skip
+    decisions = {one["campaign_id"]: one["decision"] for one in rows["campaigns_now"]}
+    assert decisions == {
+        "campaign-1": "new",
+        "campaign-2": "assigned",
+        "campaign-4": "new",
+    }  # one expired, one withdrawn
+    assert {one["anomaly_id"] for one in rows["anomalies_now"]} == {"anomaly-1", "anomaly-2"}
+    assert {(one["technique"], one["alerts"], one["silent_rules"]) for one in rows["techniques_now"]} == {
+        ("T1110", 6, 0), ("T1003", 0, 1),
+    }  # fmt: skip
+    assert [one["agent_id"] for one in rows["agents_now"]] == ["edge-1"]
+    assert {one["rule_id"] for one in rows["noise_now"]} == {"rule-a", "rule-b"}
+
+
+def test_duckdb_takes_the_views(tables: Tables) -> None:
+    """Over the tables' rows, with the columns of docs/tables.md; only what DuckDB's extension for Delta would read is
+    put there by hand, since it downloads that."""
+    paths = {name: tables.path(table) for name, table in TABLES.items() if tables.exists(table)}
+    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as duck:
+        duck.execute("SET TimeZone = 'UTC'; CREATE SCHEMA vedette")
+        for name in paths:
+            duck.register("rows", tables.arrow(TABLES[name]))
+            duck.execute(f"CREATE TABLE vedette.{name} AS SELECT * FROM rows")
+        for statement in statements("duckdb", "vedette", paths):
+            if "delta_scan" not in statement and "INSTALL" not in statement:
+                duck.execute(statement)
+        found = {name: duck.sql(f"SELECT * FROM vedette.{name}").to_arrow_table() for name in VIEWS}
+    check({name: rows.to_pylist() for name, rows in found.items()})
+    for name, rows in found.items():
+        assert f"| `{name}` | `{', '.join(rows.column_names)}` |" in PAGE
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not JARS, reason="no jars of delta-spark: make jars")
+def test_spark_s_catalog_takes_it(spark: SparkSession, tables: Tables) -> None:
+    """The SQL as it is, in Spark's own catalog with Delta, where it gives what the tables hold."""
+    those = {table.name: tables.path(table) for table in (AGENTS, CAMPAIGNS, TRIAGE)}
+    for statement in statements("spark", "seen", those):
+        spark.sql(statement)
+    try:
+        rows = spark.table("seen.campaigns_now").select("campaign_id", "decision", "author").collect()
+        assert {row.campaign_id: row.decision for row in rows} == DECIDED
+        assert [row.agent_id for row in spark.table("seen.agents_now").collect()] == ["edge-1"]
+    finally:
+        spark.sql("DROP SCHEMA seen CASCADE")
+
+
+def test_what_is_printed(tables: Tables) -> None:
+    """The command prints the statements for the tables that are there, and refuses a folder without any."""
+    said = run(None, "views", f"--tables={tables.root}", "--dialect=duckdb")
+    assert said.count("delta_scan(") == 7
+    assert said.count("CREATE OR REPLACE VIEW") == 7 + len(VIEWS)
+    with pytest.raises(ValueError, match="has no tables yet"):
+        run(None, "views", f"--tables={tables.root}/nowhere", "--dialect=duckdb")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_sql_is_that_of_the_dialect(dialect: str, tmp_path: Path) -> None:
+    """Every view is read by a parser of the dialect; names are where they should be, quotes in a path are doubled."""
+    said = statements(dialect, "lake.vedette", {name: f"/data/o'neil/{name}" for name in TABLES})
+    assert sum("o''neil" in one for one in said) == len(TABLES)
+    made = [one for one in said if one.startswith("CREATE OR REPLACE VIEW") and "delta_scan" not in one]
+    assert len(made) == len(VIEWS)
+    for one in made:
+        parsed = sqlglot.parse_one(one.rstrip(";"), read=dialect)
+        assert isinstance(parsed, sqlglot.exp.Create), one
+
+
+def test_views_of_tables_that_are_not_there_are_left_out() -> None:
+    said = "\n".join(statements("trino", "lake.vedette", {"agents": "s3://b/agents"}))
+    assert "CALL lake.system.register_table(schema_name => 'vedette', table_name => 'agents'" in said
+    assert "agents_now" in said
+    assert "campaigns_now" not in said
