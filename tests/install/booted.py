@@ -114,8 +114,9 @@ def limits(name: str) -> Iterator[Callable[[], None]]:
 class Host:
     """A booted container. ``run`` is as root inside."""
 
-    def __init__(self, folder: Path, console: Path) -> None:
-        self.folder, self.console, self.pid = folder, console, 0
+    def __init__(self, folder: Path, console: Path, enter: Callable[[], None]) -> None:
+        """``enter``: what ``limits`` gives."""
+        self.folder, self.console, self._enter, self.pid = folder, console, enter, 0
 
     @classmethod
     @contextmanager
@@ -132,9 +133,9 @@ class Host:
             mount("-t", "overlay", "-o", options, "overlay", disk / "root")
             try:
                 with limits(f"vedette-test-{os.getpid()}") as enter:
-                    host = cls(disk / "root", scratch / "console")
+                    host = cls(disk / "root", scratch / "console", enter)
                     try:
-                        host._boot(enter)
+                        host._boot()
                         yield host
                     finally:
                         host._halt()
@@ -143,13 +144,20 @@ class Host:
         finally:
             subprocess.run(["umount", "-l", disk], check=False)
 
-    def _boot(self, enter: Callable[[], None]) -> None:
+    def reboot(self) -> None:
+        """Down in good order, as ``systemctl reboot`` has it, and up again with the same disk."""
+        self.run("systemctl", "poweroff")
+        self.nspawn.wait(90)
+        self.pid = 0
+        self._boot()
+
+    def _boot(self) -> None:
         _sweep()
         with self.console.open("wb") as console:
             self.nspawn = subprocess.Popen(
                 ["systemd-nspawn", "--register=no", "--keep-unit", "--quiet", "-b", "-D", self.folder,
                  "--console=pipe", "--private-network", "--machine=edge"],
-                stdin=subprocess.DEVNULL, stdout=console, stderr=console, preexec_fn=enter,
+                stdin=subprocess.DEVNULL, stdout=console, stderr=console, preexec_fn=self._enter,
             )  # fmt: skip
         own = os.readlink("/proc/self/ns/pid")
 
