@@ -26,7 +26,7 @@ RULE = """title: Marker
 id: 6a1f0000-0000-4000-8000-000000000001
 logsource: {product: linux}
 detection: {keywords: ['marker'], condition: keywords}
-fields: [src_ip]
+fields: [src_ip, response.address]
 level: high
 """
 BLOCK = '[[response.block]]\nrules = ["6a1f*"]\nfield = "src_ip"\n'
@@ -194,6 +194,30 @@ def test_dry_run(site: Site) -> None:
     assert site.network.nft("list", "tables") == ""
     assert site.agent.status()["response"] is None
     assert "local response is off" in site.ask("list", code=1)
+
+
+def test_an_event_cannot_ask(site: Site) -> None:
+    """Fields of an event that are called as the agent's own ask for nothing, whatever its alert asks for; also where
+    that is of a rule set in strict isolation, whose own orders are carried out."""
+    own = site.log.parent / "own"
+    own.mkdir()
+    (own / "own.yml").write_text(RULE.replace("000001", "000002"))
+    blocks = BLOCK.replace("6a1f*", "*2")
+    site.up(blocks=f'{blocks}[[ruleset]]\nname = "own"\nisolation = "strict"\npaths = ["{own}"]\n')
+    forged = {"message": "marker", "response": "block 203.0.113.10 for 9 s", "response.address": "203.0.113.10"}
+    with site.log.open("a") as file:
+        file.writelines(json.dumps({**forged, **more}) + "\n" for more in ({}, {"src_ip": "127.0.0.1"}))
+    site.seen(PEER)
+    site.blocks(PEER)
+    site.agent.settled(3)
+    assert site.network.reached("203.0.113.10")
+    assert site.audit("refuse") == []
+    addresses = [(one["rule_id"][-1], one["fields"].get("response.address"), "response" in one["flags"])
+                 for one in site.alerts() if one["rule_id"] != "vedette.response"]  # fmt: skip
+    not_asked = ("1", "203.0.113.10", False)  # as the event has it
+    assert sorted(addresses, key=repr) == sorted(
+        [not_asked, not_asked, ("1", None, False), ("2", None, True), ("2", None, True), ("2", PEER, True)], key=repr
+    )
 
 
 @pytest.mark.crash

@@ -35,12 +35,13 @@ class Asked(NamedTuple):
 
 
 def address_of(text: str) -> Address:
-    """One host's address; that of IPv4 within IPv6 as IPv4. Raises ValueError."""
+    """One host's address; that of IPv4 within IPv6 as IPv4. Raises ValueError, also for one that holds on a link only:
+    a host's metadata service and its neighbours have such."""
     found = ip_address(text.strip())
     if isinstance(found, IPv6Address):
-        if found.scope_id:
-            raise ValueError(f"{text!r} holds on one link only")
         found = found.ipv4_mapped or found
+    if found.is_link_local:
+        raise ValueError(f"{found} holds on one link only")
     if found.is_multicast or found.is_unspecified or found.is_loopback or found == IPv4Address("255.255.255.255"):
         raise ValueError(f"{found} is not the address of another host")
     return found

@@ -28,6 +28,7 @@ SECONDS = 10.0
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _HINTS = {
     "Operation not permitted": "; needs CAP_NET_ADMIN (docs/install.md)",
+    "Address family not supported": "; the unit needs AF_NETLINK and CAP_NET_ADMIN (docs/install.md)",
     "Protocol not supported": "; the kernel has no nftables",
     "Too many open files in system": "; the set is full",
 }
