@@ -130,10 +130,8 @@ def test_local_response_in_the_unit(host: Host) -> None:
     assert host.run("systemctl", "reload", "vedette").code == 0
     host.wait(lambda: "local response is off" not in host.run("vedette", "response", "test").text, 30)
     done = host.run("vedette", "response", "test")
-    assert (done.code, done.text) == (
-        1,
-        "vedette: nft: x; the unit needs AF_NETLINK and CAP_NET_ADMIN (docs/install.md)\n",
-    )
+    assert done.code == 1
+    assert "the unit needs AF_NETLINK and CAP_NET_ADMIN (docs/install.md)" in done.text
     (lines,) = re.findall(r"```ini\n(\[Service\]\n.*CAP_NET_ADMIN[^`]+)```", (ROOT / "docs/install.md").read_text())
     (host.folder / "etc/systemd/system/vedette.service.d/response.conf").write_text(lines)
     host.run("systemctl", "daemon-reload")
