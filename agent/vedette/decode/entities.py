@@ -61,7 +61,7 @@ KINDS = tuple(kind for kind in _TABLE if kind != "text")
 _KINDS = {name: kind for kind, names in _TABLE.items() for name in names.split()}
 
 _SEPARATORS = str.maketrans("", "", "_-.@ ")
-_NOTHING = frozenset({"", "-", "?", "none", "null", "unknown", "(unknown)", "n/a", "na", "(null)"})
+NOTHING = frozenset({"", "-", "?", "none", "null", "unknown", "(unknown)", "n/a", "na", "(null)"})
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
 _DOMAIN = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.){1,32}[A-Za-z][A-Za-z0-9-]{1,62}\.?")
 _ADDRESS = re.compile(r"[0-9A-Fa-f:.]+")
@@ -78,9 +78,9 @@ def entities(fields: Mapping[str, Value], host: str | None) -> tuple[Entity, ...
     """The entities of an event with these ``fields`` (flat or nested) that happened on ``host``."""
     found: dict[Entity, None] = {}
     if host:
-        found.update(_of_host(host) if len(host) <= MAX_KEPT else dict.fromkeys(_host(host)))
+        found.update(dict.fromkeys(of_host(host)))
     nested = len(fields) > MAX_VALUES or not _NESTED.isdisjoint(map(type, fields.values()))
-    for name, value in _leaves(fields) if nested else fields.items():
+    for name, value in leaves(fields) if nested else fields.items():
         kind = _kind_of(name) if len(name) <= MAX_KEPT else _KINDS.get(name.lower().translate(_SEPARATORS))
         if kind is None or (type(value) is not str and type(value) is not int):
             continue
@@ -91,10 +91,27 @@ def entities(fields: Mapping[str, Value], host: str | None) -> tuple[Entity, ...
     return tuple(found)[:MAX_ENTITIES]
 
 
+def of_field(name: str, text: str) -> Iterable[Entity]:
+    """The entities of one field's value."""
+    kind = _kind_of(name) if len(name) <= MAX_KEPT else _KINDS.get(name.lower().translate(_SEPARATORS))
+    return () if kind is None else _read_again(kind, text)
+
+
+def of_host(host: str) -> Iterable[Entity]:
+    """The entity that a host is."""
+    return _of_host(host) if len(host) <= MAX_KEPT else _host(host)
+
+
+def kind_of(name: str) -> str | None:
+    """The kind of entity that a field of this name holds; None: none, or texts."""
+    kind = _kind_of(name) if len(name) <= MAX_KEPT else None
+    return None if kind == "text" else kind
+
+
 _NESTED = frozenset({dict, list})
 
 
-def _leaves(fields: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+def leaves(fields: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
     """Names and values, those within objects and lists by their dotted names, in order; at most ``MAX_VALUES`` values
     are visited."""
     stack: list[tuple[str, Value]] = list(reversed(list(fields.items())))
@@ -128,7 +145,7 @@ def _read_again(kind: str, text: str) -> Iterable[Entity]:
 
 def _read(kind: str, text: str) -> tuple[Entity, ...]:
     text = text.strip()
-    return () if text.lower() in _NOTHING else tuple(_CHECKS[kind](text))
+    return () if text.lower() in NOTHING else tuple(_CHECKS[kind](text))
 
 
 _remembered = lru_cache(maxsize=4096)(_read)

@@ -1,0 +1,390 @@
+"""Redaction: what an owner's rules say must not leave the host, taken out of every text of one event.
+
+``Redaction.case`` finds it, ``Case`` takes it out. What is found:
+
+* values of **fields** by their names, also of those beside which nothing of the event is shown;
+* **entities** of a kind, with the fields that they were read from;
+* what **patterns** and the owner's expressions match, in the raw event and in its fields, each read as ``name=value``.
+
+A value that was found anywhere goes everywhere: from fields, entities, keys of groups, titles and the raw event, there
+in whatever form it stands (``escapes.py``), in upper or lower case. It becomes ``MARK``, or for ``hash`` a keyed digest
+(HMAC-SHA-256, RFC 2104) that is the same for the same value under the same key. **In doubt nothing leaves**: a text at
+which an expression takes too long becomes ``SLOW``; a raw event in which the value of a redacted field is not found (it
+is composed, or stands there in a form that is not known) becomes ``MARK`` as a whole.
+
+Values of less than ``SHORT`` characters are taken out where they stand as words, since else nothing readable were left.
+Pure: the key is an argument.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+from vedette.decode import entities
+from vedette.decode.aliases import ALIASES
+from vedette.decode.escapes import views
+from vedette.decode.secrets import PATTERNS, Compiled, named, written
+from vedette.decode.values import Value
+
+MASK, HASH, DROP = "mask", "hash", "drop"
+MARK = "[redacted]"
+SLOW = "[redacted: a pattern took too long]"
+HASHED = "hash:"
+"""Before 32 hex digits."""
+SECONDS = 0.02
+"""For one pattern on one text."""
+TRIES = 10.0
+"""Times that patterns may take too long before the slow ones are left out, and texts with them; one comes back every
+``1 / RECOVERY`` events."""
+RECOVERY = 0.1
+WINDOW = 8 << 10
+"""Characters of a text that are looked at; what follows does not leave."""
+READ = 256
+"""Characters of a field's value up to which it is read as ``name=value`` though it is not shown."""
+SHORT = 4
+KEY_BYTES = 32
+TEXT = "\0text"
+"""As a field's name: the whole text of events, and so all of their fields."""
+_OWN = frozenset({"peer", "topic", "topic_levels"})
+"""Fields of the agent's own knowledge: their values need not stand in the event."""
+
+
+class Rule(NamedTuple):
+    """One ``[[redact]]``."""
+
+    action: str = MASK
+    fields: tuple[str, ...] = ()
+    """Names, which may hold ``*`` and ``?``; of an object all that is in it."""
+    kinds: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    expressions: tuple[str, ...] = ()
+
+
+class Shown(NamedTuple):
+    """What of an event would leave, besides its text: ``fields`` by name, ``origins`` the fields behind those that are
+    called otherwise, ``texts`` made of values, ``entities`` as pairs of kind and value."""
+
+    fields: Mapping[str, str] = {}
+    origins: Mapping[str, Iterable[str]] = {}
+    texts: Sequence[str] = ()
+    entities: Iterable[tuple[str, str]] = ()
+
+
+NOTHING_SHOWN = Shown()
+
+
+class Redaction:
+    """The rules of one configuration."""
+
+    def __init__(
+        self, rules: Iterable[Rule], key: bytes | None = None, *, seconds: float = SECONDS, window: int = WINDOW
+    ) -> None:
+        """``key``: without one, what shall be hashed is masked. Raises ValueError for an expression, KeyError for a
+        pattern that is none."""
+        self.rules, self.key, self.seconds, self.window = (
+            tuple(rules),
+            "" if key is None else key.hex(),
+            seconds,
+            window,
+        )
+        self._globs = [(rule.action, name.lower()) for rule in self.rules for name in rule.fields]
+        self._kinds = {kind: rule.action for rule in reversed(self.rules) for kind in rule.kinds}
+        self._like = [
+            (rule.action, like)
+            for rule in self.rules
+            for name in rule.patterns
+            if (like := PATTERNS[name].named) is not None
+        ]
+        self.patterns: list[tuple[str, Compiled]] = [
+            (rule.action, one)
+            for rule in self.rules
+            for one in (*map(named, rule.patterns), *map(written, rule.expressions))
+        ]
+        self.named: Callable[[str], str | None] = lru_cache(maxsize=4096)(self._named)
+        """By a field's name what is done with its value; None: nothing."""
+        self.tries, self.slow = TRIES, set[int]()
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    @property
+    def by_field(self) -> bool:
+        """Whether an event's fields must be known."""
+        return bool(self._globs or self._kinds or self._like)
+
+    def kind(self, kind: str) -> str | None:
+        """What is done with entities of this kind; None: nothing."""
+        return self._kinds.get(kind)
+
+    def _named(self, name: str) -> str | None:
+        if name == TEXT:
+            return MASK if self.by_field else None
+        for one in (name, *ALIASES.get(name, ())):
+            parts = one.lower().split(".")
+            tried = [".".join(parts[: i + 1]) for i in range(len(parts))]
+            for action, glob in self._globs:
+                if any(fnmatchcase(each, glob) for each in tried):
+                    return action
+            for action, like in self._like:
+                if like.fullmatch(one):
+                    return action
+        return self._kinds.get(entities.kind_of(name) or "")
+
+    def action(self, name: str, origins: Iterable[str] = ()) -> str | None:
+        """The same of a field that comes from others."""
+        return next((action for one in (name, *origins) if (action := self.named(one)) is not None), None)
+
+    def hidden(self, value: str, action: str) -> str:
+        """What stands in place of ``value``."""
+        if action != HASH or not self.key:
+            return MARK
+        text = _canonical(value).encode("utf-8", "surrogatepass")
+        return HASHED + hmac.new(bytes.fromhex(self.key), text, "sha256").hexdigest()[:32]
+
+    def case(
+        self, raw: str, fields: Mapping[str, Value] | None, *, host: str | None = None, shown: Shown = NOTHING_SHOWN
+    ) -> Case:
+        """``raw``: the event's text. ``fields``: all that are decoded; None: they cannot be. ``host``: as the alert has
+        it."""
+        self.tries = min(TRIES, self.tries + RECOVERY)
+        return Case(self, raw, fields, host, shown)
+
+
+def _canonical(value: str) -> str:
+    """One text for what means the same: a name in upper and lower case, an address however it is written."""
+    value = value.strip()
+    if ":" in value:
+        try:
+            return str(ipaddress.ip_address(value))
+        except ValueError:
+            pass
+    return value.lower()
+
+
+def _lowered(text: str) -> str:
+    """In lower case, character by character, so that places stay."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else "".join(c if len(c.lower()) != 1 else c.lower() for c in text)
+
+
+class Case:
+    """What must not leave of one event; ``redacted`` names what it was taken out of, ``failed`` counts texts that were
+    given up."""
+
+    def __init__(
+        self, redaction: Redaction, raw: str, fields: Mapping[str, Value] | None, host: str | None, shown: Shown
+    ) -> None:
+        self._redaction, self._raw, self._origins = redaction, raw[: redaction.window], shown.origins
+        self._known, self._values = dict[str, str](), dict[str, tuple[str, str]]()
+        self._read = set[tuple[str, str]]()
+        """Fields in which patterns were looked for."""
+        self._must = set[str]()
+        """Of ``_values`` those that stand in the event."""
+        self._blind = fields is None and redaction.by_field
+        self.redacted, self.failed = dict[str, None](), 0
+        leaves = [(name, str(value)) for name, value in entities.leaves(fields or {}) if value is not None]
+        if len(leaves) >= entities.MAX_VALUES:
+            self._blind = redaction.by_field
+        self._by_name(leaves, host, shown)
+        if redaction.patterns:
+            self._by_patterns(leaves, shown)
+
+    # --- what is found
+
+    def _add(self, value: str, action: str, *, must: bool = False) -> None:
+        lowered = _lowered(value)
+        if (len(value) > 1 or value.isalnum()) and lowered.strip() not in entities.NOTHING:
+            self._values.setdefault(lowered, (value, action))
+            if must:
+                self._must.add(lowered)
+
+    def _by_name(self, leaves: Sequence[tuple[str, str]], host: str | None, shown: Shown) -> None:
+        redaction = self._redaction
+        if not redaction.by_field:
+            return
+        for name, text in leaves:
+            action = redaction.named(name)
+            found = entities.of_field(name, text)
+            if action is not None:
+                self._add(text, action, must=name not in _OWN and not name.startswith("topic_level_"))
+            for one in found:
+                if (of_kind := action or redaction.kind(one.kind)) is not None:
+                    self._add(one.value, of_kind)
+                    if _lowered(one.value) not in _lowered(text):  # it is written otherwise there
+                        self._add(text, of_kind, must=True)
+        if host and (action := self._host_action(host)) is not None:
+            self._add(host, action)
+        for name, text in shown.fields.items():
+            if (action := self.action(name)) is not None and TEXT not in self._origins.get(name, ()):
+                self._add(text, action)
+                for one in entities.of_field(name, text):
+                    self._add(one.value, action)
+        for kind, text in shown.entities:
+            if (action := redaction.kind(kind)) is not None:
+                self._add(text, action)
+
+    def host(self, host: str) -> str | None:
+        """The host that an alert names; None: it is dropped."""
+        if (action := self._host_action(host)) is None:
+            return self.text(host, "host")
+        self.redacted["host"] = None
+        return None if action == DROP else self._redaction.hidden(host, action)
+
+    def _host_action(self, host: str) -> str | None:
+        named = self._redaction.named("hostname") or self._redaction.named("host")
+        return named or next((a for one in entities.of_host(host) if (a := self._redaction.kind(one.kind))), None)
+
+    def action(self, name: str) -> str | None:
+        """What is done with the field of this name, or with those that it comes from."""
+        return self._redaction.action(name, self._origins.get(name, ()))
+
+    def _by_patterns(self, leaves: Sequence[tuple[str, str]], shown: Shown) -> None:
+        """The values that patterns match; a text at which one takes too long is known by its ``SLOW``."""
+        self._scan(self._raw)
+        rows = dict.fromkeys((name, text) for name, text in leaves if len(text) <= READ)
+        rows.update(dict.fromkeys((name, text[: self._redaction.window]) for name, text in shown.fields.items()))
+        places, parts, at = list[tuple[int, int]](), list[str](), 0
+        for name, text in rows:
+            if at + len(name) + len(text) > 2 * self._redaction.window:
+                break  # those that are shown are read one by one when they are taken
+            places.append((at + len(name) + 1, at + len(name) + 1 + len(text)))
+            parts.append(f"{name}={text}")
+            at += len(parts[-1]) + 1
+        if self._scan("\n".join(parts), places):
+            self._read.update(islice(rows, len(parts)))
+        else:
+            self._blind = True
+        for text in shown.texts:
+            self._scan(text[: self._redaction.window])
+
+    def _scan(self, text: str, places: Sequence[tuple[int, int]] | None = None) -> bool:
+        """Add what patterns match of ``text``, or of its ``places``; False: one took too long."""
+        redaction = self._redaction
+        for view in views(text):
+            lowered = view.text.lower()
+            for number, (action, pattern) in enumerate(redaction.patterns):
+                if number in redaction.slow and redaction.tries < 1:
+                    return self._slow(text)
+                try:
+                    found = pattern.of(view.text, lowered, redaction.seconds)
+                except TimeoutError:
+                    redaction.tries -= 1
+                    redaction.slow.add(number)
+                    return self._slow(text)
+                for start, end in found:
+                    if places is None:
+                        self._add(view.text[start:end], action)
+                        continue
+                    first, last = view.span(start, end)
+                    for begin, stop in places:
+                        if begin < last and first < stop:
+                            plain = view.starts is None
+                            inner = text[max(begin, first) : min(stop, last)]
+                            self._add(inner if plain or first < begin else view.text[start:end], action)
+        return True
+
+    def _slow(self, text: str) -> bool:
+        self._known[text] = SLOW
+        return False
+
+    # --- what is taken out
+
+    def text(self, text: str, name: str = "") -> str:
+        """``text`` without what was found; ``name``: what it is called in ``redacted``."""
+        known = self._known.get(text)
+        if known is None:
+            if len(text) > self._redaction.window:
+                known = self._taken(text[: self._redaction.window])[0]
+            else:
+                known = self._known[text] = self._taken(text)[0]
+        if known != text and name:
+            self.redacted[name] = None
+        if known is SLOW:
+            self.failed += 1
+        return known
+
+    def field(self, name: str, text: str) -> str | None:
+        """The value of a field that is shown; None: it is dropped."""
+        if (action := self.action(name)) is not None:
+            self.redacted[name] = None
+            return None if action == DROP else self._redaction.hidden(text, action)
+        if self._redaction.patterns and (name, text) not in self._read and text not in self._known:
+            row = f"{name}={text}"[: self._redaction.window]
+            if not self._scan(row, [(len(name) + 1, len(row))]):
+                self._known[text] = SLOW
+        return self.text(text, name)
+
+    def fields(self, fields: Mapping[str, str]) -> dict[str, str]:
+        taken = {name: self.field(name, text) for name, text in fields.items()}
+        return {name: text for name, text in taken.items() if text is not None}
+
+    def entity(self, kind: str, value: str) -> str | None:
+        """None: it is dropped."""
+        action = self._redaction.kind(kind)
+        if action is None and (found := self._values.get(_lowered(value))) is not None:
+            action = found[1]
+        if action is None:
+            return self.text(value, "entities")
+        self.redacted["entities"] = None
+        return None if action == DROP else self._redaction.hidden(value, action)
+
+    def raw(self) -> tuple[str, int]:
+        """The event's text, up to ``WINDOW``, and in how many places something was taken out."""
+        known = self._known.get(self._raw)
+        if known is SLOW:
+            self.failed += 1
+            self.redacted["raw"] = None
+            return SLOW, 1
+        if not self._raw or not (self._blind or self._values):
+            return self._raw, 0
+        taken, count, found = self._taken(self._raw)
+        if self._blind or not self._must <= found:
+            taken, count = MARK, max(1, count)
+        if count:
+            self.redacted["raw"] = None
+        return taken, count
+
+    def _taken(self, text: str) -> tuple[str, int, set[str]]:
+        """``text`` without the values, in how many places some were, and which."""
+        if not self._values or not text:
+            return text, 0, set()
+        spans, found = list[tuple[int, int, str]](), set[str]()
+        for view in views(text):
+            lowered = _lowered(view.text)
+            for value, (written_so, action) in self._values.items():
+                for start in _places(lowered, value):
+                    spans.append((*view.span(start, start + len(value)), self._redaction.hidden(written_so, action)))
+                    found.add(value)
+        if not spans:
+            return text, 0, found
+        merged = list[tuple[int, int, str]]()
+        for start, end, mark in sorted(spans, key=lambda one: (one[0], -one[1])):
+            if merged and start < merged[-1][1]:
+                if end > merged[-1][1]:
+                    merged[-1] = (merged[-1][0], end, MARK)
+            else:
+                merged.append((start, end, mark))
+        parts, at = list[str](), 0
+        for start, end, mark in merged:
+            parts += (text[at:start], mark)
+            at = end
+        made = "".join((*parts, text[at:]))
+        left = _lowered(made)
+        if any(len(value) >= SHORT and value in left and value not in MARK for value in self._values):
+            return MARK, len(merged), found  # what stood on both sides of a mark has met
+        return made, len(merged), found
+
+
+def _places(text: str, value: str) -> Iterator[int]:
+    at, short = text.find(value), len(value) < SHORT
+    while at >= 0:
+        end = at + len(value)
+        if not short or not (text[at - 1 : at].isalnum() or text[end : end + 1].isalnum()):
+            yield at
+        at = text.find(value, at + 1 if short else end)
