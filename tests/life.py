@@ -72,15 +72,15 @@ class Life:
     """A pipeline in a folder, from start to end or to a crash; the folder is all that the next one gets."""
 
     def __init__(self, folder: Path, engine: Engine, **settings: Any) -> None:
-        """``settings``: of the raw log, besides ``outbox_bytes``, ``cache_bytes``, ``state_bytes``, ``functions`` and
-        ``certain``."""
+        """``settings``: of the raw log, besides ``outbox_bytes``, ``cache_bytes``, ``state_bytes``, ``functions``,
+        ``redact`` and ``certain``."""
         self.folder = folder
         self.counters = Counters()
         self.clock: Any = Clock()
         self.store = Store.open(folder / "store")
         certain, outbox_bytes = settings.pop("certain", True), settings.pop("outbox_bytes", 1 << 28)
         cache_bytes, functions = settings.pop("cache_bytes", 0), settings.pop("functions", False)
-        state_bytes = settings.pop("state_bytes", 64 << 20)
+        state_bytes, redact = settings.pop("state_bytes", 64 << 20), settings.pop("redact", ())
         config = Config(
             agent=replace(AGENT, data_dir=folder),
             raw_log=RawLogSettings(
@@ -90,6 +90,7 @@ class Life:
             engine=EngineSettings(cache_bytes=cache_bytes),
             state=StateSettings(max_bytes=state_bytes),
             functions=FunctionSettings(allow=functions),
+            redact=redact,
         )
         restart = RestartPoint(self.counters)
         self.log = RawLog.open(

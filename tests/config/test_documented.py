@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from vedette.config import read as config
-from vedette.config.settings import Config, EnrichSettings, RulesetSettings, SuppressSettings
+from vedette.config.settings import Config, EnrichSettings, RedactSettings, RulesetSettings, SuppressSettings
 from vedette.inputs.table import INPUT_TYPES
 from vedette.mqtt.settings import MqttSettings
 from vedette.sinks.settings import SINK_TYPES
@@ -23,11 +23,12 @@ UNCOMMENTED = re.sub(r"(?m)^#(?=\S)", "", TEXT)
 SECTIONS = {
     f.name: f.default_factory
     for f in dataclasses.fields(Config)
-    if f.name not in ("input", "suppress", "enrich", "ruleset", "engine", "sink", "warnings", "overlay")
+    if f.name not in ("input", "suppress", "enrich", "redact", "ruleset", "engine", "sink", "warnings", "overlay")
 }
 SECTIONS["suppress"] = lambda: SuppressSettings(600.0)  # a table of its own each time
 SECTIONS["ruleset"] = lambda: RulesetSettings("site")
 SECTIONS["enrich"] = lambda: EnrichSettings("assets")
+SECTIONS["redact"] = RedactSettings
 SECTIONS["broker"] = MqttSettings
 IN_FORCE_BY_CHOICE = {
     ("agent", "data_dir"),
@@ -96,7 +97,7 @@ def stated() -> Iterator[tuple[str, str, Any, Any]]:
     }
     everything = config.parse(UNCOMMENTED, FILE)
     in_force = set(keys(tomllib.loads(TEXT)))
-    several = {"suppress", "enrich", "ruleset"}
+    several = {"suppress", "enrich", "redact", "ruleset"}
     tables = {name: [getattr(everything, name)] for name in SECTIONS.keys() - several - {"broker"}}
     tables["broker"] = [everything.uplink.broker]
     tables |= {name: list(getattr(everything, name)) for name in several}

@@ -41,7 +41,7 @@ class Asked(Host):
 
     def configure(self, settings: str) -> None:
         super().configure(settings)
-        owner = f"[fleet]\nallow = {json.dumps([*self.allow])}\nredact = ['(?i)password=\\S+']\n"
+        owner = f"[[redact]]\nexpressions = ['(?i)password=\\S+']\n[fleet]\nallow = {json.dumps([*self.allow])}\n"
         text = self.config.read_text().replace("[fleet]\n", owner, 1)
         self.config.write_text(f'[[input]]\ntype = "syslog"\nname = "in"\ntcp = "127.0.0.1:{self.port}"\n' + text)
 

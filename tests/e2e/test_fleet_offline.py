@@ -166,7 +166,9 @@ class Asked(Island):
 
     def configure(self, settings: str) -> None:
         super().configure(settings)
-        text = self.config.read_text().replace("[fleet]\n", "[fleet]\nredact = ['(?i)password=\\S+']\n", 1)
+        text = self.config.read_text().replace(
+            "[fleet]\n", "[[redact]]\nexpressions = ['(?i)password=\\S+']\n[fleet]\n", 1
+        )
         self.config.write_text(f'[[input]]\ntype = "syslog"\nname = "in"\ntcp = "127.0.0.1:{self.port}"\n' + text)
 
     def fed(self) -> None:

@@ -19,7 +19,7 @@ from tests.fleet.asking import NOW as ASKED
 from tests.fleet.asking import asked, signed
 from tests.rawlog.samples import NOW
 from tests.runtime.test_hunt import INPUTS, SECOND, counts, hunt, order, store, streams
-from vedette.config.settings import AgentSettings, Config, FleetSettings
+from vedette.config.settings import AgentSettings, Config, RedactSettings
 from vedette.engine.artifact import Artifact
 from vedette.fleet import huntjob
 from vedette.fleet.hunt import packed
@@ -62,8 +62,8 @@ class Host:
         inputs = tuple(
             FileInput(name, codec, "UTC", LogSource(), paths=(f"/{name}",)) for name, codec in INPUTS.items()
         )
-        fleet = FleetSettings(redact=("secret[0-9]+",))
-        self.config = replace(Config(), agent=AgentSettings(data_dir=data), input=inputs, fleet=fleet)
+        redact = (RedactSettings(expressions=("secret[0-9]+",)),)
+        self.config = replace(Config(), agent=AgentSettings(data_dir=data), input=inputs, redact=redact)
         self.kind = Kind("hunt", "analyst", huntjob.validate, huntjob.run, LIMITS.__class__(
             LIMITS.bytes, limits.get("seconds", LIMITS.seconds), limits.get("cpu", LIMITS.cpu), 1))  # fmt: skip
         self.request, self.spool = asked("hunt", "ann", body=dict(asks)), spool

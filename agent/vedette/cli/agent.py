@@ -52,10 +52,11 @@ def check(config: Path) -> None:
 
     Reports all mistakes at once, settings whose name has changed, and rules that no input reaches: none has their log
     source, or none has one of their fields. Says whether the native kernel is in use. Exit code 1 when a rule does not
-    run or the fleet's root of trust cannot be used, 2 when the configuration is invalid.
+    run, the fleet's root of trust or the key of [[redact]] cannot be used, 2 when the configuration is invalid.
 
     Example: vedette check -c vedette.toml
     """
+    from vedette.config import redact
     from vedette.engine import kernel
     from vedette.runtime import shares as shared
     from vedette.system import descriptors
@@ -80,6 +81,9 @@ def check(config: Path) -> None:
         _check_response(settings)
     click.echo(f"native kernel: {kernel.why_not or 'in use'}")
     bad = _check_root(settings)
+    if settings.redact and (wrong := redact.problem(settings)):
+        click.echo(safe(wrong), err=True)
+        bad = True
     for one in settings.rulesets:
         named = "" if one.name == DEFAULT_SET else f" of {one.name}"
         if one.paths:

@@ -79,7 +79,7 @@ def evidence(
 ) -> None:  # fmt: skip
     """Fetch the raw events around an alert, or of a time, from their host.
 
-    Stored beside the alert with a manifest: digest, who asked, why. What the host's owner redacts ([fleet] redact) does
+    Stored beside the alert with a manifest: digest, who asked, why. What the host's owner redacts ([[redact]]) does
     not leave it. For operators whose role is analyst. Exit code 1 when it is not whole; `vedette fleet fetch` goes on.
 
     Example: vedette fleet evidence ALERT_ID --around 200 --reason 'case 17' --key ann.pem --broker mqtts://…

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -26,7 +26,7 @@ from vedette.cli.console import (
 )
 from vedette.config.read import load
 from vedette.config.settings import DEFAULT_SET
-from vedette.plan.ir import Refusal
+from vedette.plan.ir import KEYWORDS, Refusal
 from vedette.plan.plan import AnyRule
 from vedette.plan.query import Statement
 from vedette.plan.relation import starved
@@ -348,24 +348,29 @@ def rules_lint(
 @click.option(
     "--sample", type=click.Path(path_type=Path), help="Lines of typical traffic: shows what literals cost in it."
 )
+@click.option("-c", "--config", type=click.Path(path_type=Path), help="Show what this agent redacts in their alerts.")
 @click.argument("rule", type=click.Path(path_type=Path))
 @click.argument("event", required=False)
 def rules_explain(
     pipelines: tuple[Path, ...], lookups: tuple[Path, ...], functions: Host | None, wanted: str, codec: str,
-    topic: str, beside: tuple[Path, ...], sample: Path | None, rule: Path, event: str | None,
+    topic: str, beside: tuple[Path, ...], sample: Path | None, config: Path | None, rule: Path, event: str | None,
 ) -> None:  # fmt: skip
     """Show how rules are evaluated, and why they match an event.
 
     RULE is a file or a folder, EVENT a line ("-": standard input). Of a detection: its predicates with group and bit,
     the prefilter's literals, what else it could search for and how common that is, its filters, and the truth of every
     part of the condition with the event's values. Of a correlation: its rules, groups and condition, and which of its
-    rules match. Of a filter: its rules. Exit code 1 when a rule is refused.
+    rules match. Of a filter: its rules. With a configuration that has [[redact]]: which fields of their alerts are
+    redacted, and how. Exit code 1 when a rule is refused.
 
     Example: vedette rules explain rule.yml '<38>Nov 20 10:00:00 web1 sshd[7]: Invalid user admin from 203.0.113.9'
 
     Example: vedette rules explain --with rules/sigma my_filter.yml
     """
+    from vedette.config.redact import rules as rules_of
+    from vedette.decode.redact import Redaction
     from vedette.engine.match import Engine
+    from vedette.plan import lineage
     from vedette.rules import build
     from vedette.rules.authoring import explain
 
@@ -397,6 +402,12 @@ def rules_explain(
         for line in lines:
             click.echo(safe(line))
 
+    redaction = Redaction(rules_of(load(config))) if config is not None else None
+
+    def show_redacted(names: Iterable[str], origins: Mapping[str, Iterable[str]] = explain.NO_ORIGINS) -> None:
+        if redaction is not None:
+            show(explain.redacted(redaction, names, origins))
+
     for refusal in refused:
         show([f"does not run: {refusal}", *(f"    {line}" for line in refusal.hint.splitlines())])
         if not beside and "not among the rules" in refusal.reason:
@@ -406,12 +417,16 @@ def rules_explain(
         one = plan.rules[number]
         joins = [str(joined) for joined in found.filters if one.id in joined.joined]
         show(explain.rule(plan, engine.evaluator, number, joins, cost))
+        if one.id not in plan.scans:
+            show_redacted(name for name in plan.fields_of[number] if name != KEYWORDS)
         if event is not None:
             show(explain.on_event(engine, number, data, codec, origin=topic, names=build.part_names(found, one)))
     for statement in statements:
         show(explain.statement(statement))
+        show_redacted((named.name for named in statement.root.columns), lineage.of_statement(statement))
     for relation in correlations:
         show(explain.correlation(plan, relation))
+        show_redacted(lineage.of_correlation(relation), lineage.of_correlation(relation))
         if event is not None:
             show(explain.correlation_on_event(engine, relation, data, codec, origin=topic))
     for joined in filters:

@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 from zoneinfo import ZoneInfo
 
-import regex
-
 from vedette.bundle.seal import public_key
 from vedette.config import renamed
 from vedette.config.enrolled import enrolled
@@ -373,11 +371,8 @@ def _check(config: Config, mistakes: list[str]) -> None:
                 public_key(key)
             except ValueError as error:
                 mistakes.append(f"{where}[{i}]: {error}")
-    for i, pattern in enumerate(config.fleet.redact):
-        try:
-            regex.compile(pattern.encode())
-        except regex.error as error:
-            mistakes.append(f"fleet.redact[{i}]: not a regular expression: {error}")
+    for i, redact in enumerate(config.redact):
+        mistakes += [f"redact[{i}]{mistake}" for mistake in redact.mistakes()]
     mistakes += [f"response{mistake}" for mistake in config.response.mistakes()]
     if config.enrolment.url:
         mistakes += [f"enrolment{mistake}" for mistake in MqttSettings(config.enrolment.url).mistakes()]

@@ -33,6 +33,10 @@ def renew(document: dict[str, Any], *, internal: bool = False) -> tuple[dict[str
     for _, kind, table, key in old:
         if key == "keepalive" and kind != "broker":
             del table[key]
+    fleet = document.get("fleet")
+    if isinstance(fleet, dict) and "redact" in fleet and isinstance(document.get("redact", []), list):
+        document["redact"] = [*document.get("redact", []), {"expressions": fleet.pop("redact")}]
+        warnings.append("fleet.redact: is now expressions of [[redact]], which is for alerts, too")
     uplink, inputs, brokers = document.get("uplink"), document.get("input"), document.setdefault("broker", {})
     if isinstance(brokers, dict):
         if isinstance(uplink, dict):

@@ -6,11 +6,13 @@ constructor, or open them to a file (``read.py``).
 
 from __future__ import annotations
 
+import difflib
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from vedette.decode.secrets import PATTERNS, written
 from vedette.inputs.base import InputSettings
 from vedette.model.settings import INTERNAL, Address, Fsync, Labels, Name, Seconds, Share, Size
 from vedette.model.times import seconds
@@ -34,6 +36,8 @@ class AgentSettings:
     stop_within: Seconds = 10.0
     allow_commands: tuple[str, ...] = ()
     """Programs that sinks may run; no overlay changes it."""
+    redact_key: Path | None = None
+    """None: a key of this host's own, which is made when it is first needed."""
 
     @property
     def control_socket(self) -> Path:
@@ -46,6 +50,10 @@ class AgentSettings:
     @property
     def store_dir(self) -> Path:
         return self.data_dir / "store"
+
+    @property
+    def redact_key_file(self) -> Path:
+        return self.redact_key or self.data_dir / "redact.key"
 
     @property
     def shown_file(self) -> Path:
@@ -222,6 +230,35 @@ class EnrichSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RedactSettings:
+    """What must not leave this host in alerts, evidence and hunts; no overlay changes it."""
+
+    action: Literal["mask", "hash", "drop"] = "mask"
+    fields: tuple[str, ...] = ()
+    kinds: tuple[Literal["ip", "user", "host", "hash", "domain", "url", "user_agent", "device"], ...] = ()
+    patterns: tuple[str, ...] = ()
+    expressions: tuple[str, ...] = ()
+
+    def mistakes(self) -> list[str]:
+        """What is wrong, each with the key it is about."""
+        found = []
+        if not (self.fields or self.kinds or self.patterns or self.expressions):
+            found.append(": expects fields, kinds, patterns or expressions")
+        found += [f".fields[{i}]: must not be empty" for i, name in enumerate(self.fields) if not name]
+        for i, name in enumerate(self.patterns):
+            if name not in PATTERNS:
+                near = difflib.get_close_matches(name, PATTERNS, 1)
+                hint = f"did you mean {near[0]}? " if near else ""
+                found.append(f".patterns[{i}]: {name!r} is no pattern; {hint}known: {', '.join(PATTERNS)}")
+        for i, expression in enumerate(self.expressions):
+            try:
+                written(expression)
+            except ValueError as error:
+                found.append(f".expressions[{i}]: {error}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class EnrolmentSettings:
     """How this host becomes a member of its region; without ``token_file`` its certificate is put there by hand."""
 
@@ -238,7 +275,6 @@ class FleetSettings:
     locked: tuple[str, ...] = ()
     undo_after: Seconds = 300.0
     allow: tuple[Literal["ask", "evidence", "hunt", "do"], ...] = ("ask", "evidence", "hunt")
-    redact: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +354,7 @@ class Config:
     ruleset: tuple[RulesetSettings, ...] = ()
     lookups: LookupSettings = field(default_factory=LookupSettings)
     enrich: tuple[EnrichSettings, ...] = ()
+    redact: tuple[RedactSettings, ...] = ()
     enrolment: EnrolmentSettings = field(default_factory=EnrolmentSettings)
     fleet: FleetSettings = field(default_factory=FleetSettings)
     uplink: UplinkSettings = field(default_factory=UplinkSettings)

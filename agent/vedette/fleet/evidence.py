@@ -5,8 +5,8 @@
 
 Records, oldest first: ``{"log_id", "offset", "length", "input", "received_at", "raw" | "raw_base64", "redacted": n}``,
 with ``"alert": true`` for the event that was asked for and ``"cut": true`` where a line is longer than MAX_LINE;
-``{"note": text}`` says what lacks: damage, or that the log begins there. Patterns of the owner (``redact.py``) are
-applied before anything leaves. The log is read as ``vedette logs`` reads it, in a thread beside the agent's work.
+``{"note": text}`` says what lacks: damage, or that the log begins there. What the owner redacts (``[[redact]]``)
+is taken out before anything leaves. The log is read as ``vedette logs`` reads it, in a thread beside the agent's work.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from typing import Any, NamedTuple
 
 import regex
 
+from vedette.config.redact import redaction as redacting
+from vedette.decode.decoder import record
+from vedette.decode.redact import Redaction
 from vedette.fleet.job import Job
-from vedette.fleet.redact import Redaction
 from vedette.model.event import RawRef
 from vedette.rawlog.read import Gap, chunk, entries, event_at, of_log, search
 from vedette.rawlog.segment import segments
@@ -34,6 +36,8 @@ MAX_LINE = 32 << 10
 """Bytes of an event that leave."""
 PATTERN_SECONDS = 0.1
 """For the operator's pattern on one event; longer is no match, and a note says so."""
+REDACT_SECONDS = 0.25
+"""For one of the owner's patterns on one event; longer, and the event is left out."""
 _LOG_ID = re.compile(r"[0-9a-f]{32}")
 _AROUND = {"ref", "around"}
 _RANGE = {"since", "until", "pattern", "input", "limit"}
@@ -45,6 +49,7 @@ class Line(NamedTuple):
     input: str
     received_at: int
     raw: bytes
+    codec: str
 
 
 def validate(body: Mapping[str, Any]) -> None:
@@ -83,7 +88,7 @@ def _ref(ref: object) -> RawRef:
 
 async def run(job: Job) -> None:
     config = job.services.config()
-    redaction = Redaction(config.fleet.redact)
+    redaction, _ = redacting(config, seconds=REDACT_SECONDS, window=2 * MAX_LINE)
     body, raw = job.request.body, config.agent.raw_dir
     read = _around if "ref" in body else _range
     await job.aside(lambda: _write(job, redaction, read(raw, body, job.pace)))
@@ -113,7 +118,7 @@ def _write(job: Job, redaction: Redaction, found: Iterator[Line | str]) -> None:
 
 
 def _record(line: Line, redaction: Redaction, target: RawRef | None) -> dict[str, Any]:
-    raw, redacted = redaction.apply(line.raw)
+    raw, redacted = _redacted(line, redaction)
     record: dict[str, Any] = {
         "log_id": line.log_id, "offset": line.offset, "length": len(line.raw), "input": line.input,
         "received_at": line.received_at, "redacted": redacted,
@@ -127,6 +132,19 @@ def _record(line: Line, redaction: Redaction, target: RawRef | None) -> dict[str
     if target is not None and (line.log_id, line.offset) == (target.log_id, target.offset):
         record["alert"] = True
     return record
+
+
+def _redacted(line: Line, redaction: Redaction) -> tuple[bytes, int]:
+    """The line without what must not leave, and in how many places something was taken out."""
+    if not redaction:
+        return line.raw, 0
+    event, text = record(line.raw, line.codec), line.raw.decode("utf-8", "surrogateescape")
+    try:
+        fields, host = event.fields(), event.host
+    except Exception:  # a decoder failed: nothing is known of its fields
+        fields, host = None, None
+    left, count = redaction.case(text, fields, host=host).raw()
+    return left.encode("utf-8", "surrogateescape"), count
 
 
 def _around(folder: Path, body: Mapping[str, Any], pace: Callable[[], None]) -> Iterator[Line | str]:
@@ -178,7 +196,7 @@ def _lines(
         if at.meta.input != input or (held := chunk(file, at, gaps.append)) is None:
             continue
         for begin, end in held.spans():
-            yield Line(log_id, at.header.offset + begin, input, at.header.received_at, held.data[begin:end])
+            yield Line(log_id, at.header.offset + begin, input, at.header.received_at, held.data[begin:end], held.codec)
 
 
 def _range(folder: Path, body: Mapping[str, Any], pace: Callable[[], None]) -> Iterator[Line | str]:
@@ -195,7 +213,7 @@ def _range(folder: Path, body: Mapping[str, Any], pace: Callable[[], None]) -> I
             except TimeoutError:
                 slow += 1
                 continue
-        yield Line(hit.log_id, hit.offset, hit.input, hit.received_at, hit.raw)
+        yield Line(hit.log_id, hit.offset, hit.input, hit.received_at, hit.raw, hit.codec)
         left -= 1
         if not left:
             yield f"the limit of {body.get('limit', MAX_EVENTS)} events is reached"

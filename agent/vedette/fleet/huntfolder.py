@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import msgpack
 import orjson
 
+from vedette.decode.redact import Rule
 from vedette.fleet.hunt import Hunt
 from vedette.model.event import LogSource
 from vedette.system.durable import write_whole
@@ -44,17 +45,21 @@ class Order(NamedTuple):
     seconds: float
     every: float
     inputs: tuple[Input, ...]
+    redact: tuple[Rule, ...] = ()
+    """What must not leave the host: it is not in the report either."""
+    redact_key: str = ""
 
     @classmethod
     def load(cls, folder: Path) -> Order:
         """Raises OSError, ValueError."""
         found = orjson.loads((folder / "order.json").read_bytes())
         inputs = (Input(name, zone, LogSource(*source), local) for name, zone, source, local in found["inputs"])
-        return cls(**{**found, "hunt": Hunt(*found["hunt"]), "inputs": tuple(inputs)})
+        redact = (Rule(one[0], *map(tuple, one[1:])) for one in found.get("redact", ()))
+        return cls(**{**found, "hunt": Hunt(*found["hunt"]), "inputs": tuple(inputs), "redact": tuple(redact)})
 
     def save(self, folder: Path) -> None:
         """Raises OSError."""
-        write_whole(folder / "order.json", orjson.dumps(self._asdict(), default=tuple))
+        write_whole(folder / "order.json", orjson.dumps(self._asdict(), default=tuple), 0o600)
 
 
 def begun(hunt: Hunt) -> dict[str, Any]:

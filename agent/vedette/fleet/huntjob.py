@@ -24,10 +24,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vedette.config.redact import redaction
 from vedette.fleet.hunt import ENDED, Hunt, unpacked
 from vedette.fleet.huntfolder import Checkpoint, Input, Order, begun
 from vedette.fleet.job import Cancelled, Job
-from vedette.fleet.redact import Redaction
 from vedette.fleet.requests import MAX_LIFE
 from vedette.lookup.installed import mapped
 from vedette.system import child
@@ -67,9 +67,8 @@ def _read(id: str, body: Mapping[str, Any]) -> tuple[Hunt, bytes]:
 async def run(job: Job) -> None:
     """Raises ValueError when the hunt has failed, OSError, and what ``Job.pace`` raises."""
     folder = job.services.config().agent.fleet_dir / "hunts" / job.request.id
-    redaction = Redaction(job.services.config().fleet.redact)
     await asyncio.to_thread(_accept, folder, job)
-    reply, tries = _Reply(job, redaction), 0
+    reply, tries = _Reply(job), 0
     while tries < TRIES:
         place = await asyncio.to_thread(_place, folder)
         if (ended := await _work(job, folder, reply)) is None or ended.code == SPENT:
@@ -113,14 +112,14 @@ class _Reply:
     """What of a hunt's report the reply has already, over restarts: its matches, rules and end are one list, and the
     job's cursor counts them."""
 
-    def __init__(self, job: Job, redaction: Redaction) -> None:
-        self._job, self._redaction = job, redaction
+    def __init__(self, job: Job) -> None:
+        self._job = job
         self._sent = int(job.cursor or 0)
         self._due, self._pause = time.monotonic(), PROGRESS_SECONDS
 
     def progress(self, report: Mapping[str, Any]) -> None:
         """Raises as ``Job.emit``."""
-        self._send([_match(row, self._redaction) for row in report["first"][self._sent :]])
+        self._send([{"type": "match", **row} for row in report["first"][self._sent :]])
         if report["events"] and time.monotonic() >= self._due:
             self._due = time.monotonic() + self._pause
             self._pause = min(self._pause * 1.5, MAX_PROGRESS)
@@ -132,7 +131,7 @@ class _Reply:
     def end(self, report: Mapping[str, Any]) -> None:
         """Raises as ``Job.emit``."""
         rest = {name: value for name, value in report.items() if name not in ("id", "first", "rules")}
-        whole = [_match(row, self._redaction) for row in report["first"]]
+        whole = [{"type": "match", **row} for row in report["first"]]
         whole += [{"type": "rule", **rule} for rule in report["rules"]]
         self._send([*whole, {"type": "end", **rest}][self._sent :])
 
@@ -141,13 +140,6 @@ class _Reply:
             self._job.emit(record)
             self._sent += 1
             self._job.checkpoint(self._sent)
-
-
-def _match(row: Mapping[str, Any], redaction: Redaction) -> dict[str, Any]:
-    def shown(value: str) -> str:
-        return redaction.apply(value.encode())[0].decode("utf-8", "replace")
-
-    return {"type": "match", **row, "fields": {name: shown(value) for name, value in row["fields"].items()}}
 
 
 def _accept(folder: Path, job: Job) -> None:
@@ -164,7 +156,9 @@ def _accept(folder: Path, job: Job) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(folder / "plan", plan, 0o600)
     raw, lookups = str(config.agent.raw_dir), str(config.agent.lookup_dir)
-    Order(hunt, raw, lookups, limits.cpu, limits.seconds, CHECKPOINT_SECONDS, inputs).save(folder)
+    redact, _ = redaction(config)
+    every = CHECKPOINT_SECONDS
+    Order(hunt, raw, lookups, limits.cpu, limits.seconds, every, inputs, redact.rules, redact.key).save(folder)
     sync_path(folder.parent)
 
 

@@ -171,6 +171,7 @@ class Log(StrEnum):
     ACCESS_CHANGED = "access_changed"
     KAFKA_CUT = "kafka_cut"
     PAYLOAD_UNDECODABLE = "payload_undecodable"
+    REDACTION_KEY = "redaction_key"
     IDENTITY_BROKEN = "identity_broken"
     IDENTITY_RESTORED = "identity_restored"
 
@@ -185,6 +186,8 @@ TOTALS: Mapping[str, str] = {
     "receipts_refused": "Receipts that were not believed",
     "alerts_incomplete": "Alerts whose window may lack events, since state gave way to `state.max_bytes`",
     "alerts_enriched": "Alerts that got columns of a lookup",
+    "alerts_redacted": "Alerts from which something was taken out before they left",
+    "redactions_failed": "Texts that were left out as a whole, since what to take out of them was not found in time",
     "enrichments_missing": "Enrichments of alerts left out because their lookup was unavailable",
     "lookups_installed": "New versions of lookups that were installed",
     "lookups_refused": "New versions of lookups that were refused",
@@ -213,8 +216,7 @@ TOTALS: Mapping[str, str] = {
 
 COMMITTED = (
     "candidates", "matches", "undecided", "poisoned", "alerts_made", "alerts_receipted", "alerts_incomplete",
-    "alerts_enriched",
-    "enrichments_missing",
+    "alerts_enriched", "alerts_redacted", "redactions_failed", "enrichments_missing",
 )  # fmt: skip
 """Totals that evaluating an event again counts again, or that the store holds: shown as of the last commit."""
 

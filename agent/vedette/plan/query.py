@@ -571,22 +571,22 @@ def _check_columns(node: Node, title: str) -> None:
             places += [(at, width) for at in node.keys]
     if isinstance(node, Assign | Windowed | Over | Match):
         places.append((node.input.time, width))
-    places += [(at, width) for one in fields(node) for at in _indexes(getattr(node, one.name))]
+    places += [(at, width) for one in fields(node) for at in indexes(getattr(node, one.name))]
     beyond = next((at for at, most in places if not 0 <= at <= most), None)
     if beyond is not None:
         raise ValueError(f"the statement {title!r:.60}: {type(node).__name__} has no column {beyond}")
 
 
-def _indexes(value: Any) -> Iterator[int]:
+def indexes(value: Any) -> Iterator[int]:
     """Of all columns that the expressions in ``value`` name."""
     if isinstance(value, Column):
         yield value.index
     elif isinstance(value, Call | Aggregate):
-        yield from _indexes(value.args)
-        yield from _indexes(value.when) if isinstance(value, Aggregate) else ()
+        yield from indexes(value.args)
+        yield from indexes(value.when) if isinstance(value, Aggregate) else ()
     elif type(value) is tuple:
         for one in value:
-            yield from _indexes(one)
+            yield from indexes(one)
 
 
 def functions(root: Node) -> list[Call | Aggregate]:

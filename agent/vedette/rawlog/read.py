@@ -61,6 +61,7 @@ class Hit(NamedTuple):
     input: str
     received_at: int
     raw: bytes
+    codec: str
 
 
 OnGap = Callable[[Gap], None]
@@ -297,7 +298,7 @@ def search(
         for begin, end in held.spans():
             raw = held.data[begin:end]
             if pattern is None or pattern.search(raw):
-                yield Hit(log_id, offset + begin, end - begin, at.meta.input, received_at, raw)
+                yield Hit(log_id, offset + begin, end - begin, at.meta.input, received_at, raw, held.codec)
                 found += 1
                 if found == limit:
                     return

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from vedette.decode.decoder import Record
 from vedette.decode.entities import MAX_ENTITIES
 from vedette.decode.entities import entities as entities_of
 from vedette.delivery import envelope
@@ -28,7 +29,7 @@ from vedette.engine.rows import Batch
 from vedette.model.event import NO_FLAGS, Alert, Contribution, Entity, Flag, Frame, LogSource, RawRef
 from vedette.plan.ir import LEVELS, Rule, as_shown, fold
 from vedette.plan.merge import as_written
-from vedette.plan.plan import AnyRule
+from vedette.plan.plan import AnyRule, Plan
 from vedette.plan.query import Statement
 from vedette.plan.relation import Suppress
 from vedette.response import decide
@@ -40,6 +41,9 @@ from vedette.state.graph import scalar
 from vedette.state.state import State
 from vedette.state.suppress import Fold, Source
 from vedette.stream.statements import Selected
+
+if TYPE_CHECKING:
+    from vedette.runtime.redact import AlertRedaction
 
 logger = structlog.get_logger()
 
@@ -97,6 +101,7 @@ class AlertBuilder:
         self._sets = [one.name for one in self._context.config.rulesets]
         self._bundle_of = bundle.get if isinstance(bundle, Mapping) else lambda _: bundle
         self._engine, plan = engine, engine.plan
+        self._redaction = self._redacting(plan)
         self._enrichment = Enrichment(self._context.config.enrich, plan.lookups, self._context.counters)
         self._numbers = {rule.id: number for number, rule in enumerate(plan.rules)}
         every: list[AnyRule] = [*plan.rules, *plan.correlations, *plan.statements]
@@ -115,6 +120,14 @@ class AlertBuilder:
         self._reread = Reread(self._events)
         """Of earlier frames, since then."""
         self._begun = envelope.AlertId(self._agent.id, self._log.log_id)
+
+    def _redacting(self, plan: Plan) -> AlertRedaction | None:
+        """Loaded by agents that redact."""
+        if not self._context.config.redact:
+            return None
+        from vedette.runtime.redact import AlertRedaction
+
+        return AlertRedaction(self._context.config, plan, self._context.counters)
 
     def _suppression(self, rule: AnyRule) -> Suppress | None:
         """What the configuration says of this rule, else the rule itself, else the configuration of all."""
@@ -359,7 +372,7 @@ class AlertBuilder:
     def folds(self) -> Iterator[Alert]:
         """Alerts that suppression has folded others into, since the last call."""
         for one in self._state.folds():
-            yield self._fold(one)
+            yield self._redacted(self._fold(one), None)
 
     # --- events
 
@@ -431,14 +444,13 @@ class AlertBuilder:
         for one in fired:
             if one.correlation.id in self._engine.plan.silent:
                 continue
+            same, event = now is not None and now.offset == one.event.offset, now
             try:
-                alert = self._correlation(one, now)
+                event = self._event_of(one, now)
+                alert = self._correlation(one, event)
             except Exception as error:
-                event = (
-                    now
-                    if now is not None and now.offset == one.event.offset
-                    else gone(one.event.offset, one.event.length, one.event.time)
-                )
+                if event is None or not same:
+                    event = gone(one.event.offset, one.event.length, one.event.time)
                 self._failed(event.frame, event.start, event.end, error, one.correlation.title)
                 group = dict(zip(one.correlation.group_by, one.values, strict=True))
                 details = self._details(one, event, group)
@@ -446,19 +458,26 @@ class AlertBuilder:
             if alert is not None:
                 if one.incomplete:
                     alert = self._incomplete(alert)
-                same = now is not None and now.offset == one.event.offset
-                yield self._finished(alert, now if same else None)
+                yield self._finished(alert, event, at_hand=same)
 
     def _incomplete(self, alert: Alert) -> Alert:
         """State that it is about may have given way to a bound."""
         self._context.counters.totals["alerts_incomplete"] += 1
         return replace(alert, flags=(*alert.flags, INCOMPLETE))
 
-    def _finished(self, alert: Alert, event: Event | None) -> Alert:
-        """``alert`` as it leaves. ``event``: of its fields; None: it is not at hand."""
+    def _finished(self, alert: Alert, event: Event, *, at_hand: bool = True) -> Alert:
+        """``alert`` as it is kept and sent. ``at_hand``: of its event's fields it may be enriched."""
+        near = event if at_hand else None
         if self._enrichment:
-            alert = self._enriched(alert, event)
-        return self._responded(alert, event) if self._response.enabled else alert
+            alert = self._enriched(alert, near)
+        if self._response.enabled:
+            alert = self._responded(alert, near)
+        return self._redacted(alert, event.record if event.frame.chunk.data else None)
+
+    def _redacted(self, alert: Alert, record: Record | None) -> Alert:
+        if self._redaction is None:
+            return alert
+        return self._redaction.of(alert, record, self._context.failures.step)
 
     def _responded(self, alert: Alert, event: Event | None) -> Alert:
         """With what it asks of local response."""
@@ -509,9 +528,8 @@ class AlertBuilder:
             return now
         return self._events.logged(one.event.offset, one.event.length, one.event.time)
 
-    def _correlation(self, one: Firing, now: Event | None) -> Alert | None:
+    def _correlation(self, one: Firing, event: Event) -> Alert | None:
         """None when the alert was folded."""
-        event = self._event_of(one, now)
         group = shown_group(one, event.record.get)
         if not self._passes(one.correlation, event, group):
             return None

@@ -559,13 +559,9 @@ class Agent:
                 await active.replace(new)
             except (ValueError, OSError) as error:
                 self._keep(f"rules: {error}", rules=old.rules, bundles=old.bundles, ruleset=old.ruleset)
-        elif (new.engine, new.suppress, new.enrich, new.response) != (
-            old.engine, old.suppress, old.enrich, old.response,
-        ):  # fmt: skip
+        elif _of_alerts(new) != _of_alerts(old):
             active.switch()
-        if (new.engine, new.suppress, new.enrich, new.response, new.input, new.log, new.rules) != (
-            old.engine, old.suppress, old.enrich, old.response, old.input, old.log, old.rules,
-        ):  # fmt: skip
+        if (*_of_alerts(new), new.input, new.log, new.rules) != (*_of_alerts(old), old.input, old.log, old.rules):
             self.pipeline.strict.restart()
         inputs, refused = await self._inputs.adopt(old.input, new.input)
         if new.input != old.input:
@@ -607,6 +603,12 @@ class Agent:
         self.context.config = replace(self.context.config, **settings)
         self._reloads.error = reason
         log.error(Log.CONFIG_REFUSED, mistakes=[reason], action="these settings stay as they were")
+
+
+def _of_alerts(config: Config) -> tuple[object, ...]:
+    """The settings with which evaluation makes alerts."""
+    agent = config.agent
+    return config.engine, config.suppress, config.enrich, config.response, config.redact, agent.redact_key
 
 
 def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -17,8 +17,10 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from vedette.decode.decoder import Record
+from vedette.decode.redact import Redaction
 from vedette.engine.artifact import Artifact
 from vedette.engine.cache import VERIFY_SAMPLE, Cache
 from vedette.engine.match import Context, Engine
@@ -27,6 +29,7 @@ from vedette.fleet.huntfolder import Checkpoint, Order, begun
 from vedette.lookup.installed import delivered
 from vedette.lookup.sets import chosen, made
 from vedette.model.event import Frame
+from vedette.plan.plan import Plan
 from vedette.rawlog import read
 from vedette.rawlog.read import Gap, Place
 from vedette.runtime.evaluation import Detection, Evaluation, Found
@@ -35,6 +38,9 @@ from vedette.runtime.inputs import context_of
 from vedette.runtime.timeline import Timeline
 from vedette.system.folders import locked
 from vedette.system.resident import resident
+
+if TYPE_CHECKING:
+    from vedette.runtime.redact import RowRedaction
 
 RESIDENT_BYTES = 512 << 20
 CACHE_BYTES = 4 << 20
@@ -56,7 +62,7 @@ class Worker:
         self._folder, self._order = folder, Order.load(folder)
         self._contexts = {one.name: context_of(one) for one in self._order.inputs}
         self._engine = _engine(folder, Path(self._order.lookups))
-        self._timeline = Timeline(self._engine.plan)
+        self._timeline, self._redacted = Timeline(self._engine.plan), _redaction(self._order, self._engine.plan)
         self._before = before = Checkpoint.load(folder) or Checkpoint(begun(self._order.hunt))
         self._report, self._counts, self._read = before.report, dict(before.counts), before.read
         self._place = None if before.place is None else Place(*before.place)
@@ -135,11 +141,17 @@ class Worker:
             return
         self._count(rule.id)
         host = record.host or self._contexts.get(found.chunk.input, Context()).host or "unknown"
+        if self._redacted is not None:
+            host = self._redacted.host(host)
         name = host if host in report["hosts"] or len(report["hosts"]) < MAX_HOSTS else "other"
         report["hosts"][name] = report["hosts"].get(name, 0) + 1
         if len(report["first"]) < self._order.hunt.first:
             row = Detection(rule, found.offset, record, engine.shown(found.match.rule, record))
-            report["first"].append(shown(row.to_row(found.chunk.input)))
+            report["first"].append(self._shown(row.to_row(found.chunk.input), record))
+
+    def _shown(self, row: dict[str, Any], record: Record | None = None) -> dict[str, Any]:
+        """``record``: the event that it is about."""
+        return shown(row if self._redacted is None else self._redacted.row(row, record))
 
     def _count(self, rule_id: str) -> None:
         self._counts[rule_id] = self._counts.get(rule_id, 0) + 1
@@ -156,7 +168,7 @@ class Worker:
             row = one.to_row()
             self._count(row["rule_id"])
             if (fired := fired + 1) <= self._order.hunt.first:
-                report["first"].append(shown(row))
+                report["first"].append(self._shown(row))
         _, kept, dropped = self._journal.state
         full = [f"{dropped} matches, because there was room for {kept}"] if dropped else []
         report["not_correlated"] = [*timeline.unused(), *timeline.failures(), *full]
@@ -214,6 +226,15 @@ class Worker:
 
     def _damaged(self, gap: Gap) -> None:
         self._report["damaged"] += gap.events
+
+
+def _redaction(order: Order, plan: Plan) -> RowRedaction | None:
+    """Loaded where the owner redacts."""
+    if not order.redact:
+        return None
+    from vedette.runtime.redact import RowRedaction
+
+    return RowRedaction(Redaction(order.redact, bytes.fromhex(order.redact_key) or None), plan)
 
 
 def _engine(folder: Path, lookups: Path) -> Engine:

@@ -44,7 +44,7 @@ def merge(running: Config, new: Config) -> Merged:
             old, fresh = ({item.name: item for item in items} for items in (before, after))
             live += [f"{table.name} {name}" for name in {**old, **fresh} if old.get(name) != fresh.get(name)]
             continue
-        if table.name in ("suppress", "enrich", "ruleset"):
+        if table.name in ("suppress", "enrich", "redact", "ruleset"):
             live.append(table.name)
             continue
         kept = {}

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vedette.decode.decoder import ABSENT, Record, record
+from vedette.decode.redact import Redaction
 from vedette.engine.evaluate import Evaluator
 from vedette.engine.join import may_hold_records
 from vedette.engine.match import Engine
@@ -25,6 +26,7 @@ MAX_LISTED = 24
 
 _COMPARE = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "is", "neq": "is not"}
 _NO_NAMES: Mapping[Expr, str] = {}
+NO_ORIGINS: Mapping[str, Iterable[str]] = {}
 _VERDICT = {True: "MATCH", False: "no match", None: "UNDECIDED: a pattern took too long"}
 _TRUTH = {True: "true ", False: "false", None: "open "}
 
@@ -64,6 +66,21 @@ def _place(plan: Plan, evaluator: Evaluator | None, index: int) -> str:
     where = "compares two fields" if place is None else f"group {place[0]} bit {place[1]}"
     slow = plan.predicates[index] in evaluator.fallback
     return f" [{where}{'; on the fallback engine, in bounded time' if slow else ''}]"
+
+
+def redacted(
+    redaction: Redaction, names: Iterable[str], origins: Mapping[str, Iterable[str]] = NO_ORIGINS
+) -> Iterator[str]:
+    """What is taken out of a rule's alerts that show fields of these ``names``; ``origins``: of those that are called
+    otherwise the fields behind them."""
+    found = [f"{name} ({action})" for name in names if (action := redaction.action(name, origins.get(name, ())))]
+    yield f"  redacted fields: {', '.join(found) or 'none of those that it shows'}"
+    kinds = {f"{kind} ({rule.action})" for rule in redaction.rules for kind in rule.kinds}
+    looked = [f"{name} ({rule.action})" for rule in redaction.rules for name in (*rule.patterns, *rule.expressions)]
+    if kinds:
+        yield f"  redacted entities: {', '.join(sorted(kinds))}"
+    if looked:
+        yield f"  redacted in all its texts: {', '.join(looked)}"
 
 
 def choice(plan: Plan, number: int, cost: Measured | None = None) -> Iterator[str]:
