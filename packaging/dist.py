@@ -16,7 +16,8 @@ The release:
       bin/vedette  launch.py           the command
       verify.py  probe.py  take.py     for install.sh: the signature of the next release, the region's answer, what the
                                        agent has fetched
-      packages/                        the agent without region/, its native kernel, and its wheels, unpacked
+      packages/                        the agent without region/, its native kernel, its wheels, and those of --plugin,
+                                       unpacked
       runtime/                         its Python and libraries (see private_python.py)
       sbom.cdx.json  FILES.sha256      of all the others
 
@@ -46,6 +47,7 @@ from pathlib import Path
 
 import elf
 import native_kernel
+import plugins
 import sbom
 from debs import ARCHITECTURES, PYTHON, fetch, write_lock
 from private_python import assemble, compile_all, foreign, set_loader
@@ -233,6 +235,8 @@ class Recipe:
         self.public = public_text(self.signing)
         cache.mkdir(parents=True, exist_ok=True)
         output.mkdir(parents=True, exist_ok=True)
+        self.plugins: list[Path] = []
+        """Wheels."""
         self.compiler: Path | None = None
         """A Python of PYTHON that runs here."""
 
@@ -259,6 +263,7 @@ class Recipe:
         debs = fetch(arch, self.cache, strict=self.strict)
         wheelhouse, digests = wheels(arch, self.cache)
         packages(stage / "packages", arch, wheelhouse)
+        digests |= plugins.unpack(stage / "packages", arch, self.plugins, kind(arch))
         kernel = self.kernel(arch, stage)
         assemble(runtime, arch, debs, stage / "packages", tools(self.cache), scratch)
         for path in elf.files(stage / "packages"):
@@ -353,6 +358,7 @@ def main() -> None:
     parser.add_argument("--bundle", type=Path, help="signed bundle of the starter rules")
     parser.add_argument("--key", help="the public key it is signed with, ed25519:BASE64")
     parser.add_argument("--release-key", type=Path, help="private key (PEM) that signs the release")
+    parser.add_argument("--plugin", type=Path, action="append", default=[], help="a wheel, or a folder of its source")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="folder for the zips")
     parser.add_argument("--cache", type=Path, default=ROOT / "build/dist", help="folder for what was downloaded")
     parser.add_argument("--strict", action="store_true", help="fail where debs.lock names what Debian has replaced")
@@ -375,6 +381,7 @@ def main() -> None:
             options.output, options.cache, options.release_key, options.bundle, options.key, strict=options.strict
         )
         with tempfile.TemporaryDirectory(prefix="vedette-dist-") as scratch:
+            recipe.plugins = plugins.wheels(options.plugin, Path(scratch))
             for arch in ARCHITECTURES:
                 if arch in (options.arch or ARCHITECTURES) or arch == platform.machine():
                     parts = recipe.build(arch, Path(scratch))

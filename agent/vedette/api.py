@@ -73,13 +73,13 @@ def evaluate(
     """Every rule that matches, event by event, in order; ``Detection.line`` counts events from 1.
 
     ``events``: lines (with or without their newline) or mappings of fields. ``format``: how bytes and texts are
-    read, see ``vedette.decode.decoder.CODECS``. Log sources are ignored for a plan; an ``Engine`` made with
-    ``route=True`` asks a rule only about events of its own, to which ``product``, ``category``, ``service`` add.
-    Rules that only correlations look at are left out; ``correlate`` gives these. ``received_at`` (UTC microseconds):
-    tells the year of times that have none; default: now.
+    read, see ``vedette.decode.decoder.CODECS``, or ``rules:NAME`` of a format that the rules declare; KeyError for
+    others. Log sources are ignored for a plan; an ``Engine`` made with ``route=True`` asks a rule only about events of
+    its own, to which ``product``, ``category``, ``service`` add. Rules that only correlations look at are left out;
+    ``correlate`` gives these. ``received_at`` (UTC microseconds): tells the year of times that have none; default: now.
     """
     engine = rules if isinstance(rules, Engine) else Engine(rules, route=False)
-    chunks = chunk_of(events, format, _received(received_at))
+    chunks = chunk_of(events, _known(engine, format), _received(received_at))
     return evaluate_chunks(engine, chunks, logsource=LogSource(product, category, service))
 
 
@@ -103,10 +103,17 @@ def correlate(
     engine = rules if isinstance(rules, Engine) else Engine(rules, route=False)
     timeline = Timeline(engine.plan, time_field)
     source = LogSource(product, category, service)
-    chunks = chunk_of(events, format, _received(received_at))
+    chunks = chunk_of(events, _known(engine, format), _received(received_at))
     for found in evaluate_chunks(engine, chunks, logsource=source, silent=True):
         timeline.add(found, "")
     yield from timeline.correlate()
+
+
+def _known(engine: Engine, form: str) -> str:
+    """``form``; raises KeyError when neither Vedette nor the rules have such a format."""
+    if form not in engine.plan.codecs:
+        raise KeyError(form)
+    return form
 
 
 def _received(at: int | None) -> int:

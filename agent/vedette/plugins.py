@@ -5,7 +5,7 @@ Names of this module change as docs/plugins.md says; nothing else of Vedette is 
 
 from __future__ import annotations
 
-from vedette.model.plugins import Feed, Input, Lookup, Sink, Stopped
+from vedette.model.plugins import Decoder, Feed, Input, Lookup, Sink, Stopped
 from vedette.sinks.base import Answer, Verdict
 
-__all__ = ["Answer", "Feed", "Input", "Lookup", "Sink", "Stopped", "Verdict"]
+__all__ = ["Answer", "Decoder", "Feed", "Input", "Lookup", "Sink", "Stopped", "Verdict"]

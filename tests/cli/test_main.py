@@ -504,8 +504,8 @@ STATUS = {
     "alerts": {"made": 0, "receipted": 0, "in_outbox": 0, "lost": 0},
     "lookups": {"in_use": [], "incoming": [], "refused": []},
     "rulesets": [],
-    "rules": {"origin": "rules", "running": 1, "correlations": 0, "statements": 0, "always_candidates": 0,
-              "error": "Bad \x1b[2J\n\u202e", "waiting": {}, "undecided": {}, "quarantined": [],
+    "rules": {"origin": "rules", "formats": [], "running": 1, "correlations": 0, "statements": 0, "always_candidates":
+              0, "error": "Bad \x1b[2J\n\u202e", "waiting": {}, "undecided": {}, "quarantined": [],
               "dead": ["Bad \x1b[2J\n\u202e"], "dead_count": 1},
     "correlation_state": {**State(Plan((), (), (), ())).status(), "started_empty": ["Bad \x1b[2J\n\u202e"]},
     "raw_log": {"bytes": 1, "max_bytes": 2, "full": False, "damaged": 0},

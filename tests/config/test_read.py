@@ -196,8 +196,10 @@ def test_two_inputs_of_one_name() -> None:
     one = '[[input]]\ntype = "file"\nname = "a"\npaths = ["/%d"]\n'
     assert mistakes(one % 1 + one % 2 + 'format = "sylog"\n') == [
         "input[1].name: 'a' is used twice",
-        f"input[1].format: expects one of {', '.join(CODECS)}, not 'sylog'",
+        f"input[1].format: expects one of {', '.join(CODECS)}, or rules:NAME of a format that comes with the rules,"
+        " not 'sylog'",
     ]
+    assert mistakes(one % 1 + 'format = "rules:Gate"\n')
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from tests.decode import fields_page
 from tests.decode.test_vectors import DATA
 from vedette.decode import access, cisco, fields, peers, syslog
 from vedette.decode.aliases import ALIASES
+from vedette.decode.codecs import CODECS
 from vedette.decode.decoder import record
 from vedette.decode.fields import TABLE
 from vedette.decode.formats.table import FORMATS, SHAPES
@@ -410,7 +411,7 @@ def test_an_event_tells_its_log_source() -> None:
                 for value in values:
                     wanted = LogSource(*(value if i == part else "" for i in range(3)))
                     found = witness(wanted)
-                    if found is not None and found.excuses(wanted, read, LogSource()):
+                    if found is not None and found.excuses(wanted, CODECS[read], LogSource()):
                         told.add(value)
                         assert holds(raw, found.literals), (wanted, read, raw)
     assert len(told) > 20

@@ -18,7 +18,7 @@ from tests.e2e.agent import ROOT, Agent, until, vedette
 RULE = """title: Badge at the gate
 id: 6a1f0000-0000-4000-8000-000000000087
 logsource: {product: gates}
-detection: {one: {message|startswith: 'GATE3 OUT'}, condition: one}
+detection: {one: {gate: GATE3, badge: 41457}, condition: one}
 level: high
 """
 BROKEN = """
@@ -34,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plugins")
     shutil.copytree(ROOT / "examples" / "plugins", folder / "source")
     sources = sorted((folder / "source").iterdir())
-    assert [one.name for one in sources] == ["function", "input", "lookup", "sink"]
+    assert [one.name for one in sources] == ["decoder", "function", "input", "lookup", "sink"]
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-index",
          "--no-build-isolation", "--target", folder / "site", *sources],
@@ -55,23 +55,23 @@ def path(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("path")
 def test_an_agent(tmp_path: Path) -> None:
-    """An input and a sink of plugins at work, beside an input that only fails."""
+    """An input, a decoder and a sink of plugins at work, beside an input that only fails."""
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "gate.yml").write_text(RULE)
     spool = tmp_path / "spool"
     port = free_port()
     agent = Agent(
         tmp_path / "a",
-        f'[[input]]\ntype = "counted"\nname = "till"\nlogsource = {{product = "gates"}}\n'
+        f'[[input]]\ntype = "counted"\nname = "till"\nformat = "gate"\nlogsource = {{product = "gates"}}\n'
         f'options = {{listen = "127.0.0.1:{port}"}}\n[[input]]\ntype = "broken"\nname = "bad"\n'
         f'[uplink]\ntype = "none"\n[[sink]]\ntype = "spool"\nname = "tickets"\noptions = {{folder = "{spool}"}}\n'
-        '[plugins]\nallow = ["vedette-example-input", "vedette-example-sink", "broken"]\n',
+        '[plugins]\nallow = ["vedette-example-input", "vedette-example-decoder", "vedette-example-sink", "broken"]\n',
         rules=tmp_path / "rules",
     ).up()
     try:
         until("the faults of the broken one", lambda: agent.said("plugin_failed"))
         until("the input", lambda: answered(port, b"GATE4 IN 00A1F1"))
-        assert answered(port, b"GATE3 OUT 00A1F1")
+        assert answered(port, b"GATE3 OUT 00A1F1")  # 41457
         until("the sink's fault", lambda: of(agent, "sink tickets")["faults"])  # there is no folder yet
         spool.mkdir()
         (file,) = until("the alert", lambda: [*spool.glob("*.json")], 60)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from vedette.decode.codecs import CODECS
+from vedette.decode.declared import declared
 from vedette.decode.formats.table import SHAPES
 from vedette.model.event import LogSource
 from vedette.plan.witness import witness
@@ -37,15 +39,15 @@ def test_when_it_holds() -> None:
     found = witness(wanted)
     assert found is not None
     own = LogSource(**{LogSource._fields[found.part]: wanted[found.part]})
-    assert found.excuses(wanted, "auto", LogSource())
-    assert found.excuses(wanted, "syslog", LogSource("linux", "x", "y"))
-    assert not found.excuses(wanted, "auto", own)
-    assert not found.excuses(wanted, "windows", LogSource())
+    assert found.excuses(wanted, CODECS["auto"], LogSource())
+    assert found.excuses(wanted, CODECS["syslog"], LogSource("linux", "x", "y"))
+    assert not found.excuses(wanted, CODECS["auto"], own)
+    assert not found.excuses(wanted, CODECS["windows"], LogSource())
     named = LogSource(service="named")
     found = witness(named)
     assert found is not None
-    assert found.excuses(named, "auto", LogSource())
-    assert not found.excuses(named, "named", LogSource())  # a daemon's own log does not name it
+    assert found.excuses(named, CODECS["auto"], LogSource())
+    assert not found.excuses(named, CODECS["named"], LogSource())  # a daemon's own log does not name it
 
 
 EXAMPLES = {
@@ -82,3 +84,12 @@ def _without(value: object, names: tuple[str, ...]) -> dict[str, object]:
         for key, inner in value.items()
         if key not in names
     }
+
+
+def test_of_a_declared_format() -> None:
+    """Its events may belong to what the table says, whatever stands in them: nothing is excused."""
+    wanted = LogSource("linux", "", "sshd")
+    found = witness(wanted)
+    assert found is not None
+    made = declared({"name": "x", "regex": "(?P<a>.*)", "logsource": {"product": "linux", "service": "sshd"}})
+    assert not found.excuses(wanted, made.codec, LogSource())

@@ -242,14 +242,14 @@ def functions_option(command: Callable[..., None]) -> Callable[..., None]:
 
 def format_option(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """``--format``: the codec by which ``what`` is read; ends with a message when there is none of that name."""
-    from vedette.decode.decoder import CODECS
+    from vedette.decode.codecs import CODECS, DECLARED
 
     def known(ctx: click.Context, param: click.Parameter, value: str) -> str:
-        if value not in CODECS:
-            fail(f"--format {value}: expects one of {', '.join(CODECS)}")
+        if value not in CODECS and not value.startswith(DECLARED):
+            fail(f"--format {value}: expects one of {', '.join(CODECS)}, or {DECLARED}NAME of a format of the rules")
         return value
 
-    text = f"How {what} read: {', '.join(CODECS)}."
+    text = f"How {what} read: {', '.join(CODECS)}; {DECLARED}NAME: as the rules' format of this name."
     return click.option(
         "--format", "codec", metavar="NAME", default="auto", show_default=True, callback=known, help=text
     )

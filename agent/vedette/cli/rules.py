@@ -253,13 +253,14 @@ def rules_test(
 ) -> None:
     """Run the test events of rules.
 
-    NAME.test.yml beside NAME.yml or NAME.sql holds them, sequences for correlations and statements included. Exit code
-    1 when a rule does not run, a test fails, a test file has a mistake or a rule has no test; 2 when a path cannot be
-    read.
+    NAME.test.yml beside NAME.yml or NAME.sql holds them, sequences for correlations and statements included; formats
+    have [[examples]] in their own file. Exit code 1 when a rule does not run, a test fails, a test file has a mistake
+    or a rule has no test; 2 when a path cannot be read.
 
     Example: vedette rules test rules/sigma
     """
     from vedette.engine.match import Engine
+    from vedette.rules import formats
     from vedette.rules.authoring import cases
     from vedette.rules.selftest import check as run_cases
 
@@ -268,16 +269,22 @@ def rules_test(
     timed, more = cases.sequences(plan)
     mistakes += more
     failures = run_cases(Engine(plan), [*tests, *timed], functions)
+    unlike = [failure for one in plan.formats for failure in formats.failures(one)]
     tested = cases.tested(plan, tests, timed)
     untested = [rule for rule in plan.written if rule.id not in tested]
-    for line in (*plan.refused, *mistakes, *failures):
+    for line in (*plan.refused, *mistakes, *failures, *unlike):
         click.echo(safe(str(line)), err=True)
     for rule in untested:
         click.echo(safe(f"{rule.path}:{rule.line}: no test events beside it ({rule.title})"), err=True)
-    bad = len(plan.refused) + len(mistakes) + len(failures) + len(untested)
+    unshown = [one for one in plan.formats if not one.examples]
+    for one in unshown:
+        click.echo(safe(f"{one.path}:1: no [[examples]] in it (format {one.name})"), err=True)
+    examples = sum(len(one.examples) for one in plan.formats)
+    bad = len(plan.refused) + len(mistakes) + len(failures) + len(unlike) + len(untested) + len(unshown)
     click.echo(
         f"{plan.counted}, {len(tests)} events, {len(timed)} sequences,"
-        f" {len(failures)} failures, {bad - len(failures)} mistakes"
+        + (f" {len(plan.formats)} formats, {examples} examples," if plan.formats else "")
+        + f" {len(failures) + len(unlike)} failures, {bad - len(failures) - len(unlike)} mistakes"
     )
     sys.exit(1 if bad else 0)
 
@@ -395,7 +402,8 @@ def rules_explain(
                 if i not in numbers and any(scan.rule == one.id for scan in statement.scans)]  # fmt: skip
     correlations = [one for one in plan.correlations if meant(one.path, one.id, one.title)]
     filters = [one for one in found.filters if meant(one.path, one.id, one.title)]
-    if not (numbers or correlations or statements or filters or refused):
+    declared = [one for one in plan.formats if meant(one.path, one.name)]
+    if not (numbers or correlations or statements or filters or refused or declared):
         fail(f"{rule}: no rule with id or title {wanted!r}" if wanted else f"{rule}: no rule in it")
 
     def show(lines: Iterable[str]) -> None:
@@ -413,6 +421,10 @@ def rules_explain(
         if not beside and "not among the rules" in refusal.reason:
             show(["    rules of other files are given by --with"])
     data = sys.stdin.buffer.read() if event == "-" else (event or "").encode()
+    for form in declared:
+        show(explain.declared(form))
+        if event is not None:
+            show(explain.declared_on_event(form, data))
     for number in numbers:
         one = plan.rules[number]
         joins = [str(joined) for joined in found.filters if one.id in joined.joined]
@@ -495,6 +507,9 @@ def rules_list(
     for relation in plan.correlations:
         reason = "rules that it needs cannot fire" if relation.id in lacking else ""
         add("dead" if reason else "active", relation.kind.value, relation.level, "", relation, reason)
+    for form in plan.formats:
+        rows.append({"state": "active", "kind": "format", "level": "", "logsource": "", "title": form.name,
+                     "id": form.codec.name, "file": form.path, "line": 1, "reason": ""})  # fmt: skip
     lookups_at_fault = {one.path for one in found.lookups_refused}
     for one in plan.refused:
         add("dead", "lookup" if one.path in lookups_at_fault else "", "", "", one, one.reason)

@@ -24,7 +24,7 @@ from vedette.bundle.seal import public_key
 from vedette.config import renamed
 from vedette.config.enrolled import enrolled
 from vedette.config.settings import MAX_KEYS, Config, UplinkSettings
-from vedette.decode.decoder import CODECS
+from vedette.decode.codecs import CODECS, DECLARED
 from vedette.inputs.base import InputSettings
 from vedette.inputs.table import INPUT_TYPES
 from vedette.model.event import LogSource
@@ -162,7 +162,7 @@ class _Reader:
         if made.uplink.type == "mqtt":
             self._used.add("")
         self._check_brokers()
-        _check(made, self.mistakes)
+        _check(made, self.mistakes, self._decoders())
         return dataclasses.replace(made, uplink=dataclasses.replace(made.uplink, broker=self._brokers[""]))
 
     def _read_brokers(self, value: Any) -> None:
@@ -182,6 +182,14 @@ class _Reader:
 
             self._plugins, mistakes = plugins.found(allow)
             self.mistakes += [f"plugins.allow{mistake}" for mistake in mistakes]
+
+    def _decoders(self) -> frozenset[str]:
+        """Formats of plugins."""
+        if not self._plugins:
+            return frozenset()
+        from vedette.system.plugins import by_name
+
+        return frozenset(by_name(self._plugins, "decoders"))
 
     def _with_plugins(self, kind: str, types: Mapping[str, Any]) -> Mapping[str, Any]:
         """``types`` and those of plugins, which take no name of these."""
@@ -308,6 +316,8 @@ class _Reader:
 
 RULESET = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The name of a rule set, which is in ids of rules and names of folders."""
+FORMAT = re.compile(rf"{DECLARED}[a-z][a-z0-9_-]{{0,63}}")
+"""What an input calls a format that a rule set declares; whether one does is known when rules are there."""
 MAX_RULESETS = 100
 MAX_SINKS = 10
 """Each may have four threads, and the unit bounds those of the agent."""
@@ -353,8 +363,8 @@ def _check_values(settings: Any, where: str, mistakes: list[str]) -> None:
             mistakes.append(f"{where}.{f.name}: must not be empty")
 
 
-def _check(config: Config, mistakes: list[str]) -> None:
-    """Mistakes that one key alone does not show."""
+def _check(config: Config, mistakes: list[str], formats: frozenset[str]) -> None:
+    """Mistakes that one key alone does not show. ``formats``: of plugins."""
     for f in dataclasses.fields(config):
         if dataclasses.is_dataclass(getattr(config, f.name)):
             _check_values(getattr(config, f.name), f.name, mistakes)
@@ -387,8 +397,9 @@ def _check(config: Config, mistakes: list[str]) -> None:
         if item.name in seen:
             mistakes.append(f"input[{i}].name: {item.name!r} is used twice")
         seen.add(item.name)
-        if item.format not in CODECS:
-            mistakes.append(f"input[{i}].format: expects one of {', '.join(CODECS)}, not {item.format!r}")
+        if item.format not in CODECS.keys() | formats and not FORMAT.fullmatch(item.format):
+            known = f"{', '.join(CODECS)}, or {DECLARED}NAME of a format that comes with the rules"
+            mistakes.append(f"input[{i}].format: expects one of {known}, not {item.format!r}")
         mistakes += [f"input[{i}]{mistake}" for mistake in item.mistakes()]
         for path in item.exclusive:
             if path in read:

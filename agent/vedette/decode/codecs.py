@@ -8,11 +8,12 @@ content (``formats/``) and programs by name (``programs.py``).
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from vedette.decode import access, ownlog
+from vedette.decode.formats.base import Format, Shape
 
 
 class Kind(enum.Enum):
@@ -37,6 +38,9 @@ class Codec(NamedTuple):
     """The one row of ``formats`` it reads; empty: none, and no program of a header either; None: all."""
     program: str = ""
     """The daemon whose own log it reads, a key of ``PROGRAMS``; empty: recognized by content."""
+    row: Format | Shape | None = None
+    """What reads its messages and is no row of the tables of formats: declared by a rule set, or a plugin's; ``only``
+    is its name."""
 
     @property
     def kinds(self) -> frozenset[Kind]:
@@ -87,3 +91,23 @@ CODECS: Mapping[str, Codec] = MappingProxyType(
     }
 )
 """Codec names that an input's ``format`` may have."""
+
+
+DECLARED = "rules:"
+"""Before the name of a format that a rule set declares, where an input names it."""
+
+
+class Codecs(dict[str, Codec]):
+    """Codecs by name. One of another name (declared by rules that are not there) is read as ``auto`` reads it."""
+
+    def __missing__(self, name: str) -> Codec:
+        return CODECS["auto"]
+
+
+plugged: dict[str, Codec] = {}
+"""Those of decoder plugins, by name: set once, before events are evaluated (``runtime/decoders.py``)."""
+
+
+def with_declared(declared: Iterable[Codec]) -> Codecs:
+    """All codecs that events can have: built-in, of plugins, ``declared``."""
+    return Codecs({**CODECS, **plugged, **{one.name: one for one in declared}})

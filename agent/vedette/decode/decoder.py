@@ -303,6 +303,9 @@ class Record:
             return known  # type: ignore[no-any-return]
         made: Format | Shape | None = None
         kind, only = self._kind(), self._codec.only
+        if (row := self._codec.row) is not None:
+            made = self._format = row if self._is_of(row) else None
+            return made
         if kind is Kind.SYSLOG or kind is Kind.JSON:
             event = self._structured()
             if event is None:
@@ -315,6 +318,14 @@ class Record:
                 made = None
         self._format = made
         return made
+
+    def _is_of(self, row: Format | Shape) -> bool:
+        """Whether the message is one of the codec's own format."""
+        event = self._structured()
+        if isinstance(row, Shape):
+            return event is not None and type(event) is not _Whole and row.fits(event)
+        start = 0 if self.header is None else self.header.message_start
+        return event is None and re.compile(row.starts).match(self.raw, start) is not None
 
     def _more(self) -> dict[str, Value]:
         """What the format gives, or the make of the JSON object gives further."""
@@ -497,7 +508,7 @@ _TIME_FIELDS = ("@timestamp", "timestamp", "time", "ts", "eventTime", "UtcTime",
 
 def record(
     raw: bytes,
-    codec: str,
+    codec: str | Codec,
     *,
     origin: str = "",
     received_at: int = 0,
@@ -505,13 +516,13 @@ def record(
     logsource: LogSource = _ANY_SOURCE,
     event: Mapping[str, Value] | None = None,
 ) -> Record:
-    """The event ``raw`` of an input with this codec (a key of ``CODECS``, else KeyError).
+    """The event ``raw`` of an input with this codec (or a key of ``CODECS``, else KeyError).
 
     ``origin``: peer address, MQTT topic or place in Kafka (``kafka.py``). ``received_at``: UTC microseconds, 0 for
     unknown. ``zone``: of times without
     an offset (None: UTC). ``logsource``: the input's own. ``event``: its JSON object, where it is already parsed.
     """
-    return Record(raw, CODECS[codec], origin, received_at, zone, logsource, event)
+    return Record(raw, CODECS[codec] if isinstance(codec, str) else codec, origin, received_at, zone, logsource, event)
 
 
 def from_mapping(

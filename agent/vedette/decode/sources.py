@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from vedette.decode.codecs import CODECS, Kind
+from vedette.decode.codecs import CODECS, Codec, Kind
 from vedette.decode.formats.base import NOWHERE, union
 from vedette.decode.formats.table import FORMATS, SHAPES
 from vedette.decode.programs import NO_PROGRAM, PROGRAMS
@@ -41,17 +41,20 @@ def source(kind: Kind, program: str, facility: int, logsource: LogSource, format
 
 
 @lru_cache(maxsize=256)
-def possible_source(codec: str, logsource: LogSource) -> Source:
+def possible_source(codec: str | Codec, logsource: LogSource) -> Source:
     """All that the ``source`` of an event can hold that comes from an input with this codec and log source.
 
     What does not fit it never meets such an event: so a rule is known to be idle on an input, or dead on an agent.
     """
-    kinds, only = CODECS[codec].kinds, CODECS[codec].only
+    read = CODECS[codec] if isinstance(codec, str) else codec
+    kinds, only = read.kinds, read.only
     found = [of_input(logsource), *(_BY_KIND.get(kind, NOWHERE) for kind in kinds)]
     if Kind.SYSLOG in kinds:
         found.append(Source(services=frozenset(_BY_FACILITY.values())))
-    if CODECS[codec].program:
-        found.append(PROGRAMS[CODECS[codec].program].source)
+    if read.program:
+        found.append(PROGRAMS[read.program].source)
+    if read.row is not None:
+        found.append(read.row.sources)
     if kinds & {Kind.SYSLOG, Kind.JSON}:
         found += [row.sources for row in FORMATS.values() if only in (None, row.name)]
         found += [row.sources for row in SHAPES.values() if only in (None, row.name)]

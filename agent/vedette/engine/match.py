@@ -31,7 +31,7 @@ from sys import getsizeof
 from typing import Any, NamedTuple
 
 from vedette.decode.aliases import ALIASES
-from vedette.decode.codecs import CODECS, Kind
+from vedette.decode.codecs import Kind
 from vedette.decode.decoder import ABSENT, Record, possible_source
 from vedette.decode.sources import of_input
 from vedette.decode.syslog import usual, without_time
@@ -245,7 +245,9 @@ class Engine:
         _, within, prefilter = self._at_input(chunk.codec, context.logsource)
         view = self._view_number(native, chunk.codec, context.logsource)
         search = partial(prefilter.named, chunk, within, False)
-        for one in native.candidates(chunk, view, search, False, common(frame, context.host)):
+        for one in native.candidates(
+            chunk, view, search, False, common(frame, context.host, self.plan.codecs[chunk.codec].kinds)
+        ):
             if not isinstance(one, Batch):
                 yield _joined(frame, *one)
                 continue
@@ -377,10 +379,9 @@ class Engine:
         """By field its place among ``columns``."""
         return self._native.columns if self._native is not None else {}
 
-    @staticmethod
-    def _record(chunk: Chunk, start: int, raw: bytes, context: Context) -> Record:
+    def _record(self, chunk: Chunk, start: int, raw: bytes, context: Context) -> Record:
         origin, zone, logsource = chunk.origin(start), context.zone, context.logsource
-        return Record(raw, CODECS[chunk.codec], origin, chunk.received_at, zone, logsource, None)
+        return Record(raw, self.plan.codecs[chunk.codec], origin, chunk.received_at, zone, logsource, None)
 
     def _view_of(self, codec: str, context: Context) -> tuple[Part, _Scopes]:
         self._context, self._codec = context, codec
@@ -398,7 +399,7 @@ class Engine:
         self._scopes_ever += 1
         scope = _Scope(
             self.cache.begin(b"e%d:" % self._scopes_ever),
-            Kind.SYSLOG in CODECS[self._codec].kinds,
+            Kind.SYSLOG in self.plan.codecs[self._codec].kinds,
             *(any(asked) for asked in (zip(*asks, strict=True) if asks else ((), (), ()))),
         )
         return scopes.keep(rules, scope, SCOPE_BYTES + getsizeof(rules))
@@ -436,7 +437,8 @@ class Engine:
 
     def reaches(self, rule: int, codec: str, logsource: LogSource) -> bool:
         """False when no event of an input with this codec and log source can be of the rule's log source."""
-        return not self.route or self.plan.rules[rule].logsource.fits(possible_source(codec, logsource))
+        possible = possible_source(self.plan.codecs[codec], logsource)
+        return not self.route or self.plan.rules[rule].logsource.fits(possible)
 
     def prepare(self, inputs: Iterable[tuple[str, LogSource]]) -> None:
         """Compile scans of their own for those of these inputs (codec, log source) that few rules can meet.
@@ -450,7 +452,8 @@ class Engine:
         self._inputs.clear()
 
     def _reaching(self, codec: str, logsource: LogSource) -> frozenset[int]:
-        return frozenset(i for i in range(len(self.plan.rules)) if self.reaches(i, codec, logsource))
+        possible = possible_source(self.plan.codecs[codec], logsource)
+        return frozenset(i for i, rule in enumerate(self.plan.rules) if not self.route or rule.logsource.fits(possible))
 
     def _at_input(self, codec: str, logsource: LogSource) -> tuple[frozenset[int], int, Prefilter]:
         """The rules that can meet an event of such an input: those without literals, the bits of all, their scan."""
@@ -459,7 +462,7 @@ class Engine:
             rules = self._reaching(codec, logsource)
             always = rules & self._always
             if self.route and self._filtered:
-                always -= self.prefilter.excused(codec, logsource)
+                always -= self.prefilter.excused(self.plan.codecs[codec], logsource)
             known = always, bits_of(rules), self._narrow.get(rules, self.prefilter)
             self._inputs[codec, logsource] = known
         return known

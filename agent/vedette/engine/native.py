@@ -30,7 +30,7 @@ from typing import Any, overload
 
 from vedette.decode import syslog
 from vedette.decode.aliases import ALIASES
-from vedette.decode.codecs import CODECS, Kind
+from vedette.decode.codecs import Kind
 from vedette.decode.decoder import ABSENT, NAMED_BY, Record
 from vedette.decode.formats.table import FIRST, PREFIXED
 from vedette.engine import kernel
@@ -146,7 +146,7 @@ class Native:
 
     def view(self, codec: str, logsource: LogSource, rules: frozenset[int], always: frozenset[int]) -> int:
         """A number for the events of an input, which ``rules`` can meet, ``always`` of them without a literal."""
-        kinds = CODECS[codec].kinds
+        kinds = self._plan.codecs[codec].kinds
         reads = 1 if Kind.SYSLOG in kinds else 2 if kinds <= _TEXT else 0
         number: int = self._kernel.view(reads, sorted(rules), sorted(always))
         self._kernel.view(0, sorted(rules), sorted(always))  # see ``candidates``
@@ -179,7 +179,7 @@ class Native:
         undated = 0 < chunk.received_at < HOUR  # decoders read headers in another way
         own: list[Candidate | Batch] = []
         answers = 0
-        for again in range(PASSES if not _OBJECTS.isdisjoint(CODECS[codec].kinds) else 0):
+        for again in range(PASSES if not _OBJECTS.isdisjoint(self._plan.codecs[codec].kinds) else 0):
             found, runs, ask, taken = kernel.decide(data, ends, runs, view, again > 0, common)
             own += unpacked(found, self._sets, rules, taken)
             answers += bool(found)
@@ -228,7 +228,7 @@ class Native:
                 return None
             if header is None and "MESSAGE" in event:  # the journal's message is read as text
                 return None
-            record = Record(raw, CODECS[codec], "", 0, None, logsource, event)
+            record = Record(raw, self._plan.codecs[codec], "", 0, None, logsource, event)
             program = None if record.header is None else record.header.app
             rules = rules & self._fitting(record.source)
             sources: list[list[int]] = [[] for _ in range(self._groups)]

@@ -30,6 +30,7 @@ from struct import Struct
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from vedette.decode.codecs import Codec
 from vedette.decode.fields import guards as guards_of
 from vedette.engine import kernel
 from vedette.engine.bounded import Bounded
@@ -160,7 +161,7 @@ class Prefilter:
         self._databases = {DATABASE: database, SEARCHED: digest}
         self._scan = (_Native if self.native else _Plain)(meaning, database, self.sets)
 
-    def excused(self, codec: str, logsource: LogSource) -> frozenset[int]:
+    def excused(self, codec: Codec, logsource: LogSource) -> frozenset[int]:
         """Those of ``always`` that ``hits`` finds by what their log source's events hold, on such an input."""
         return frozenset(i for i, one in self._witness.items() if one.excuses(self._sources[i], codec, logsource))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from vedette.decode import kafka
-from vedette.decode.codecs import CODECS, Kind
+from vedette.decode.codecs import Kind
 from vedette.model.event import Chunk, Frame
 from vedette.plan.plan import Plan
 from vedette.plan.query import Field, Scan, Type, scans_of
@@ -63,14 +63,13 @@ class Common(NamedTuple):
     """Whose events are that do not say it; an Ellipsis: it depends on the event."""
 
 
-def common(frame: Frame, host: str | None) -> Common:
-    """``host``: see ``Context``."""
+def common(frame: Frame, host: str | None, kinds: frozenset[Kind]) -> Common:
+    """``host``: see ``Context``; ``kinds``: of the chunk's codec."""
     chunk = frame.chunk
-    return Common(frame.offset, chunk.received_at, chunk.input, _host(chunk, host))
+    return Common(frame.offset, chunk.received_at, chunk.input, _host(chunk, host, kinds))
 
 
-def _host(chunk: Chunk, host: str | None) -> Any:
-    kinds = CODECS[chunk.codec].kinds
+def _host(chunk: Chunk, host: str | None, kinds: frozenset[Kind]) -> Any:
     if Kind.MQTT not in kinds:
         if chunk.origin_of is not None:
             return ...

@@ -1,6 +1,6 @@
 """What plugins are to the agent: a small protocol for each kind. ``vedette.plugins`` is how plugins import them.
 
-A plugin is an entry point of an installed distribution, in the group ``vedette.inputs``,
+A plugin is an entry point of an installed distribution, in the group ``vedette.inputs``, ``vedette.decoders``,
 ``vedette.sinks``, ``vedette.functions`` or ``vedette.lookups``. These are promises to authors of other packages:
 docs/plugins.md says which of them may change, and how.
 """
@@ -8,7 +8,7 @@ docs/plugins.md says which of them may change, and how.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 
 class Stopped(Exception):
@@ -38,6 +38,21 @@ class Input(Protocol):
     def run(self, feed: Feed) -> None:
         """Receive until ``feed`` says that the input is to end. In a thread of its own; what it raises, or its end
         before that, is a fault: it is made anew and run again, later each time."""
+
+
+class Decoder(Protocol):
+    """``vedette.decoders``: the entry point is called without arguments and gives one of these. An input names it by
+    ``format``."""
+
+    @property
+    def fields(self) -> Mapping[str, Literal["verbatim", "synthetic"]]:
+        """All names of fields that it can give. ``verbatim``: the value stands in the message as it is, so that rules
+        on it may be searched for; ``synthetic``: it need not, and every event is evaluated for rules on it. What it
+        gives besides, or verbatim and not in the message, is left out and counted as a fault."""
+
+    def read(self, message: str) -> Mapping[str, str | int | float | bool | None]:
+        """The fields of a message (what follows a syslog header, where there is one), the same for the same message.
+        It runs in the agent's own threads: one second at most, or it is a fault."""
 
 
 class Sink(Protocol):

@@ -6,6 +6,7 @@ Sets are named, and independent of each other: none changes what another means.
 * Where sets have different ones under one id, all of them run. That of the first set keeps the id; that of another set
   is called ``ID@SET``, also by the correlations of its set that refer to it.
 * Rules that correlations look at make no alerts when they make none in their own set.
+* A declared format is known by its name: sets whose formats of one name differ do not merge.
 * A lookup is known by its name: sets whose rules ask lookups of one name that differ do not merge.
 
 Pure: plans in, a plan out. The literals of each set stay as they were chosen.
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
+from vedette.decode.declared import Declared
 from vedette.plan import limits, relation
 from vedette.plan.ir import And, Expr, Leaf, Not, Or, Predicate, Rule
 from vedette.plan.plan import AnyRule, Plan, names_of
@@ -39,9 +41,19 @@ def merge(parts: Mapping[str, Plan]) -> Merged:
     """``parts``: plans by the names of their sets, the first before others. Raises ValueError when they do not fit
     together, naming the set that does not fit to those before it."""
     merging = _Merging()
+    formats: dict[str, Declared] = {}
+    for name, plan in parts.items():
+        for one in plan.formats:
+            if formats.setdefault(one.name, one) != one:
+                raise ValueError(
+                    f"the rule set {name} cannot be merged: its format {one.name} differs from that of a set before it:"
+                    " give it another name"
+                )
+    merging.formats = tuple(formats[name] for name in sorted(formats))
     for name, plan in parts.items():
         try:
-            merging.add(name, replace(plan.fitted(), lookups=plan.lookups))
+            fitted = replace(plan, formats=merging.formats).fitted()  # a set's rules meet the events of all formats
+            merging.add(name, replace(fitted, lookups=plan.lookups))
         except ValueError as error:
             raise ValueError(f"the rule set {name} cannot be merged: {error}") from error
     return merging.merged()
@@ -57,6 +69,7 @@ def apart(name: str, plan: Plan, taken: Iterable[str]) -> Plan:
     """``plan`` of the set ``name``, to be evaluated by itself: what has one of the ids that are ``taken`` is called
     ``ID@SET``, or two alerts about one event would have one id."""
     merging = _Merging(dict.fromkeys(taken, ()))
+    merging.formats = plan.formats
     merging.add(name, replace(plan.fitted(), lookups=plan.lookups))
     return merging.merged().plan
 
@@ -79,6 +92,8 @@ class _Merging:
         self._asked: set[str] = set()
         """Names of those that rules ask."""
         self._modules: dict[str, Modules] = {}
+        self.formats: tuple[Declared, ...] = ()
+        """Of all sets."""
 
     def add(self, name: str, plan: Plan) -> None:
         self._add_lookups(plan.lookups, {asked for asked, _ in plan.asked})
@@ -144,11 +159,12 @@ class _Merging:
             tuple(self._refused),
             tuple(self._correlations.values()),
             further if any(further) else (),
-            names_of(predicates),
+            names_of(predicates, self.formats),
             tuple(self._statements.values()),
             self._lookups,
             frozenset(one for one, names in self._sets.items() if names) - self._heard,
             tuple(self._modules.values()),
+            self.formats,
         )
         return Merged(plan, self._sets, self._renamed)
 

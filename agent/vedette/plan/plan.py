@@ -6,7 +6,8 @@ digest give the same matches, however they search.
 
 Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations, further, names]``, behind it
 ``statements`` where there are some or anything follows, ``quiet`` of a plan that was merged (nil for another where
-anything follows), and the modules of the statements' user functions where they call any.
+anything follows), the modules of the statements' user functions where they call any or anything follows, and the
+declared formats where there are some.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from typing import Any
 
 import msgpack
 
+from vedette.decode import declared
 from vedette.decode import fields as decoded
+from vedette.decode.codecs import Codecs, with_declared
+from vedette.decode.declared import Declared
 from vedette.model.event import LogSource
 from vedette.plan import limits, operators, query, relation
+from vedette.plan.given import digest, given_by, sought
 from vedette.plan.ir import FIELD_OPS, Expr, Op, Predicate, Refusal, Rule, dump, load, tests
 from vedette.plan.literals import Choice, Cost, Measured, choose, guess
 from vedette.plan.query import Statement
@@ -59,6 +64,13 @@ class Plan:
     """``silent`` of a plan that was merged of several rule sets (``merge.py``), each of which says it of its own."""
     modules: tuple[query.Modules, ...] = ()
     """Those of the statements' user functions; by their digests part of what statements mean."""
+    formats: tuple[Declared, ...] = ()
+    """Declared by the rule set, by name."""
+
+    @cached_property
+    def codecs(self) -> Codecs:
+        """How the events of inputs are read, by what these name."""
+        return with_declared(one.codec for one in self.formats)
 
     @cached_property
     def digest(self) -> str:
@@ -71,6 +83,7 @@ class Plan:
         )
         described += sorted([s.id, s.title, s.level, list(s.tags), s.digest, *_suppressed(s)] for s in self.statements)
         described += [sorted(self.quiet)] if self.quiet is not None else []
+        described += [["format", one.text] for one in self.formats]
         return hashlib.blake2b(msgpack.packb(described), digest_size=16).hexdigest()
 
     @cached_property
@@ -171,16 +184,23 @@ class Plan:
                     [relation.to_row(c) for c in self.correlations],
                     [sorted(x) if x is not None else None for x in self.further],
                     self.names,
-                    *([query.dump(self.statements)] if self.statements or self.quiet is not None else []),
-                    *(
-                        [None if self.quiet is None else sorted(self.quiet)]
-                        if self.quiet is not None or self.modules
-                        else []
-                    ),
-                    *([[[list(one) for one in each.modules] for each in self.modules]] if self.modules else []),
+                    *self._behind(),
                 ]
             )
         )
+
+    def _behind(self) -> list[Any]:
+        """What a plan may have besides, up to the last that is there."""
+        modules = [[list(one) for one in each.modules] for each in self.modules]
+        parts = [
+            (query.dump(self.statements), bool(self.statements)),
+            (None if self.quiet is None else sorted(self.quiet), self.quiet is not None),
+            (modules, bool(modules)),
+            ([[one.text, one.path] for one in self.formats], bool(self.formats)),
+        ]
+        while parts and not parts[-1][1]:
+            parts.pop()
+        return [part for part, _ in parts]
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Plan:
@@ -192,6 +212,7 @@ class Plan:
             predicates, rules, literals, refused, correlations, further, made_for, *more = parts
             statements = query.statements(more[0]) if more else ()
             modules = query.modules(more[2]) if len(more) > 2 else ()
+            formats = tuple(declared.from_text(text, path) for text, path in more[3]) if len(more) > 3 else ()
             _all(str, [made_for])
             if len(rules) + len(correlations) + len(statements) > limits.MAX_RULES:
                 raise ValueError(f"more than {limits.MAX_RULES} rules")
@@ -206,6 +227,7 @@ class Plan:
                 statements,
                 quiet=frozenset(_all(str, more[1])) if more[1:] and more[1] is not None else None,
                 modules=modules,
+                formats=formats,
             )
             lacking_modules = {digest for one in statements for digest in one.modules} - {m.digest for m in modules}
             if lacking_modules:
@@ -224,13 +246,13 @@ class Plan:
 
     def fitted(self) -> Plan:
         """The same rules with literals that hold under the decoders at hand: this plan, if it was made for them."""
-        if self.names == names_of(self.predicates):
+        if self.names == names_of(self.predicates, self.formats):
             return self
         return self.chosen(guess)
 
     def chosen(self, cost: Cost | Measured) -> Plan:
         """The same rules with other literals, by ``cost``; without lookups."""
-        made = build(self.rules, self.predicates, self.refused, cost, self.correlations, self.statements)
+        made = build(self.rules, self.predicates, self.refused, cost, self.correlations, self.statements, self.formats)
         return replace(made, quiet=self.quiet, modules=self.modules)
 
 
@@ -253,23 +275,32 @@ def build(
     cost: Cost | Measured = guess,
     correlations: Iterable[Correlation] = (),
     statements: Iterable[Statement] = (),
+    formats: Iterable[Declared] = (),
 ) -> Plan:
     """Choose literals for every rule; ``cost`` tells how often a literal occurs."""
     rules, predicates = tuple(rules), tuple(predicates)
-    chosen = [choose(rule.expr, predicates, cost) for rule in rules]
+    formats = tuple(sorted(formats, key=lambda one: one.name))
+    given = given_by(with_declared(one.codec for one in formats).values())
+    searched = sought(predicates, given)
+    chosen = [choose(rule.expr, searched, cost) for rule in rules]
     if (cut := getattr(cost, "cut", None)) is not None:
         short = cut({literal for one in chosen for clause in one for literal in clause or ()})
         chosen = [Choice(*(clause and frozenset(short.get(x, x) for x in clause) for clause in one)) for one in chosen]
     literals, further = tuple(one.first for one in chosen), tuple(one.second for one in chosen)
     further = further if any(further) else ()
-    names, refused = names_of(predicates), tuple(refused)
-    return Plan(predicates, rules, literals, refused, tuple(correlations), further, names, tuple(statements))
+    names, refused = names_of(predicates, formats), tuple(refused)
+    return Plan(
+        predicates, rules, literals, refused, tuple(correlations), further, names, tuple(statements), formats=formats
+    )
 
 
-def names_of(predicates: Iterable[Predicate]) -> str:
-    """The digest of what the decoders at hand declare of the fields of ``predicates``: ``Plan.names``."""
+def names_of(predicates: Iterable[Predicate], formats: Iterable[Declared] = ()) -> str:
+    """The digest of what the decoders at hand, and ``formats``, declare of the fields of ``predicates``:
+    ``Plan.names``."""
     pairs = ((p.field, str(p.value) if p.op in FIELD_OPS else p.field) for p in predicates)
-    return decoded.digest(chain.from_iterable(pairs))
+    fields = [*chain.from_iterable(pairs)]
+    own = digest(fields, given_by(with_declared(one.codec for one in formats).values()))
+    return decoded.digest(fields) + own
 
 
 def _suppressed(rule: AnyRule) -> list[Any]:

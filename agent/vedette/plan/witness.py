@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from vedette.decode import cisco, ownlog
-from vedette.decode.codecs import CODECS
+from vedette.decode.codecs import Codec
 from vedette.decode.formats.table import FORMATS, SHAPES
 from vedette.decode.programs import PROGRAMS
 from vedette.decode.sources import OUTER
@@ -29,10 +29,9 @@ class Witness(NamedTuple):
     """0 product, 1 category, 2 service."""
     literals: Literals
 
-    def excuses(self, wanted: LogSource, codec: str, own: LogSource) -> bool:
+    def excuses(self, wanted: LogSource, read: Codec, own: LogSource) -> bool:
         """True when events of an input with this codec and log source of its own need the literals."""
-        read = CODECS[codec]
-        return read.only not in SHAPES and not read.program and own[self.part] != wanted[self.part]
+        return read.only not in SHAPES and read.row is None and not read.program and own[self.part] != wanted[self.part]
 
 
 @lru_cache(maxsize=4096)

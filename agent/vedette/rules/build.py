@@ -14,6 +14,7 @@ from vedette.plan.literals import Cost, Measured, candidates, guess
 from vedette.plan.plan import Plan
 from vedette.plan.query import Statement
 from vedette.rules.authoring.cases import is_test
+from vedette.rules.formats import Formats, is_format
 from vedette.rules.ruleset import Describer, FrontEnd, RuleSet
 from vedette.rules.sigma import pipelines as processing
 from vedette.rules.sigma.frontend import Sigma
@@ -23,7 +24,7 @@ from vedette.system.folders import listed, read_regular
 MAX_SAMPLE = 16 << 20
 """Bytes of a sample that are looked at."""
 
-SUFFIXES = (".yml", ".yaml", ".sql")
+SUFFIXES = (".yml", ".yaml", ".sql", ".toml")
 """Of rule files."""
 SIGMA = ".yml"
 """What a file is read as whose suffix names no language, and text without a file."""
@@ -36,7 +37,7 @@ def front_ends(
     given = replace(processing.load(pipelines, lookups), wanted=wanted)
     rules.lookups = dict(given.tables)
     sigma = Sigma(rules, given)
-    return {SIGMA: sigma, ".yaml": sigma, ".sql": Sql(rules)}
+    return {SIGMA: sigma, ".yaml": sigma, ".sql": Sql(rules), ".toml": Formats(rules)}
 
 
 def files(paths: Iterable[Path]) -> Iterator[Path]:
@@ -51,7 +52,8 @@ def files(paths: Iterable[Path]) -> Iterator[Path]:
         raise FileNotFoundError(f"{paths[0]}: holds test events: give the rule file beside it, or the folder")
     for path in rule_paths:
         if path.is_dir():
-            yield from (found for found in listed(path, SUFFIXES) if not is_test(found))
+            listing = (found for found in listed(path, SUFFIXES) if not is_test(found))
+            yield from (found for found in listing if is_format(found) is not False)
         elif path.exists():
             yield path
         else:
@@ -133,7 +135,8 @@ def from_rules(rules: RuleSet, *, sample: bytes = b"") -> Plan:
     joined(rules)
     _refuse_lacking(rules)
     cost: Cost | Measured = cost_of(rules, sample) if sample else guess
-    plan = plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations, rules.statements)
+    plan = plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations, rules.statements,
+                       rules.formats.values())  # fmt: skip
     called = {digest for one in plan.statements for digest in one.modules}
     modules = tuple(one for digest, one in sorted(rules.modules.items()) if digest in called)
     return replace(plan, modules=modules).with_lookups(rules.lookups)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from vedette.decode.declared import Declared
 from vedette.lookup.table import Lookup
 from vedette.plan.ir import Expr, Leaf, Predicate, Refusal, Rule
 from vedette.plan.limits import SetFull, Tally
@@ -92,6 +93,8 @@ class RuleSet:
     predicates: list[Predicate] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     filters: list[Filter] = field(default_factory=list)
+    formats: dict[str, Declared] = field(default_factory=dict)
+    """By name those that the set declares."""
     lookups_refused: tuple[Refusal, ...] = ()
     """Of ``refused``, those that are about a lookup."""
     lookups: dict[str, Lookup] = field(default_factory=dict)

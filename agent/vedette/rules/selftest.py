@@ -105,7 +105,9 @@ def check(engine: Engine, cases: Iterable[Case | Sequence], functions: Functions
             failures.append(Failure(case, f"the rule {case.rule_id} does not run"))
             continue
         source = engine.plan.rules[number].logsource
-        event = record(case.raw, case.codec, origin=case.origin, logsource=LogSource(product=source.product))
+        event = record(
+            case.raw, engine.plan.codecs[case.codec], origin=case.origin, logsource=LogSource(product=source.product)
+        )
         if (number in engine.true(event, frozenset({number}))) != case.expect:
             failures.append(Failure(case, "should match and does not" if case.expect else "should not match and does"))
     return failures
@@ -131,7 +133,9 @@ def firings(engine: Engine, case: Sequence) -> int | None:
         matches: list[tuple[int, Record]] = []
         for product, numbers in products:
             own = LogSource(product=product)
-            event = record(one.raw, one.codec, origin=one.origin, received_at=one.time, logsource=own)
+            event = record(
+                one.raw, engine.plan.codecs[one.codec], origin=one.origin, received_at=one.time, logsource=own
+            )
             matches += ((number, event) for number in engine.true(event, numbers))
         items: list[Item] = []
         for number, event in sorted(matches, key=itemgetter(0)):
@@ -153,7 +157,9 @@ def selected(engine: Engine, statement: Statement, events: Iterable[Timed], func
     for offset, one in enumerate(sorted(events, key=lambda event: event.time)):
         for product, numbers in asked.items():
             own = LogSource(product=product)
-            event = record(one.raw, one.codec, origin=one.origin, received_at=one.time, logsource=own)
+            event = record(
+                one.raw, engine.plan.codecs[one.codec], origin=one.origin, received_at=one.time, logsource=own
+            )
             row = _row(event, offset, one.time)
             for number in sorted(engine.true(event, frozenset(numbers))):
                 statements.add(plan.rules[number].id, row)

@@ -182,6 +182,10 @@ class Agent:
     async def _load_rules(self) -> None:
         """Set up ``pipeline`` and ``active``, which alone keep the ruleset: a replaced one gives its memory back."""
         context = self.context
+        if context.config.plugins.allow:
+            from vedette.runtime import decoders
+
+            decoders.adopt(context.config)
         sets = RuleSets(context.config, lambda: newest_lines(context.raw_log))
         with uncollected():
             loaded = await sets.start()

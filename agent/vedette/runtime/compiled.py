@@ -42,7 +42,7 @@ class Sources(NamedTuple):
         """All that a build reads. Raises OSError when no descriptor is left: that is no folder without rules."""
         for path in (*self.paths, *self.pipelines, *self.lookups):
             if path.is_dir():
-                yield from listed(path, (".yml", ".yaml", ".sql", ".py", ".txt", ".csv", SUFFIX))
+                yield from listed(path, (".yml", ".yaml", ".sql", ".toml", ".py", ".txt", ".csv", SUFFIX))
             else:
                 yield path
                 if path.suffix == ".sql":  # functions beside it

@@ -58,7 +58,7 @@ def unreached(given: Iterable[InputSettings], plan: Plan) -> Dead:
         idle.append(rule.id)
         if rule.id in plan.scans:
             selecting[rule.id] = reason
-        if not reach.reaching(rule, inputs):
+        if not reach.reaching(plan, rule, inputs):
             wanting[rule.id] = _wanted(rule.logsource)
         if rule.id in plan.scans:
             continue

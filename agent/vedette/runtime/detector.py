@@ -58,6 +58,8 @@ class Detector:
 
         Raises ValueError for a ``state`` that cannot be read."""
         self.engine = engine = rules if isinstance(rules, Engine) else Engine(rules, route=False)
+        if format not in engine.plan.codecs:
+            raise KeyError(format)
         self._format, self._live = format, live
         self._state = State(engine.plan, lateness=int(lateness * 1e6), max_bytes=max_bytes)
         self._evaluation = Evaluation(engine)

@@ -160,7 +160,7 @@ class Worker:
     def _over_time(self) -> None:
         """What fires over time, of the matches in the journal."""
         timeline, report, rules, fired = self._timeline, self._report, self._engine.plan.rules, 0
-        for rule, offset, input, event in self._journal.matches(self._contexts):
+        for rule, offset, input, event in self._journal.matches(self._contexts, self._engine.plan.codecs):
             self._give_way()
             timeline.add(Detection(rules[rule], offset, event, {}), input)
         for one in timeline.correlate():

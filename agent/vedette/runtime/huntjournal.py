@@ -15,7 +15,7 @@ from typing import Any
 
 import msgpack
 
-from vedette.decode.codecs import CODECS
+from vedette.decode.codecs import Codecs
 from vedette.decode.decoder import Record
 from vedette.engine.match import Context
 from vedette.runtime.evaluation import Found
@@ -60,7 +60,7 @@ class Journal:
             self._length += 4 + len(data)
         self._rows, self._bytes = [], 0
 
-    def matches(self, contexts: Mapping[str, Context]) -> Iterator[tuple[int, int, str, Record]]:
+    def matches(self, contexts: Mapping[str, Context], codecs: Codecs) -> Iterator[tuple[int, int, str, Record]]:
         """Of what is synced: the rule's number, the offset, the input and the event of each match."""
         with open(self._path, "rb") as file:
             while file.tell() < self._length:
@@ -68,5 +68,5 @@ class Journal:
                 rows: Iterable[Any] = msgpack.unpackb(zlib.decompress(block))
                 for rule, offset, input, codec, received_at, origin, raw in rows:
                     context = contexts.get(input, Context())
-                    event = Record(raw, CODECS[codec], origin, received_at, context.zone, context.logsource, None)
+                    event = Record(raw, codecs[codec], origin, received_at, context.zone, context.logsource, None)
                     yield rule, offset, input, event

@@ -289,6 +289,13 @@ METRICS: tuple[Metric, ...] = (
         labels=("sink",),
     ),
     *_rows(
+        "rules.formats.[name]",
+        ("overruns", "format_overruns", "count", "Messages on which a declared format's patterns took too long"),
+        ("quarantined", "format_quarantined", "bool", "1 while a declared format is in quarantine"),
+        ("missing", "format_missing", "bool", "1 while an input names a format that no rule set has"),
+        labels=("name",),
+    ),
+    *_rows(
         "plugins.[used]",
         ("faults", "plugin_faults", "count", "Faults of a plugin, since the start"),
         ("quarantined", "plugin_quarantined", "bool", "1 while a plugin is in quarantine"),

@@ -15,6 +15,7 @@ NEEDS_RESTART = (
     "agent.id", "agent.site", "agent.fleet", "agent.data_dir",  # they are in every id, topic and path
     "enrolment",  # it brings the agent's key and fleet
     "raw_log", "state", "functions",  # they size what is open
+    "plugins",  # decoders are loaded before rules are
     "uplink.max_bytes",  # the size of the store's map
     "fleet.root",  # what is trusted is of it; the first one comes into force at once
 )  # fmt: skip

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from vedette import __version__
-from vedette.config.settings import UNAUTHENTICATED
+from vedette.config.settings import UNAUTHENTICATED, Config
+from vedette.decode.codecs import DECLARED
 from vedette.engine import kernel
 from vedette.engine.match import Engine
 from vedette.lookup.installed import delivered
 from vedette.lookup.table import Lookup
 from vedette.model.counters import visible
+from vedette.plan.plan import Plan
 from vedette.rawlog.log import RawLog
 from vedette.runtime.account import broken
 from vedette.runtime.active import ActiveRules
@@ -99,6 +101,7 @@ def _rules(pipeline: Pipeline, active: ActiveRules) -> dict[str, Any]:
     plan, letters, dead = loaded.engine.plan, context.dead_letters, dead_rules(context.config, loaded.engine)
     return {
         "origin": loaded.origin,
+        "formats": _formats(plan, context.config),
         "running": len(plan.detections),
         "correlations": len(plan.correlations),
         "statements": len(plan.statements),
@@ -119,6 +122,18 @@ def _rules(pipeline: Pipeline, active: ActiveRules) -> dict[str, Any]:
             "max_bytes": letters.max_bytes,
         },
     }
+
+
+def _formats(plan: Plan, config: Config) -> list[dict[str, Any]]:
+    """Those that the active rules declare, and those that inputs name and nobody does."""
+    found: list[dict[str, Any]] = [
+        {"name": one.name, "missing": False, "overruns": one.guard.overruns, "quarantined": one.guard.quarantined}
+        for one in plan.formats[:MAX_LISTED]
+    ]
+    named = dict.fromkeys(one.codec for one in config.input if one.codec not in plan.codecs)
+    return found + [
+        {"name": one.removeprefix(DECLARED), "missing": True, "overruns": 0, "quarantined": False} for one in named
+    ]
 
 
 def _lookups(lookups: Mapping[str, Lookup], folder: Path, now: int) -> list[dict[str, Any]]:
@@ -237,6 +252,12 @@ def render(status: dict[str, Any]) -> list[str]:
         f" skipped {rule['skipped']}: {rule['reason']}"
         for rule in rules["quarantined"][:SHOWN]
     ]
+    for one in rules["formats"]:
+        if one["missing"]:
+            lines.append(f"         no rule set has the format {one['name']}: its inputs' events are read as auto")
+        elif one["overruns"]:
+            state = "QUARANTINED" if one["quarantined"] else "slow"
+            lines.append(f"         format {one['name']} {state}: {one['overruns']} messages took too long")
     if rules["undecided"]:
         lines.append(
             f"         {sum(rules['undecided'].values())} undecided, kept in {rules['dead_letters']['folder']}"

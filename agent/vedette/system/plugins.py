@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-KINDS = ("inputs", "sinks", "functions", "lookups")
+KINDS = ("inputs", "decoders", "sinks", "functions", "lookups")
 """Of groups of entry points, ``vedette.KIND``."""
 FAULTS = 5
 """In a row, after which a plugin is in quarantine."""
@@ -86,7 +86,7 @@ def by_name(entries: Iterable[Entry], kind: str) -> dict[str, Entry]:
 
 @dataclass(slots=True)
 class Health:
-    """What one plugin did in one place: ``used`` is ``input NAME`` or ``sink NAME``."""
+    """What one plugin did in one place: ``used`` is ``input NAME``, ``sink NAME`` or ``format NAME``."""
 
     plugin: str
     kind: str

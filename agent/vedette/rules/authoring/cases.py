@@ -24,7 +24,7 @@ from typing import Any
 import orjson
 import yaml
 
-from vedette.decode.decoder import CODECS
+from vedette.decode.codecs import CODECS, DECLARED
 from vedette.model.times import micros, time_of
 from vedette.plan.ir import Rule
 from vedette.plan.limits import MAX_FILE
@@ -183,6 +183,6 @@ def _event(event: Any) -> tuple[bytes, str, str]:
     raw = str(event["raw"]).encode() if "raw" in event else orjson.dumps(event["event"], default=str)
     topic = str(event.get("topic", ""))
     codec = str(event.get("codec", "mqtt" if topic else "json" if "event" in event else "auto"))
-    if codec not in CODECS:
-        raise ValueError(f"codec {codec!r} is not one of {', '.join(CODECS)}")
+    if codec not in CODECS and not codec.startswith(DECLARED):
+        raise ValueError(f"codec {codec!r} is not one of {', '.join(CODECS)}, nor {DECLARED}NAME")
     return raw, codec, topic

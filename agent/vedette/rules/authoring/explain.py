@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from vedette.decode.declared import Declared
 from vedette.decode.decoder import ABSENT, Record, record
 from vedette.decode.redact import Redaction
 from vedette.engine.evaluate import Evaluator
@@ -57,6 +58,26 @@ def rule(
         yield f"  and one of these, since those are common: {_several(second)}"
     yield from choice(plan, number, cost)
     yield from _looked_at(plan, one.id)
+
+
+def declared(one: Declared) -> Iterator[str]:
+    """What a format gives, and how the values stand in an event."""
+    row = one.codec.row
+    assert row is not None
+    yield f'format {one.name}: format = "{one.codec.name}" of an input'
+    yield f"  {one.path}:1, log source {'/'.join(next(iter(part), '') for part in row.sources)}"
+    for field in row.gives.fields:
+        yield f"  field {field.name}: {field.how.value}"
+    if row.gives.any is not None:
+        yield f"  and every key of an event: {row.gives.any.value}"
+
+
+def declared_on_event(one: Declared, raw: bytes) -> Iterator[str]:
+    """What the format gives of an event."""
+    event = Record(raw.rstrip(b"\r\n"), one.codec, "", 0, None, LogSource(), None)
+    for name, value in event.fields().items():
+        yield f"  {name} = {(as_shown(value) or '')[:MAX_SHOWN]}"
+    yield f"  time: {event.event_time}"
 
 
 def _place(plan: Plan, evaluator: Evaluator | None, index: int) -> str:
@@ -169,7 +190,7 @@ def correlation(plan: Plan, c: Correlation) -> Iterator[str]:
 
 def correlation_on_event(engine: Engine, c: Correlation, raw: bytes, codec: str, *, origin: str = "") -> Iterator[str]:
     """Which of a correlation's rules match one event, in which group it counts, and what it adds."""
-    event = record(raw, codec, origin=origin)
+    event = record(raw, engine.plan.codecs[codec], origin=origin)
     numbers = {rule.id: number for number, rule in enumerate(engine.plan.rules)}
     below = {one.id: one for one in engine.plan.correlations}
     yield f"event: {raw[:MAX_SHOWN].decode('utf-8', 'replace')}"
@@ -195,7 +216,7 @@ def on_event(
 ) -> Iterator[str]:
     """How the rule came to its answer on one event; ``names``: what its author calls parts of its condition."""
     one = engine.plan.rules[number]
-    event = record(raw, codec, origin=origin)
+    event = record(raw, engine.plan.codecs[codec], origin=origin)
     chunk = Chunk("explain", codec, 0, raw, array("I", [len(raw)]), (origin,) if origin else ())
     truth = _truth(engine, one.expr, event)
     yield f"event: {raw[:MAX_SHOWN].decode('utf-8', 'replace')}"

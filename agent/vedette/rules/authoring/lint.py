@@ -30,6 +30,7 @@ from vedette.plan.literals import MAX_LITERALS, Cost, required
 from vedette.plan.operators import described
 from vedette.plan.plan import AnyRule, Plan
 from vedette.plan.relation import Correlation
+from vedette.rules import formats
 from vedette.rules.authoring import cases, reach
 from vedette.rules.build import files
 from vedette.rules.ruleset import RuleSet
@@ -129,7 +130,13 @@ def lint(
     findings = [
         Finding(Severity.ERROR, "refused", r.path, r.line, r.column, r.title, r.reason, r.hint) for r in plan.refused
     ]
-    findings += [Finding(Severity.ERROR, "tests", *_split(mistake)) for mistake in (*mistakes, *more)]
+    failures = [failure for one in plan.formats for failure in formats.failures(one)]
+    findings += [Finding(Severity.ERROR, "tests", *_split(mistake)) for mistake in (*mistakes, *more, *failures)]
+    findings += [
+        Finding(Severity.NOTE, "tests", one.path, 1, 0, one.name, "no [[examples]]")
+        for one in plan.formats
+        if not one.examples
+    ]
     for one in written:
         for name, check in CHECKS.items():
             for severity, (line, column), message in check(everything, one):
@@ -143,7 +150,7 @@ def lint(
 
 def _split(mistake: str) -> tuple[str, int, int, str, str]:
     """A mistake of a test file as path, line, column, title and message."""
-    found = re.match(r"(?s)(.*?\.ya?ml):(?:(\d+):)? ?(.*)", mistake)
+    found = re.match(r"(?s)(.*?\.(?:ya?ml|toml)):(?:(\d+):)? ?(.*)", mistake)
     path, line, message = found.groups() if found is not None else (mistake, None, mistake)
     return path, int(line or 1), 0, "", message
 
@@ -153,6 +160,8 @@ def _read(paths: Iterable[Path], plan: Plan) -> Iterator[Written]:
     compiled = {(rule.path, rule.line): rule for rule in plan.rules}
     related = {(one.path, one.line): one for one in plan.correlations}
     for path in files(paths):
+        if path.suffix == ".toml":
+            continue
         name = str(path).encode("utf-8", "replace").decode()
         try:
             nodes, _ = read(read_regular(path, MAX_FILE + 1))
@@ -362,7 +371,7 @@ def _fields(all: Set, one: Written) -> Found:
 
 
 def _source(all: Set, one: Written) -> Found:
-    if one.rule is not None and (part := reach.unknown_source(one.rule.logsource)) is not None:
+    if one.rule is not None and (part := reach.unknown_source(all.plan, one.rule.logsource)) is not None:
         yield Severity.NOTE, one.at("logsource"), f"no decoder detects {part}: the input must set it (logsource)"
 
 

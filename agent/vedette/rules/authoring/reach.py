@@ -23,10 +23,10 @@ Input = tuple[str, LogSource]
 
 def dead(plan: Plan, rule: Rule, inputs: Iterable[Input]) -> str | None:
     """Why ``rule`` can never fire on events of these inputs; None when it can."""
-    codecs = reaching(rule, inputs)
+    codecs = reaching(plan, rule, inputs)
     if not codecs:
         return f"no input has its log source {'/'.join(rule.logsource)}"
-    if any(map(can_give_any, codecs)):
+    if any(codec not in CODECS or can_give_any(codec) for codec in codecs):  # any format may lead to JSON or pairs
         return None
     lacking = [_lacks(plan, rule.expr, codec) for codec in codecs]
     if all(field is not None for field in lacking):
@@ -34,9 +34,10 @@ def dead(plan: Plan, rule: Rule, inputs: Iterable[Input]) -> str | None:
     return None
 
 
-def reaching(rule: Rule, inputs: Iterable[Input]) -> list[str]:
+def reaching(plan: Plan, rule: Rule, inputs: Iterable[Input]) -> list[str]:
     """The codecs of the inputs that have the log source of ``rule``."""
-    fits = [codec for codec, logsource in inputs if rule.logsource.fits(possible_source(codec, logsource))]
+    known = [(plan.codecs[codec], logsource) for codec, logsource in inputs]
+    fits = [codec.name for codec, logsource in known if rule.logsource.fits(possible_source(codec, logsource))]
     return list(dict.fromkeys(fits))
 
 
@@ -71,12 +72,12 @@ def _fields(plan: Plan, number: int) -> Iterator[str]:
         yield str(predicate.value)
 
 
-def unknown_source(source: LogSource) -> str | None:
+def unknown_source(plan: Plan, source: LogSource) -> str | None:
     """A part of a log source that no decoder finds out: an input must say it; None when there is none."""
     own = LogSource(product=source.product)
     for part, value in (("service", source.service), ("category", source.category)):
         alone = own._replace(**{part: value})
-        if value and not any(alone.fits(possible_source(codec, own)) for codec in CODECS):
+        if value and not any(alone.fits(possible_source(codec, own)) for codec in plan.codecs.values()):
             return f"{part} = {value!r}"
     return None
 

@@ -107,6 +107,10 @@ class Worker:
         failures = FatalFailures(self._counters, letters, begin.log_id, begin.quarantined)
         self._context = EvaluationContext(config, self._log, self._counters, clock, restart, progress, failures)
         self._context.input_contexts.update((item.name, context_of(item)) for item in config.input)
+        if config.plugins.allow:
+            from vedette.runtime import decoders
+
+            decoders.adopt(config)
         self._engine = _engine(begin)
         settings = config.functions
         self._functions = Host(Limits(settings.max_seconds, settings.max_memory)) if settings.allow else None
