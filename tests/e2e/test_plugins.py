@@ -101,6 +101,18 @@ def answered(port: int, event: bytes) -> bool:
 
 
 @pytest.mark.usefixtures("path")
+def test_their_own_tests() -> None:
+    """Those that the packages bring along pass where they are installed."""
+    folders = sorted((ROOT / "examples" / "plugins").glob("*/tests"))
+    assert len(folders) == 4
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.usefixtures("path")
 def test_a_lookup(tmp_path: Path) -> None:
     """A plugin's rows become a lookup; what it raises is said with its name."""
     (tmp_path / "hosts").write_text("# mine\n10.0.0.7 printer lp\n10.0.0.8 tv\n")
