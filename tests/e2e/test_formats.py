@@ -48,18 +48,27 @@ def test_an_agent(tmp_path: Path) -> None:
         agent.up()
         before = agent.status()["plan_digest"]
         (rules / "formats" / "gate.toml").write_text(FORMAT.replace("IN|OUT", "\\w+") + "[map.way]\nRAUS = 'OUT'\n")
-        changed = until("the other format", lambda: agent.status()["plan_digest"] != before)
-        assert changed
+        until("the other format", lambda: agent.status()["plan_digest"] != before)
+        changed = agent.status()["plan_digest"]
         with log.open("a") as file:
             file.write("GATE3 RAUS\n")
         agent.settled(3)
         assert [one["raw"] for one in agent.alerts()] == ["GATE3 OUT", "GATE3 RAUS"]
+        slow = FORMAT.replace("(?P<gate>GATE\\d+) (?P<way>IN|OUT)", "(?P<gate>GATE(?:1|11)+)(?P<way>[xy])\\d")
+        (rules / "formats" / "gate.toml").write_text(slow)
+        until("the slow format", lambda: agent.status()["plan_digest"] not in (before, changed))
+        with log.open("a") as file:
+            file.write("".join(f"GATE{'1' * 60}x! GATE3 OUT {number}\n" for number in range(12)))
+        agent.settled(15)
+        (shown,) = agent.status()["rules"]["formats"]
+        assert (shown["overruns"], shown["quarantined"]) == (10, True)
+        until("the log", lambda: agent.said("format_quarantined"))
         (rules / "formats" / "gate.toml").unlink()
         until("the format to be missing", lambda: agent.status()["rules"]["formats"] and
               agent.status()["rules"]["formats"][0]["missing"])  # fmt: skip
         with log.open("a") as file:
             file.write("GATE3 OUT\n")
-        agent.settled(4)
+        agent.settled(16)
         assert len(agent.alerts()) == 2
     finally:
         agent.stop()

@@ -112,6 +112,7 @@ class Log(StrEnum):
     RULE_QUARANTINED = "rule_quarantined"
     DEAD_LETTER_LOST = "dead_letter_lost"
     QUARANTINE_RELEASED = "quarantine_released"
+    FORMAT_QUARANTINED = "format_quarantined"
     EVALUATION_FAILED = "evaluation_failed"
     CACHE_WRONG = "cache_wrong"
     KERNEL_PANICKED = "kernel_panicked"

@@ -26,6 +26,7 @@ from functools import partial
 
 import structlog
 
+from vedette.decode.declared import Guard
 from vedette.engine.cache import Cache
 from vedette.engine.join import Joined
 from vedette.engine.match import Context, Engine, Match
@@ -88,6 +89,8 @@ class Evaluator:
         self._cache_failure = ""
         self._panics = 0
         self._kernel_wrong = ""
+        self._slow_formats: dict[str, Guard] = {}
+        """By name the guards of declared formats whose quarantine is logged."""
         self._counted = 0
         """Events of the frame under way that are counted as evaluated."""
         self._found: list[tuple[Joined, list[Match]]] = []
@@ -461,6 +464,16 @@ class Evaluator:
                 Log.KERNEL_PANICKED, panics=panics, action="the events were evaluated without it; please report this"
             )
         self._panics = panics
+        for one in self.engine.plan.formats:
+            if one.guard.quarantined and self._slow_formats.get(one.name) is not one.guard:
+                self._slow_formats[one.name] = one.guard
+                log.error(
+                    Log.FORMAT_QUARANTINED,
+                    format=one.name,
+                    file=one.path,
+                    reason=f"its patterns took too long on {one.guard.overruns} messages",
+                    action="its messages have no fields but message until the rule set changes: change the patterns",
+                )
 
     # --- time
 
