@@ -4,7 +4,7 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help environment shell lock docs setup demo demo-fleet demo-sites check unit test lint bench bench-spark dist jars otelcol test-install test-crash test-flink evaluate soak fuzz \
+.PHONY: help environment shell lock docs setup demo demo-fleet demo-sites check unit test lint bench bench-spark dist jars otelcol promtail test-install test-crash test-flink evaluate soak fuzz \
         clean
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make test-install the installation's whole life in booted containers, as root"
 	@echo "make jars        Kafka and Delta for the Spark tests, by Maven; make test does it, too"
 	@echo "make otelcol     an OpenTelemetry Collector for the tests, with Go (3 minutes)"
+	@echo "make promtail    Loki's Promtail for the tests, with Go (20 minutes)"
 	@echo "make test-crash  the crash tests in their long form, 200 kills each, and Delta by Spark in full (hours)"
 	@echo "make test-flink  the vectors of SQL rules against a real Flink (FLINK=its python; else installs one, 850 MB, Java 17)"
 	@echo "make evaluate    recall and precision of the Spark jobs on FLEETS=5 made-up fleets (10 minutes)"
@@ -78,6 +79,9 @@ jars:
 # Compiled beforehand: the tests start some hundreds of agents, also where Python may not write what it compiles.
 otelcol:
 	@sh tools/otelcol.sh
+
+promtail:
+	@sh tools/promtail.sh
 
 test: environment
 	@sh tools/packages.sh tests

@@ -116,7 +116,7 @@ EXAMPLES = {("audit", "name"), ("relp", "name"), ("http", "name"), ("http", "log
             ("mqtt", "broker"), ("uplink", "broker"),
             ("file", "logsource"), ("fleet", "root"), ("fleet", "labels"), ("fleet", "locked")}  # fmt: skip
 """Shown with an example, not with the default."""
-EXAMPLES |= {(f"sink {one}", key) for one in SINK_TYPES for key in ("name", "type")}
+EXAMPLES |= {(f"sink {one}", key) for one in SINK_TYPES for key in ("name", "type")} | {("sink kafka", "sasl")}
 
 
 @pytest.mark.parametrize(("table", "key", "value", "default"), [s for s in stated() if s[:2] not in EXAMPLES])

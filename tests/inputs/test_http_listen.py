@@ -22,7 +22,7 @@ pytest.importorskip("httptools", reason="an environment from before: make enviro
 from tests.certificates import Authority
 from tests.inputs.intake import LOCAL, Bin, rsyslogd, until
 from tests.inputs.test_acknowledge import Disk
-from tests.otelcol import COLLECTOR, needs_collector
+from tests.senders import COLLECTOR, PROMTAIL, needs_collector, needs_promtail
 from vedette.inputs import http_listen
 from vedette.inputs.connected import TlsListener
 from vedette.inputs.http import HttpInput
@@ -323,3 +323,32 @@ async def test_the_collector(tmp_path: Path) -> None:
     found = [json.loads(event) for event in bin.events]
     assert sorted(int(one["MESSAGE"].split()[1]) for one in found) == list(range(10_000))  # batches come side by side
     assert {(one["SYSLOG_IDENTIFIER"], one["log.file.name"]) for one in found} == {("sshd", "lines")}
+
+
+@pytest.mark.peer
+@needs_promtail
+async def test_promtail(tmp_path: Path) -> None:
+    """A real Promtail reads a file and pushes it, protobuf in Snappy."""
+    bin, counters = Bin(), Counters()
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"Nov 23 06:16:34 web-1 sshd[42]: line {i}\n" for i in range(5_000)))
+    async with http_input(bin, counters) as (_, port):
+        config = tmp_path / "config.yaml"
+        config.write_text(
+            f"server: {{disable: true}}\npositions: {{filename: {tmp_path}/positions}}\n"
+            f"clients: [{{url: 'http://127.0.0.1:{port}/loki/api/v1/push'}}]\n"
+            "scrape_configs:\n- job_name: lines\n  static_configs:\n  - targets: [localhost]\n"
+            f"    labels: {{job: auth, host: web-1, __path__: {lines}}}\n"
+        )
+        with (tmp_path / "log").open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                str(PROMTAIL), f"-config.file={config}", stdout=log, stderr=subprocess.STDOUT
+            )
+        try:
+            await until(lambda: len(bin.events) >= 5_000, 60)
+        finally:
+            process.terminate()
+            await process.wait()
+    found = [json.loads(event) for event in bin.events]
+    assert sorted(int(one["MESSAGE"].split()[1]) for one in found) == list(range(5_000))
+    assert {(one["SYSLOG_IDENTIFIER"], one["host.name"], one["job"]) for one in found} == {("sshd", "web-1", "auth")}

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from tests.broker import free_port
 from tests.inputs.intake import until
-from tests.otelcol import COLLECTOR, needs_collector
+from tests.senders import COLLECTOR, needs_collector
 from tests.sinks.kit import Handler, Request, answers, hostile, outgoing, serving
 from vedette.model.counters import Log
 from vedette.sinks.base import Receiver, Verdict

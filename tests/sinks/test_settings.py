@@ -48,7 +48,10 @@ def test_a_type_alone_is_a_mistake(name: str) -> None:
         (WEBHOOK + 'url = "http://x/"\ntimeout = "1h"', "sink[0].timeout: expects 0.1 to 300.0, not 3,600.0"),
         (WEBHOOK + 'template = "pagerduty"', "sink[0].token_file: missing"),
         (2 * (WEBHOOK + 'url = "http://x/"\n'), "sink[1].name: 'w' is used twice"),
-        ('[[sink]]\ntype = "kafka"\nname = "k"', "sink[0].type: expects one of webhook, syslog, otlp, file, command"),
+        (
+            '[[sink]]\ntype = "smtp"\nname = "k"',
+            "sink[0].type: expects one of webhook, syslog, otlp, kafka, file, command",
+        ),
         ('[[sink]]\ntype = "file"\nname = "f"\npath = "x"', "sink[0].path: expects an absolute path"),
         ("".join(f'[[sink]]\ntype = "file"\nname = "f{i}"\npath = "/x"\n' for i in (1, 2)), "is written by another"),
         ("".join(f'[[sink]]\ntype = "file"\nname = "f{i}"\npath = "/{i}"\n' for i in range(11)), "at most 10"),

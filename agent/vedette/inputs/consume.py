@@ -25,8 +25,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -36,24 +35,23 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from vedette.decode import kafka
 from vedette.decode.codecs import CODECS, Kind
 from vedette.inputs.acknowledge import DRAIN_SECONDS, Acknowledgements
-from vedette.inputs.batches import split
 from vedette.inputs.deliver import deliver
 from vedette.inputs.kafka import KafkaInput
 from vedette.inputs.placement import Known, placed
+from vedette.inputs.records import Part, Place
 from vedette.kafka.client import REFUSED, configuration, reason
 from vedette.model.counters import Counters, Dropped, Log
-from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk, FilePosition, Flag, Intake
+from vedette.model.event import Chunk, FilePosition, Intake
 from vedette.system.backoff import BACKOFF, Backoff
 from vedette.system.wallclock import utc_now
 
 log = structlog.get_logger()
 
-QUEUE_KIB = 8 << 10
+QUEUE_KIB = 4 << 10
 """Of records that librdkafka reads ahead, of all partitions; each answer of a broker comes on top (FETCH_BYTES)."""
-FETCH_BYTES = 4 << 20
+FETCH_BYTES = 2 << 20
 BATCH = 1000
 """Records taken at once."""
 POLL_SECONDS = 0.25
@@ -66,8 +64,6 @@ LOOK_SECONDS = 60.0
 """Between two looks whether a topic has been made again."""
 
 T = TypeVar("T")
-Place = tuple[str, int]
-"""Topic and partition."""
 
 
 class Unavailable(Exception):
@@ -245,7 +241,7 @@ class KafkaConsumer:
         assigned = self._consumer.assignment()
         (self._consumer.pause if self._paused else self._consumer.resume)(assigned)
 
-    def _take(self) -> list[_Part]:
+    def _take(self) -> list[Part]:
         """What has come, by partition."""
         consumer = self._consumer
         assert consumer is not None
@@ -259,7 +255,7 @@ class KafkaConsumer:
         first = consumer.poll(POLL_SECONDS)
         if first is None:
             return []
-        parts: dict[Place, _Part] = {}
+        parts: dict[Place, Part] = {}
         message: Any
         for message in (first, *consumer.consume(BATCH - 1, 0)):
             if (error := message.error()) is not None:
@@ -270,7 +266,7 @@ class KafkaConsumer:
                 continue
             self._next[place] = offset + 1
             if (part := parts.get(place)) is None:
-                part = parts[place] = _Part(place)
+                part = parts[place] = Part(place)
             part.add(message, bool(self._batches), self._settings.key, self._headers)
         if parts:
             self._backoff.reset()
@@ -397,52 +393,3 @@ class KafkaConsumer:
         if lost:
             self._counters.drop(name, Dropped.VACUUMED, lost)
         log.warning(Log.KAFKA_GAP, input=name, topic=place[0], partition=place[1], records=lost, reason=why)
-
-
-class _Part:
-    """Records of one partition, in order."""
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self._records: list[tuple[int, str, list[bytes], set[int]]] = []
-
-    def add(self, message: Any, batches: bool, key: bool, headers: frozenset[str]) -> None:
-        payload = message.value()
-        events: list[bytes] = []
-        cut: set[int] = set()
-        if payload is not None:
-            events = (split(payload) if batches else None) or [payload or b"\n"]
-            if len(payload) > MAX_EVENT:
-                cut = {i for i, event in enumerate(events) if len(event) > MAX_EVENT}
-                events = [event[:MAX_EVENT] for event in events]
-        chosen = [(name, value or b"") for name, value in message.headers() or () if name in headers] if headers else ()
-        origin = kafka.origin(*self.place, message.key() if key else None, chosen)
-        self._records.append((message.offset(), origin, events, cut))
-
-    def chunks(self, settings: KafkaInput, now: int) -> Iterator[tuple[Chunk | None, int]]:
-        """Of up to CHUNK_BYTES and a record, each with the offset behind it; None: no event was in those records."""
-        data, ends, origin_of, marks = list[bytes](), array("I"), array("H"), list[tuple[int, int]]()
-        origins: dict[str, int] = {}
-        size, last = 0, len(self._records) - 1
-        for i, (offset, origin, events, cut) in enumerate(self._records):
-            at = origins.setdefault(origin, len(origins)) if events else 0
-            for number, event in enumerate(events):
-                if number in cut:
-                    marks.append((size, int(Flag.CUT)))
-                size += len(event)
-                data.append(event)
-                ends.append(size)
-                origin_of.append(at)
-            if size < CHUNK_BYTES and i < last:
-                continue
-            if data:
-                several = origin_of if len(origins) > 1 else None
-                yield (
-                    Chunk(
-                        settings.name, settings.codec, now, b"".join(data), ends, tuple(origins), several, tuple(marks)
-                    ),
-                    offset + 1,
-                )
-            else:
-                yield None, offset + 1
-            data, ends, origin_of, marks, origins, size = [], array("I"), array("H"), [], {}, 0

@@ -1,5 +1,5 @@
-"""Transport out: alerts to webhooks, syslog, OTLP, files and commands of the site, beside the uplink.
+"""Transport out: alerts to webhooks, syslog, OTLP, Kafka, files and commands of the site, beside the uplink.
 
 A sink takes an alert only when its receiver has answered for it, says why when not, and never raises for a receiver.
-Imports: model, system.
+Imports: kafka, model, system.
 """

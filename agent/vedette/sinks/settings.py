@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
+from vedette.kafka.settings import TOPIC, KafkaSettings
 from vedette.model.settings import Address, Seconds, Size
 from vedette.sinks.base import Receiver, SinkSettings
 
@@ -175,8 +176,35 @@ class CommandSink(SinkSettings):
         return Command(self)
 
 
+@dataclass(frozen=True, slots=True)
+class KafkaSink(KafkaSettings, SinkSettings):
+    """Records of a topic of Apache Kafka."""
+
+    topic: str = ""
+    key: Literal["agent_id", "entity", "rule_id"] = "agent_id"
+    timeout: Seconds = 10.0
+
+    type: ClassVar[str] = "kafka"
+
+    @property
+    def to(self) -> str:
+        return f"kafka://{self.servers}/{self.topic}"
+
+    def mistakes(self) -> Iterator[str]:
+        if not self.brokers:
+            yield '.brokers: missing; expects ["HOST:PORT", …]'
+        if not TOPIC.fullmatch(self.topic):
+            yield f".topic: expects a topic's name, not {self.topic!r}"
+        yield from self.kafka_mistakes()
+
+    def open(self, version: str) -> Receiver:
+        from vedette.sinks.kafka import KafkaTopic
+
+        return KafkaTopic(self, version)
+
+
 SINK_TYPES: Mapping[str, type[SinkSettings]] = {
-    one.type: one for one in (WebhookSink, SyslogSink, OtlpSink, FileSink, CommandSink)
+    one.type: one for one in (WebhookSink, SyslogSink, OtlpSink, KafkaSink, FileSink, CommandSink)
 }
 
 

@@ -1,0 +1,68 @@
+"""Records of Kafka to chunks: of one partition each, with the offset behind the last record. No broker and no clock.
+
+A record is an event; of several JSON events (``batches.py``) it is as many, an empty one is a newline, one without a
+value (a tombstone) is none. An event above MAX_EVENT is cut and flagged.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+from vedette.decode import kafka
+from vedette.inputs.batches import split
+from vedette.inputs.kafka import KafkaInput
+from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk, Flag
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class Part:
+    """Records of one partition, in order."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._records: list[tuple[int, str, list[bytes], set[int]]] = []
+
+    def add(self, message: Any, batches: bool, key: bool, headers: frozenset[str]) -> None:
+        payload = message.value()
+        events: list[bytes] = []
+        cut: set[int] = set()
+        if payload is not None:
+            events = (split(payload) if batches else None) or [payload or b"\n"]
+            if len(payload) > MAX_EVENT:
+                cut = {i for i, event in enumerate(events) if len(event) > MAX_EVENT}
+                events = [event[:MAX_EVENT] for event in events]
+        chosen = [(name, value or b"") for name, value in message.headers() or () if name in headers] if headers else ()
+        origin = kafka.origin(*self.place, message.key() if key else None, chosen)
+        self._records.append((message.offset(), origin, events, cut))
+
+    def chunks(self, settings: KafkaInput, now: int) -> Iterator[tuple[Chunk | None, int]]:
+        """Of up to CHUNK_BYTES and a record, each with the offset behind it; None: no event was in those records."""
+        data, ends, origin_of, marks = list[bytes](), array("I"), array("H"), list[tuple[int, int]]()
+        origins: dict[str, int] = {}
+        size, last = 0, len(self._records) - 1
+        for i, (offset, origin, events, cut) in enumerate(self._records):
+            at = origins.setdefault(origin, len(origins)) if events else 0
+            for number, event in enumerate(events):
+                if number in cut:
+                    marks.append((size, int(Flag.CUT)))
+                size += len(event)
+                data.append(event)
+                ends.append(size)
+                origin_of.append(at)
+            if size < CHUNK_BYTES and i < last:
+                continue
+            if data:
+                several = origin_of if len(origins) > 1 else None
+                yield (
+                    Chunk(
+                        settings.name, settings.codec, now, b"".join(data), ends, tuple(origins), several, tuple(marks)
+                    ),
+                    offset + 1,
+                )
+            else:
+                yield None, offset + 1
+            data, ends, origin_of, marks, origins, size = [], array("I"), array("H"), [], {}, 0
