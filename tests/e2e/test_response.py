@@ -18,6 +18,7 @@ from tests.response.hosts import HOST, PEER, PEER6, Hosts, hosts, listening
 from vedette.delivery.envelope import decode_row
 from vedette.fleet.audit import verify
 from vedette.runtime.control import ask
+from vedette.runtime.response import MAX_REFUSED
 from vedette.store.store import Store
 
 pytestmark = pytest.mark.peer
@@ -155,8 +156,21 @@ def test_what_is_allowed_wins(site: Site) -> None:
     assert site.audit("release")[0]["by"] == "agent"
 
 
+def test_old_events(site: Site) -> None:
+    """A log from before is evaluated, and blocks nobody."""
+    old = {"message": "marker", "src_ip": PEER, "@timestamp": "2026-01-01T00:00:00Z"}
+    site.log.write_text(json.dumps(old) + "\n")
+    site.up()
+    (refused,) = until("the refusal", lambda: site.audit("refuse"))
+    assert refused["reason"] == "its event is older than response.ttl (3600 s)"
+    site.seen("203.0.113.10")
+    site.blocks("203.0.113.10")
+    assert site.network.reached()
+
+
 def test_no_more_than_max_blocked(site: Site) -> None:
-    """The further one is refused, in the record and in an alert, until there is room; twice the same address is one."""
+    """The further one is refused, in the record and in an alert, until there is room; twice the same address is one. Of
+    very many that are refused a bounded number is reported, and each is counted."""
     site.up("max_blocked = 2")
     site.seen(PEER, PEER, "203.0.113.10", "203.0.113.11")
     site.blocks(PEER, "203.0.113.10")
@@ -168,6 +182,9 @@ def test_no_more_than_max_blocked(site: Site) -> None:
     assert "blocked 203.0.113.12" in site.ask("block", "203.0.113.12", "--for", "1h", "--reason", "by hand")
     assert not site.network.reached("203.0.113.12")
     assert "operator by hand" in site.ask("list")
+    site.seen(*(f"198.51.{n // 250}.{n % 250}" for n in range(MAX_REFUSED + 100)))
+    until("all", lambda: site.agent.status()["totals"]["responses_refused"] == MAX_REFUSED + 101, 60)
+    assert len(site.audit("refuse")) == MAX_REFUSED
 
 
 def test_dry_run(site: Site) -> None:

@@ -12,9 +12,10 @@ Killed in between, all of it is done again: the firewall's element is the same, 
 be there twice. While the firewall takes nothing, the alerts wait; a block ends ``ttl`` after its alert was detected,
 also when it came late.
 
-In order of strength: what is allowed, what an operator has undone, the time, ``max_blocked``. An address that is
-blocked is blocked anew only when that adds a tenth of ``ttl`` or more; a refusal is reported once in ``ttl``: what an
-attacker can repeat costs little.
+In order of strength: what is allowed, what an operator has undone, the time, ``max_blocked``. An event older than
+``ttl`` blocks nothing: it was read late, from a file or a backlog. What an attacker can repeat costs little: an address
+that is blocked is blocked anew only when that adds a tenth of ``ttl`` or more; a refusal of an address is reported once
+in ``ttl``, and of all ``MAX_REFUSED``; the others are counted.
 
 Every ``poll`` seconds the firewall is looked at: a table that somebody has changed or deleted is put back whole, and
 what is newly allowed is let go. Threads wait for nft, the disk and the resolver; the loop does not.
@@ -56,8 +57,8 @@ COMMIT_POLL = 0.01
 RESOLVE_SECONDS = 60.0
 RENEW = 10
 """A block that is renewed lasts longer by at least this part of ``ttl``."""
-MAX_REFUSED = 10_000
-"""Refusals that are remembered so that they are reported once."""
+MAX_REFUSED = 200
+"""Refusals that are reported in ``ttl``."""
 
 
 class Act(NamedTuple):
@@ -174,11 +175,12 @@ class Response:
                     await self._restore()
                 await self._look()
                 now = self._context.clock()
-                acts = self._decide(alerts, now)
+                acts, refused = self._decide(alerts, now)
                 await self._do(acts, now)
             except (OSError, ValueError) as error:
                 self._fail(str(error))
                 return [Answer(Verdict.LATER, str(error))] * len(alerts)
+            self._context.counters.totals["responses_refused"] += refused
             return [Answer(Verdict.TAKEN)] * len(alerts)
 
     async def close(self) -> None:
@@ -196,8 +198,10 @@ class Response:
                 await asyncio.to_thread(self._note, [Act("withdraw", reason="the configuration was changed")])
                 await self._keep()
 
-    def _decide(self, alerts: Sequence[Outgoing], now: int) -> list[Act]:
-        acts, blocked = list[Act](), dict(self._record.left(now))
+    def _decide(self, alerts: Sequence[Outgoing], now: int) -> tuple[list[Act], int]:
+        """What there is to do and to report, and how many blocks are refused, reported or not."""
+        acts, refused, blocked = list[Act](), 0, dict(self._record.left(now))
+        self._refused = {key: until for key, until in self._refused.items() if until > now}
         for alert in alerts:
             row = alert.row
             try:
@@ -205,19 +209,20 @@ class Response:
             except ValueError:
                 continue
             name, until = str(address), row["detected_at"] + self._ttl
-            left = blocked.get(name, 0) * 1000
-            if reason := self._refusal(address, row["detected_at"], until, len(blocked) - (name in blocked), now):
-                if self._refused.get((name, reason), 0) <= now:
-                    self._refused.pop((name, reason), None)
+            left, others = blocked.get(name, 0) * 1000, len(blocked) - (name in blocked)
+            reason = self._refusal(address, row["detected_at"], until, others, now)
+            if not reason and row["detected_at"] - row["event_time"] > self._ttl:
+                reason = f"its event is older than response.ttl ({self.settings.ttl:g} s)"
+            if reason:
+                refused += 1
+                if (name, reason) not in self._refused and len(self._refused) < MAX_REFUSED:
                     self._refused[name, reason] = now + self._ttl
                     acts.append(Act("refuse", name, reason=reason, row=row))
             elif until - now - left >= self._ttl // RENEW:
                 done = "renew" if name in blocked else "block"
                 acts.append(Act(DRY if self.settings.dry_run else done, name, until, row=row))
                 blocked[name] = (until - now) // 1000
-        while len(self._refused) > MAX_REFUSED:
-            del self._refused[next(iter(self._refused))]
-        return acts
+        return acts, refused
 
     def _refusal(self, address: Address, detected_at: int, until: int, others: int, now: int) -> str:
         """Why ``address`` is not blocked; empty: it is."""
@@ -246,9 +251,7 @@ class Response:
         self._record.blocked |= new
         if new:
             await self._keep()
-        totals = self._context.counters.totals
-        totals["addresses_blocked"] += len(new)
-        totals["responses_refused"] += sum(act.action == "refuse" for act in acts)
+        self._context.counters.totals["addresses_blocked"] += len(new)
         for act in acts:
             log.warning(
                 Log.RESPONSE, action=act.action, address=act.address, alert=act.row["alert_id"],
