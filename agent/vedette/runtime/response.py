@@ -144,7 +144,7 @@ class Response:
         self._refused: dict[tuple[str, str], int] = {}
         """Until when a refusal of an address for a reason is not reported again."""
         self._turn = asyncio.Lock()
-        self._restored = False
+        self._restored = self._withdrawn = False
         self.problem = ""
         """Why the firewall is not as it should be; empty: it is."""
         self._watching = asyncio.create_task(self._watch())
@@ -170,6 +170,8 @@ class Response:
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
         async with self._turn:
+            if self._withdrawn:  # another one, if any, goes on here
+                return [Answer(Verdict.LATER, "local response was switched off")] * len(alerts)
             try:
                 if not self._restored:
                     await self._restore()
@@ -190,8 +192,8 @@ class Response:
     async def withdraw(self) -> None:
         """Let all go: this host is not to block any more, or not by this table. Blocks that could not be let go end by
         themselves."""
-        self._watching.cancel()
         async with self._turn:
+            self._withdrawn = True
             with suppress(OSError, ValueError):
                 await asyncio.to_thread(self._nft.run, self._nft.gone())
                 self._record.blocked.clear()
@@ -345,10 +347,11 @@ class Response:
 
     async def _watch(self) -> None:
         """Put the firewall in order, then keep it so, until cancelled."""
-        while True:
+        while not self._withdrawn:
             async with self._turn:
                 try:
-                    await self._tend()
+                    if not self._withdrawn:
+                        await self._tend()
                 except (OSError, ValueError) as error:
                     self._fail(str(error))
                 except Exception as error:  # a defect here must not end the agent
