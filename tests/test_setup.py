@@ -85,8 +85,10 @@ def test_installed_once_by_hash(tree: Tree) -> None:
     *locked, own, kernel = tree.setup(python)
     assert len(locked) == 2
     assert all("--require-hashes -r" in line and "--no-build-isolation" in line for line in locked)
-    assert own.endswith("-q --disable-pip-version-check --no-deps --no-build-isolation --use-pep517 -e .")
-    assert kernel.endswith("--no-deps --no-build-isolation --use-pep517 -v -e .")
+    assert own.endswith(
+        "-q --disable-pip-version-check --no-deps --no-build-isolation --use-pep517 --config-settings=editable_mode=compat -e ."
+    )
+    assert kernel.endswith("--no-deps --no-build-isolation --use-pep517 --config-settings=editable_mode=compat -v -e .")
     assert "native kernel: built" in tree.printed
     assert tree.setup(python) == []
     assert not tree.printed

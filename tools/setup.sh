@@ -23,6 +23,8 @@ fi
 pip() {
     "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation --use-pep517 "$@"
 }
+# By paths and by no hook, which would find parts of ours for a copy of the package that lacks them.
+editable="--config-settings=editable_mode=compat"
 locked=$("$python" -c 'import sys; print(sys.version, sys.base_prefix)' | cat - requirements.lock tools/setup.sh | sha256sum)
 ours=$(sha256sum <pyproject.toml)
 have=$(cat "$venv/.installed" 2>/dev/null) || have=""
@@ -45,8 +47,9 @@ if [ "${have%:*}" != "$locked" ]; then
 fi
 if [ "$have" != "$locked:$ours" ]; then
     # The kernel comes next: its library lies in the source tree and serves every environment.
-    CARGO=false pip -e .
+    CARGO=false pip $editable -e .
+    for folder in "$venv"/lib/python3.*/site-packages; do [ ! -d "$folder" ] || echo "$PWD" >"$folder/spark_jobs.pth"; done
     echo "$locked:$ours" >"$venv/.installed"
 fi
 sh tools/kernel.sh build "$venv" "$venv/bin/python" -m pip install --disable-pip-version-check --no-deps --no-build-isolation \
-    --use-pep517
+    --use-pep517 $editable
