@@ -14,10 +14,15 @@ import pytest
 
 from tests.life import NOW, Life
 from vedette import compile_rules
-from vedette.config.settings import RedactSettings
+from vedette.config.settings import Config, RedactSettings
+from vedette.decode.decoder import record
+from vedette.decode.redact import Redaction, Rule
 from vedette.engine.match import Context, Engine
-from vedette.model.event import Alert, Chunk, LogSource
+from vedette.model.counters import Counters
+from vedette.model.event import Alert, Chunk, Entity, LogSource, RawRef
 from vedette.plan import lineage
+from vedette.response import decide
+from vedette.runtime.redact import AlertRedaction, RowRedaction
 from vedette.sinks.formats import cef, json_line
 
 RULES = """
@@ -237,3 +242,32 @@ def test_where_columns_come_from(plan: Any) -> None:
     }  # fmt: skip
     (relation,) = plan.correlations
     assert lineage.of_correlation(relation) == {"account": {"user"}}
+
+
+def test_rows_of_a_hunt(plan: Any) -> None:
+    """Columns by what they are made of, the fields of an event by all that it has, hosts by their kind."""
+    rows = RowRedaction(Redaction([Rule("mask", ("user",), ("host",))]), plan)
+    statement, rule = plan.statements[0], plan.rules[0]
+    given = {"rule_id": statement.id, "rule_title": "login of alice", "fields": {"who": "ALICE", "src_ip": "10.0.0.1"}}
+    assert rows.row(given, None) == {
+        "rule_id": statement.id, "rule_title": "login of [redacted]",
+        "fields": {"who": "[redacted]", "src_ip": "10.0.0.1"},
+    }  # fmt: skip
+    event = record(b'{"user": "alice", "note": "of Alice"}', "json")
+    given = {"rule_id": rule.id, "rule_title": rule.title, "fields": {"note": "of Alice"}}
+    assert rows.row(given, event) == {**given, "fields": {"note": "of [redacted]"}}
+    assert rows.host("web1") == "[redacted]"
+
+
+def test_local_response_does_not_see_a_redacted_address(plan: Any) -> None:
+    """The alert says so, and asks for no block."""
+    config = Config(redact=(RedactSettings(kinds=("ip",)),))
+    alert = Alert(
+        alert_id="a", seq=1, rule_id=plan.rules[0].id, rule_title="Any", rule_digest="", level="low", agent_id="a",
+        site="s", fleet="f", event_time=1, detected_at=1, received_date="2026-11-21", source="in", raw="from 10.0.0.9",
+        raw_ref=RawRef("b", 0, 1), entities=(Entity("ip", "10.0.0.9"),), flags=(decide.FLAG,),
+        fields={decide.TEXT: "block 10.0.0.9 for 60 s", decide.ADDRESS: "10.0.0.9"},
+    )  # fmt: skip
+    made = AlertRedaction(config, plan, Counters()).of(alert, None, lambda what, error: None)
+    assert made.fields == {decide.TEXT: "nothing blocked: the address is redacted"}
+    assert "10.0.0.9" not in str(made)

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from vedette.decode import entities
 from vedette.decode.aliases import ALIASES
-from vedette.decode.escapes import views
+from vedette.decode.escapes import View, views
 from vedette.decode.secrets import PATTERNS, Compiled, named, written
 from vedette.decode.values import Value
 
@@ -182,6 +182,7 @@ class Case:
     ) -> None:
         self._redaction, self._raw, self._origins = redaction, raw[: redaction.window], shown.origins
         self._known, self._values = dict[str, str](), dict[str, tuple[str, str]]()
+        self._views = dict[str, tuple[View, ...]]()
         self._read = set[tuple[str, str]]()
         """Fields in which patterns were looked for."""
         self._must = set[str]()
@@ -266,7 +267,7 @@ class Case:
     def _scan(self, text: str, places: Sequence[tuple[int, int]] | None = None) -> bool:
         """Add what patterns match of ``text``, or of its ``places``; False: one took too long."""
         redaction = self._redaction
-        for view in views(text):
+        for view in self._viewed(text):
             lowered = view.text.lower()
             for number, (action, pattern) in enumerate(redaction.patterns):
                 if number in redaction.slow and redaction.tries < 1:
@@ -288,6 +289,13 @@ class Case:
                             inner = text[max(begin, first) : min(stop, last)]
                             self._add(inner if plain or first < begin else view.text[start:end], action)
         return True
+
+    def _viewed(self, text: str) -> tuple[View, ...]:
+        """A text is looked at twice: for what to take out, and to do it."""
+        found = self._views.get(text)
+        if found is None:
+            found = self._views[text] = tuple(views(text))
+        return found
 
     def _slow(self, text: str) -> bool:
         self._known[text] = SLOW
@@ -355,7 +363,7 @@ class Case:
         if not self._values or not text:
             return text, 0, set()
         spans, found = list[tuple[int, int, str]](), set[str]()
-        for view in views(text):
+        for view in self._viewed(text):
             lowered = _lowered(view.text)
             for value, (written_so, action) in self._values.items():
                 for start in _places(lowered, value):
