@@ -24,10 +24,9 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime, timedelta
-from urllib.parse import unquote
 
 import click
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.common.period import Period, held, period
@@ -39,7 +38,6 @@ from spark_jobs.jobs.ingest import LANDED
 from spark_jobs.jobs.job import COUNT, DAY, FOLDER, Job, Value, pair, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.schema import ALERTS, RULES, TABLES, WIN_5M
-from spark_jobs.tables.storage import bare
 from spark_jobs.tables.tables import Tables
 
 log = logging.getLogger(__name__)
@@ -309,8 +307,7 @@ def there(spark: SparkSession, folder: str, days: Sequence[str], checkpoint: str
     paths = [storage.literal(f"{folder}/{day}") for day in days]
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     listed = reader.option("pathGlobFilter", "*.{parquet,tmp}").load(paths).select("path")
-    plain = F.udf(lambda path: bare(unquote(path)))
-    named = listed.select("path", plain("path").alias("name"), F.regexp_extract("path", r"/(dt=[0-9-]{10})/", 1)
+    named = listed.select("path", _bare(F.col("path")).alias("name"), F.regexp_extract("path", r"/(dt=[0-9-]{10})/", 1)
                           .alias("day"), F.col("path").endswith(".tmp").alias("stopped"))  # fmt: skip
     finished = [int(name) for name in storage.names(spark, f"{checkpoint}/commits") if name.isdecimal()]
     if not finished:
@@ -318,6 +315,12 @@ def there(spark: SparkSession, folder: str, days: Sequence[str], checkpoint: str
     lines = spark.read.text(storage.literal(f"{checkpoint}/sources/0")).where("value LIKE '{%'")
     entry = F.from_json("value", "path STRING, batchId LONG").alias("entry")
     done = lines.select(entry).where(F.col("entry.batchId") <= max(finished))
-    names = done.select(plain("entry.path").alias("name")).distinct().withColumn("had", F.lit(True))
+    names = done.select(_bare(F.col("entry.path")).alias("name")).distinct().withColumn("had", F.lit(True))
     taken = F.col("stopped") | F.coalesce("had", F.lit(False))
     return named.join(names, "name", "left").select("path", "day", taken.alias("taken"))
+
+
+def _bare(url: Column) -> Column:
+    """``storage.bare`` of an encoded URL, in a column: a function in Python would start a process for each core."""
+    decoded = F.try_url_decode(F.replace(url, F.lit("+"), F.lit("%2B")))
+    return F.regexp_replace(F.coalesce(decoded, url), r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?(?=/)", "")

@@ -32,6 +32,9 @@ MAX_TITLES = 20
 """Of the rules of one of these."""
 
 MAX_NEVER_FIRED = 500
+MAX_ENTITIES = 8
+"""Of a campaign, whose alerts and hosts are looked up."""
+
 MAX_HOSTS = 3
 """Of a campaign's step, the first ones met."""
 
@@ -136,62 +139,70 @@ def _campaigns(reader: Reader, period: Period) -> tuple[Listed, int]:
     chosen = f"CASE WHEN level = 'critical' THEN 0 ELSE 1 END, {order}"
     found = lines(reader, _columns(f"campaigns WHERE {alive}", CAMPAIGNS, chosen, MAX_CAMPAIGNS))
     found = tuple(sorted(found, key=lambda one: -one.score))
-    samples = _samples(reader, period, {(one.kind, one.value) for one in found[:MAX_SAMPLED]})
+    samples = _samples(reader, period, found[:MAX_SAMPLED])
     hosts = _hosts(reader, found[:MAX_SAMPLED])
     for one in found:
         for name in ("sites", "rules", "tactics", "techniques", "steps"):
             setattr(one, name, getattr(one, name) or ())
         one.steps = tuple(
-            {**step, "hosts": hosts.get((one.kind, one.value, step["fleet"], step["site"], step["rule_id"]), Listed())}
+            {**step, "hosts": hosts.get((one.campaign_id, step["fleet"], step["site"], step["rule_id"]), Listed())}
             for step in one.steps
         )
-        mine = samples.get((one.kind, one.value), ())
-        one.samples = tuple(alert for alert in mine if one.first_seen <= alert.counted_at <= one.last_seen)
+        one.samples = tuple(samples.get(one.campaign_id, ()))
     return Listed(found, number["n"]), number["still_open"]
 
 
-def _samples(
-    reader: Reader, period: Period, entities: Iterable[tuple[str, str]]
-) -> Mapping[tuple[str, str], Sequence[Line]]:
-    """Of each entity the most severe alerts of the period, first one of each rule and site."""
-    wanted = " UNION ALL ".join(f"SELECT {_text(k)} AS k, {_text(w)} AS w" for k, w in sorted(entities))
-    if not wanted:
+def _named(campaigns: Sequence[Line]) -> str:
+    """SQL: campaign ``c`` is of the entity of kind ``k`` and value ``w``, from ``since`` to ``until``; for each."""
+    return " UNION ALL ".join(
+        f"SELECT {_text(one.campaign_id)} AS c, {_text(kind)} AS k, {_text(value)} AS w, "
+        f"{_time(one.first_seen)} AS since, {_time(one.last_seen)} AS until"
+        for one in campaigns
+        for kind, value in _entities(one)
+    )
+
+
+def _entities(campaign: Line) -> list[tuple[str, str]]:
+    """Kinds and values of a campaign's first entities; those of earlier releases name one."""
+    several = getattr(campaign, "entities", None) or ()
+    named = dict.fromkeys([(campaign.kind, campaign.value), *((one["kind"], one["value"]) for one in several)])
+    return list(named)[:MAX_ENTITIES]
+
+
+def _samples(reader: Reader, period: Period, campaigns: Sequence[Line]) -> Mapping[str, Sequence[Line]]:
+    """Of each campaign, by its id, the most severe alerts of the period, first one of each rule and site."""
+    if not campaigns:
         return {}
     names = ", ".join(ALERT)
     rows = lines(
         reader,
-        f"""SELECT entity_kind, entity_value, {names} FROM (
+        f"""SELECT c, {names} FROM (
             SELECT *, row_number() OVER (
-                PARTITION BY entity_kind, entity_value
-                ORDER BY turn, {severity()} DESC, counted_at, agent_id, alert_id) AS place
+                PARTITION BY c ORDER BY turn, {severity()} DESC, counted_at, agent_id, alert_id) AS place
             FROM (
                 SELECT *, row_number() OVER (
-                    PARTITION BY entity_kind, entity_value, rule_id, fleet, site
-                    ORDER BY counted_at, agent_id, alert_id) AS turn
+                    PARTITION BY c, rule_id, fleet, site ORDER BY counted_at, agent_id, alert_id) AS turn
                 FROM (
-                    SELECT one.kind AS entity_kind, one.value AS entity_value, {names} FROM (
+                    SELECT DISTINCT c, {names} FROM (
                         SELECT {ALERT_COLUMNS}, {{explode}}(entities) AS one
                         FROM alerts WHERE coalesce(kind, '') <> 'fold' AND {in_period(period)}) a
-                    JOIN ({wanted}) e ON one.kind = e.k AND one.value = e.w) b) c) d
-        WHERE place <= {MAX_SAMPLES} ORDER BY entity_kind, entity_value, counted_at, alert_id""",
+                    JOIN ({_named(campaigns)}) e
+                    ON one.kind = e.k AND one.value = e.w AND counted_at BETWEEN since AND until) b) d) g
+        WHERE place <= {MAX_SAMPLES} ORDER BY c, counted_at, alert_id""",
     )
-    found: dict[tuple[str, str], list[Line]] = defaultdict(list)
+    found: dict[str, list[Line]] = defaultdict(list)
     for row in rows:
-        found[row.entity_kind, row.entity_value].append(row)
+        found[row.c].append(row)
     return found
 
 
 def _hosts(reader: Reader, campaigns: Sequence[Line]) -> dict[tuple[str, ...], Listed]:
-    """The hosts that alerts about an entity name, the first met first: by its kind and value, fleet, site and rule."""
+    """The hosts that alerts about a campaign name, the first met first: by its id, fleet, site and rule."""
     if not campaigns:
         return {}
     start, end = min(one.first_seen for one in campaigns), max(one.last_seen for one in campaigns)
     reader.view("met", ALERTS, near={"counted_at": [(start, end)]})
-    wanted = " UNION ALL ".join(
-        f"SELECT {_text(one.kind)} AS k, {_text(one.value)} AS w, {_time(one.first_seen)} AS since, "
-        f"{_time(one.last_seen)} AS until" for one in campaigns
-    )  # fmt: skip
-    names = "k, w, fleet, site, rule_id"
+    names = "c, fleet, site, rule_id"
     rows = reader.rows(
         f"""SELECT {names}, host, of_hosts FROM (
             SELECT *, row_number() OVER (PARTITION BY {names} ORDER BY first_time, host) AS place,
@@ -200,13 +211,14 @@ def _hosts(reader: Reader, campaigns: Sequence[Line]) -> dict[tuple[str, ...], L
                 SELECT {names}, host, min(counted_at) AS first_time FROM (
                     SELECT coalesce(fleet, '') AS fleet, coalesce(site, '') AS site, coalesce(rule_id, '') AS rule_id,
                         host, counted_at, {{explode}}(entities) AS one FROM met WHERE host <> '') a
-                JOIN ({wanted}) e ON one.kind = k AND one.value = w AND counted_at BETWEEN since AND until
-                GROUP BY {names}, host) b) c
+                JOIN ({_named(campaigns)}) e
+                ON one.kind = e.k AND one.value = e.w AND counted_at BETWEEN since AND until
+                GROUP BY {names}, host) b) d
         WHERE place <= {MAX_HOSTS} ORDER BY {names}, place"""
     )
     found: dict[tuple[str, ...], Listed] = {}
     for row in rows:
-        key = (row["k"], row["w"], row["fleet"], row["site"], row["rule_id"])
+        key = (row["c"], row["fleet"], row["site"], row["rule_id"])
         found[key] = Listed((*found.get(key, Listed()).items, row["host"]), row["of_hosts"])
     return found
 
