@@ -94,6 +94,25 @@ def test_steps_name_their_hosts(tables: Tables) -> None:
     assert "web0, web1, web2; and 2 more" in page.html(made(tables))
 
 
+def test_a_campaign_tells_its_story(tables: Tables) -> None:
+    """Stages in order, entities, what is against it, what is new: where the table has them; hostile texts are text."""
+    write(tables, CAMPAIGNS, campaign(1))
+    found = made(tables)
+    (one,) = found.findings.campaigns.items
+    stage = {"first": AT, "last": AT, "tactic": "initial-access", "sites": ["north/plant"], "rules": ["r"], "alerts": 2}
+    one.story, one.against, one.new_steps, one.confidence = (stage,), ("<b>one rule",), 3, 0.8
+    one.entities = ({"kind": "ip", "value": "203.0.113.9"}, {"kind": "user", "value": "<i>ann"})
+    shown = page.html(found)
+    assert "<h3>Story</h3>" in shown
+    assert "<b>Initial Access</b>" in shown
+    assert "With user &lt;i&gt;ann." in shown
+    assert "Against it: &lt;b&gt;one rule." in shown
+    assert "3 new steps · confidence 80%" in shown
+    for name in ("story", "against", "new_steps", "confidence", "entities"):
+        delattr(one, name)
+    assert "<h3>Story</h3>" not in page.html(found)
+
+
 def test_one_is_no_plural_and_days_have_no_zero(tables: Tables) -> None:
     """ "1 burst", "8 November", and matches only where they differ from alerts."""
     write(tables, ANOMALIES, anomaly(1, kind="burst"), anomaly(2, kind="new_entity"), anomaly(3, kind="new_entity"))
