@@ -1,12 +1,18 @@
-"""Who an entity is, and whether it is part of the furniture.
+"""Who an entity is, and which of its alerts are part of the furniture.
 
 A private address is another machine at each site, so its ``scope`` is the site; every other entity is one and the same
 wherever it is seen (``scope`` empty).
 
-**Usual** is what was there before and keeps coming back: ``root``, a common browser, a monitoring scanner, the address
-behind which a whole company surfs. Days decide, not amounts: an entity that has been active on many of the
-days seen, and had not been absent when they began. Something that appears after days of absence is new, however often
-it is seen from then on.
+**Usual** is what was there before and keeps coming back, and it is an entity's alerts of one rule at one site, never
+the entity: an account that trips one rule at home every day is new wherever else, and with whatever else, it is met.
+Days decide, not amounts: active on many of the days seen, and not absent when they began. What appears after days of
+absence is new, however often it is seen from then on.
+
+An entity that goes about everywhere, day by day (``root``, a common browser, a monitoring scanner, the address of a
+whole company) meets another rule at another site each time. What it does below the level high is usual at every site.
+An alert of the level high is usual only where alerts of that level or above at many sites are what the entity has had
+day by day, and that very rule among them; one of the level critical, where that very rule is what it has had day by
+day.
 """
 
 from __future__ import annotations
@@ -19,6 +25,9 @@ from pyspark.sql import functions as F
 
 WHO = ["kind", "value", "scope"]
 
+LEVELS = ("informational", "low", "medium", "high", "critical")
+SEVERE = ("high", "critical")
+
 MAX_DAYS = 62
 """Days that one look can span: they are the bits of a number."""
 
@@ -26,21 +35,31 @@ MIN_HISTORY = 3
 """Days with alerts that it takes to tell the usual from the new. Two could be a weekend."""
 
 USUAL_SHARE = 0.4
-"""An entity active on this share of the days is usual: more than the five days in fourteen (0.36) of one that works
+"""What is active on this share of the days is usual: more than the five days in fourteen (0.36) of what comes
 every other day of the week, less than the working days of a fortnight (0.71)."""
 
 QUIET_DAYS = 3
-"""An entity that was absent for the first days, this many of them, is new. A weekend is two."""
+"""What was absent for the first days, this many of them, is new. A weekend is two."""
+
+ABOUT_SITES = 3
+RETURNS = 1.3
+"""An entity goes about that was at so many sites in the first half of the days, and has had so many days at each of its
+sites, on average: what moves from site to site and never comes back has one."""
 
 MANY_SITES = 10
 EVERYWHERE = 0.5
-"""Before there is a history, an entity at more than this share of ``MANY_SITES`` sites or more is held to be usual."""
+"""Before there is a history, an entity at more than this share of ``MANY_SITES`` sites or more is held to be usual,
+below the level high."""
 
 PRIVATE = (
     r"^(10\.|127\.|169\.254\.|192\.168\.|172\.(1[6-9]|2[0-9]|3[01])\.|100\.(6[4-9]|[7-9][0-9]|1[01][0-9]|12[0-7])\."
     r"|[fF][cCdD][0-9a-fA-F]{2}:|[fF][eE][89abAB][0-9a-fA-F]:|::1$)"
 )
 """Addresses that mean something within a site only: RFC 1918, 1122, 3927, 6598, 4193, 4291."""
+
+_SITE = ["fleet", "site"]
+_CELL = [*WHO, *_SITE, "rule_id", "level"]
+_WHO = [*WHO, "severe"]
 
 
 def scope() -> Column:
@@ -49,26 +68,49 @@ def scope() -> Column:
     return F.when(private, F.concat_ws("/", "fleet", "site")).otherwise(F.lit(""))
 
 
-def profile(rows: DataFrame, first: date, held: Sequence[str]) -> DataFrame:
-    """For each entity of ``rows`` (``ENTITY_SITE_5M`` with ``scope``): ``sites``, ``active`` days, and ``usual``.
+def unusual(rows: DataFrame, first: date, held: Sequence[str], seen: DataFrame | None = None) -> DataFrame:
+    """Of ``rows`` (``ENTITY_SITE_5M`` with ``scope``) those that are not usual, by what ``seen`` has (None: ``rows``).
 
     ``first`` is the first day, ``held`` are the days that have rows at all, each within ``MAX_DAYS`` of it.
     """
-    seen = sum(1 << _bit(day, first) for day in held)
     bit = F.expr(f"shiftleft(1L, datediff(to_date(date), DATE'{first.isoformat()}'))")
-    by_site = rows.withColumn("bit", bit).groupBy(*WHO, "fleet", "site").agg(F.bit_or("bit").alias("days"))
-    whole = by_site.groupBy(*WHO).agg(F.bit_or("days").alias("days"), F.count("*").alias("sites"))
-    lowest = F.col("days").bitwiseAND(-F.col("days"))
-    absent = F.bit_count(F.lit(seen).cast("long").bitwiseAND(lowest - 1))
-    active = F.bit_count("days")
-    if len(held) < MIN_HISTORY:
-        every = by_site.agg(F.count_distinct("fleet", "site").alias("every"))
-        whole = whole.crossJoin(F.broadcast(every))
-        usual = (F.col("every") >= MANY_SITES) & (F.col("sites") > EVERYWHERE * F.col("every"))
-    else:
-        usual = (active >= max(MIN_HISTORY, USUAL_SHARE * len(held))) & (absent < QUIET_DAYS)
-    return whole.select(*WHO, "sites", active.alias("active"), usual.alias("usual"))
+    marked = (rows if seen is None else seen).withColumn("bit", bit)
+    cells = marked.groupBy(*_CELL).agg(F.bit_or("bit").alias("days")).withColumn("severe", F.col("level").isin(*SEVERE))
+    usual = _by_past(cells, first, held) if len(held) >= MIN_HISTORY else _by_spread(cells)
+    return rows.join(usual.select(*_CELL), _CELL, "left_anti")
 
 
-def _bit(day: str, first: date) -> int:
-    return (date.fromisoformat(day) - first).days
+def _by_past(cells: DataFrame, first: date, held: Sequence[str]) -> DataFrame:
+    """Of ``cells`` (days by entity, site and rule) the usual ones."""
+    bits = [(date.fromisoformat(day) - first).days for day in held]
+    there, early = sum(1 << bit for bit in bits), sum(1 << bit for bit in bits[: (len(bits) + 1) // 2])
+
+    def comes_back(days: str) -> Column:
+        lowest = F.col(days).bitwiseAND(-F.col(days))
+        absent = F.bit_count(F.lit(there).cast("long").bitwiseAND(lowest - 1))
+        return (F.bit_count(days) >= max(MIN_HISTORY, USUAL_SHARE * len(held))) & (absent < QUIET_DAYS)
+
+    at_sites = cells.groupBy(*_WHO, *_SITE).agg(F.bit_or("days").alias("there"))
+    about = at_sites.groupBy(*_WHO).agg(
+        F.bit_or("there").alias("every"),
+        F.count("*").alias("sites"),
+        F.sum(F.bit_count("there")).alias("visits"),
+        F.count_if(F.col("there").bitwiseAND(F.lit(early).cast("long")) != 0).alias("early"),
+    )
+    goes_about = (
+        comes_back("every") & (F.col("early") >= ABOUT_SITES) & (F.col("visits") >= RETURNS * F.col("sites"))
+    ).alias("about")
+    of_rule = cells.where("severe").groupBy(*WHO, "rule_id").agg(F.bit_or("days").alias("of_rule"))
+    known = cells.join(about.select(*_WHO, goes_about), _WHO)
+    mild = known.where(~F.col("severe") & (comes_back("days") | F.col("about")))
+    severe = known.where(F.col("severe") & F.col("about")).join(of_rule, [*WHO, "rule_id"])
+    often = F.when(F.col("level") == "critical", comes_back("of_rule")).otherwise(F.bit_count("of_rule") >= MIN_HISTORY)
+    return mild.select(*_CELL).unionByName(severe.where(often).select(*_CELL))
+
+
+def _by_spread(cells: DataFrame) -> DataFrame:
+    """The same without a past: what is everywhere."""
+    every = F.broadcast(cells.agg(F.count_distinct(*_SITE).alias("every")))
+    sites = cells.groupBy(*WHO).agg(F.count_distinct(*_SITE).alias("sites")).crossJoin(every)
+    common = sites.where((F.col("every") >= MANY_SITES) & (F.col("sites") > EVERYWHERE * F.col("every")))
+    return cells.where(~F.col("severe")).join(common.select(*WHO), WHO, "left_semi")

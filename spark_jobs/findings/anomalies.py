@@ -2,7 +2,8 @@
 
 Counts of matches are not Poisson: one fold record counts many matches at once. So the scale of what is ordinary is
 at least that of counts of which the variance is ``DISPERSION`` times the mean, and a burst is measured without the
-fullest five minutes of its hour, unless these alone are beyond what one fold could say (``LONE``).
+fullest five minutes of its hour, unless these alone are beyond what one fold could say (``LONE``). Alerts proper, which
+no fold makes, count by themselves: 45 of them within five minutes are a burst, too.
 
 A site is evaluated once it has ``MIN_HISTORY`` days of history: before that all is new. A rule that the fleet has not
 had for as long has no usual hour of the week: it is measured by the busiest of its hours since it began.
@@ -28,6 +29,9 @@ MIN_HISTORY = 7
 
 DISPERSION = 8.0
 """Variance over mean of matches an hour. With one fold in twenty alerts, of ten matches on average, it is 7."""
+
+ALERT_DISPERSION = 3.0
+"""The same of alerts proper, which come one by one."""
 
 MAD_SCALE = 1.4826
 """From the MAD of a normal distribution to its standard deviation."""
@@ -57,6 +61,8 @@ FOLDED = 2.0
 """Matches on one occasion, folds included; rather too many than too few."""
 
 HIGH_SCORE = 20.0
+MAX_SCORE = 100.0
+"""All kinds of anomalies share one scale, so that a list of them begins with what matters most."""
 LOG10_E = 0.4343
 
 PLACE = ["fleet", "site"]
@@ -83,10 +89,15 @@ def bursts(hours: DataFrame, usual: DataFrame, sites: DataFrame, rules: DataFram
     spread = F.col("matches") - F.col("peak")
     alone = (F.col("matches") - F.col("median")) / scale
     rest = (spread - F.col("median")) / scale
+    # What is usual is known in matches, which are no fewer than alerts.
+    apart = F.greatest(F.col("mad") * MAD_SCALE, F.sqrt(F.greatest("median", F.lit(1.0)) * ALERT_DISPERSION))
+    proper = (F.col("alerts") - F.col("median")) / apart
     lone = (F.col("peak") >= LONE) & (alone >= MIN_LONE_SCORE)
     limit = F.when(F.col("own_median").isNull(), MIN_SCORE).otherwise(MIN_YOUNG_SCORE)
-    loud = compared.withColumn("score", F.when(lone, alone).otherwise(rest)).where(
-        lone | ((spread >= MIN_BURST * 11 / 12) & (rest >= limit))
+    many = (F.col("alerts") >= MIN_BURST) & (proper >= limit)
+    most = F.greatest(F.when(lone, alone).otherwise(rest), F.when(many, proper))
+    loud = compared.withColumn("score", F.least(most, F.lit(MAX_SCORE))).where(
+        lone | many | ((spread >= MIN_BURST * 11 / 12) & (rest >= limit))
     )
     parted = runs(
         loud.withColumn("start", time_of(F.col("hour"))).withColumn("end", time_of(F.col("hour") + 1)),
@@ -123,10 +134,14 @@ def _since_they_began(hours: DataFrame, wanted: Period) -> DataFrame:
     return rows.select(*WHAT, "own_median", F.col("mad").alias("own_mad"))
 
 
-def silences(hours: DataFrame, usual: DataFrame, sites: DataFrame, agents: DataFrame, wanted: Period) -> DataFrame:
+def silences(
+    hours: DataFrame, usual: DataFrame, sites: DataFrame, agents: DataFrame, beats: DataFrame, wanted: Period
+) -> DataFrame:
     """Runs of hours without a match at a site where matches are usual, as ``ANOMALIES``.
 
-    The hour that has not ended is left out. Of a silence that began before ``wanted``, what lies within is given.
+    ``agents`` are those known, ``beats`` their ``HEARTBEATS`` from ``wanted`` on: an agent that was heard of again
+    later says nothing about the time between. The hour that has not ended is left out. Of a silence that began before
+    ``wanted``, what lies within is given.
     """
     first, end = int(wanted.start.timestamp()) // 3600, int(wanted.now.timestamp()) // 3600
     old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE, "timezone")
@@ -154,16 +169,26 @@ def silences(hours: DataFrame, usual: DataFrame, sites: DataFrame, agents: DataF
         .withColumn("started_at", time_of(F.col("hour") + 1))
         .withColumn("ended_at", time_of(F.col("next")))
     )
-    heard = agents.select(*PLACE, F.col("last_seen").alias("heard"))
-    known = expected.join(heard, PLACE, "left").groupBy(*expected.columns).agg(
-        F.count("heard").alias("agents"), F.count_if(F.col("heard") >= F.col("started_at")).alias("reporting")
-    )  # fmt: skip
+    # An agent that says that it has lost its connection is not heard: a broker says so in its place.
+    alive_then = F.col("received_at").between(F.col("started_at"), F.col("ended_at")) & (F.col("state") != "lost")
+    heard = (
+        beats.select(*PLACE, "agent_id", "received_at", F.coalesce("state", F.lit("")).alias("state"))
+        .join(F.broadcast(expected.select(*PLACE, "hour", "started_at", "ended_at")), PLACE)
+        .where(alive_then)
+        .groupBy(*PLACE, "hour")
+        .agg(F.count_distinct("agent_id").alias("reporting"))
+    )
+    number = agents.groupBy(*PLACE).agg(F.count("*").alias("agents"))
+    known = expected.join(number, PLACE, "left").join(heard, [*PLACE, "hour"], "left")
+    known = known.fillna(0, ["agents", "reporting"])
     reason = F.concat(
         F.lit("no match for "), F.col("next") - F.col("hour") - 1, F.lit(" h where "),
         F.round("median").cast("long"), F.lit(" are usual; "), F.col("reporting"), F.lit(" of "), F.col("agents"),
-        F.lit(" agents reported meanwhile or since"),
+        F.lit(" agents sent a heartbeat meanwhile"),
+        F.when(F.col("agents") == 0, "").when(F.col("reporting") == 0, ": they or the way from them are down")
+        .otherwise(": they run, and what they read is silent"),
     )  # fmt: skip
-    chance = F.least(F.round(F.col("median") / FOLDED * LOG10_E, 1), F.lit(100.0))
+    chance = F.least(F.round(F.col("median") / FOLDED * LOG10_E, 1), F.lit(MAX_SCORE))
     rows = known.withColumns({"score": chance, "observed": F.lit(0.0), "rule_id": F.lit("")})
     level = F.when(F.col("score") >= HIGH_SCORE, "high").otherwise("medium")
     return as_anomalies(rows, "silence", level, reason, wanted)

@@ -6,7 +6,9 @@ that come for it later are not in the column ``alerts``; the times are brought u
 evaluated and the ``LATE_DAYS`` before these.
 
 Of what is new, little is worth a look: a rule that the fleet has never seen; a rule of a high level at a site that has
-never seen it; a user, device or program of a high level that is new at its site, the first ``MAX_ENTITIES`` a site.
+never seen it; a user, device or program of a high level that is new at a site: one row for each, wherever it is new, at
+most ``MAX_ENTITIES``. Their ``score`` is on the scale of bursts: a new rule by its level and its volume, so that a loud
+one comes before most bursts; a new entity by level and alerts, after them.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, timedelta
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.common.entities import SEVERE
 from spark_jobs.common.period import Period, held
-from spark_jobs.findings.anomalies import MIN_HISTORY, PLACE, as_anomalies
+from spark_jobs.findings.anomalies import MAX_SCORE, MIN_HISTORY, PLACE, as_anomalies
 from spark_jobs.tables.schema import ENTITY_SITE_5M, FIRST_SEEN, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, Txn
 
@@ -34,8 +37,16 @@ LATE_DAYS = 14
 KINDS = ("user", "device", "user_agent")
 """Kinds of entities of which a site has the same ones for long. Of addresses, domains and files most are new."""
 
-SEVERE = ("high", "critical")
-MAX_ENTITIES = 10
+MAX_ENTITIES = 50
+"""Of a run: more are read by nobody, and those first in line have the highest score."""
+
+RULE_POINTS = {"critical": 60.0, "high": 40.0, "medium": 20.0}
+OTHER_POINTS, VOLUME_POINTS = 10.0, 10.0
+"""A new rule's by its level, and for each tenfold of its alerts."""
+
+ENTITY_POINTS = {True: 10.0, False: 3.0}
+MORE_POINTS, MAX_MORE = 1.0, 5.0
+"""A new entity's: whether a critical rule named it, and for each doubling of its alerts and its sites."""
 
 _KEY = ["kind", "value", *PLACE]
 
@@ -83,6 +94,7 @@ def _seen(spark: SparkSession, tables: Tables, days: Sequence[str]) -> DataFrame
         F.sum("alerts").alias("alerts"),
         F.min(F.when(F.col("level").isin(*SEVERE), F.col("first_time"))).alias("severe_at"),
         F.max(F.col("level").eqNullSafe("critical")).alias("critical"),
+        F.max_by("level", "last_time").alias("level"),
     )
 
 
@@ -96,16 +108,18 @@ def _rules(new: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
         F.count("*").alias("sites"),
         F.max("last_seen").alias("ended_at"),
         F.max("critical").alias("critical"),
+        F.max_by("level", "last_seen").alias("level"),
     )
     fleet = whole.select(
         F.lit("").alias("fleet"), F.lit("").alias("site"), "rule_id", F.col("in_fleet").alias("started_at"),
-        "ended_at", "critical", F.col("alerts").alias("observed"),
+        "ended_at", "critical", _worth_of_rule().alias("score"), F.col("alerts").alias("observed"),
         F.concat(F.lit("the fleet's first alerts of "), _name(), F.lit(", at "), F.col("sites"), F.lit(" sites"))
         .alias("reason"),
     )  # fmt: skip
     elsewhere = met.where(F.col("in_fleet") < F.lit(wanted.start)).where("severe_at IS NOT NULL")
     site = elsewhere.select(
         *PLACE, "rule_id", F.col("first_seen").alias("started_at"), F.col("last_seen").alias("ended_at"), "critical",
+        _worth_of_rule().alias("score"),
         F.col("alerts").alias("observed"), F.concat(F.lit("the site's first alerts of "), _name()).alias("reason"),
     )  # fmt: skip
     return _as_anomalies(fleet.unionByName(site), "new_rule", wanted)
@@ -115,23 +129,37 @@ def _name() -> Column:
     return F.coalesce("rule_title", "rule_id")
 
 
+def _worth_of_rule() -> Column:
+    points = F.lit(OTHER_POINTS)
+    for level, worth in RULE_POINTS.items():
+        points = F.when(F.col("level") == level, worth).otherwise(points)
+    return F.least(points + VOLUME_POINTS * F.log10(F.greatest("alerts", F.lit(1)).cast("double")), F.lit(MAX_SCORE))
+
+
 def _entities(new: DataFrame, wanted: Period) -> DataFrame:
-    """The first ``MAX_ENTITIES`` of a site that severe rules named."""
-    order = Window.partitionBy(*PLACE).orderBy(F.col("critical").desc(), "severe_at", "kind", "value")
-    chosen = (
-        new.where((F.col("kind") != "rule") & F.col("severe_at").isNotNull())
-        .withColumn("rank", F.row_number().over(order))
-        .where(F.col("rank") <= MAX_ENTITIES)
+    """Of those that severe rules named one row each, at the first site where it is new; ``MAX_ENTITIES`` in all."""
+    severe = new.where((F.col("kind") != "rule") & F.col("severe_at").isNotNull())
+    where = F.min_by(F.struct(*PLACE, F.col("first_seen").alias("started_at")), F.struct("severe_at", *PLACE))
+    each = severe.groupBy("kind", "value").agg(
+        where.alias("first"),
+        F.max("last_seen").alias("ended_at"),
+        F.sum("alerts").alias("alerts"),
+        F.count("*").alias("sites"),
+        F.max("critical").alias("critical"),
     )
+    more = F.least(MORE_POINTS * F.log2((F.col("alerts") * F.col("sites")).cast("double")), F.lit(MAX_MORE))
+    points = F.when(F.col("critical"), ENTITY_POINTS[True]).otherwise(ENTITY_POINTS[False])
+    chosen = each.withColumn("score", points + more).orderBy(F.desc("score"), "kind", "value").limit(MAX_ENTITIES)
     rows = chosen.select(
-        *PLACE, F.lit("").alias("rule_id"), F.col("first_seen").alias("started_at"),
-        F.col("last_seen").alias("ended_at"), "critical", F.col("alerts").alias("observed"),
+        "first.*", "ended_at", F.lit("").alias("rule_id"), "critical", "score", F.col("alerts").alias("observed"),
         F.col("kind").alias("entity_kind"), F.col("value").alias("entity_value"),
-        F.concat("kind", F.lit(" "), "value", F.lit(" is new here")).alias("reason"),
+        F.concat("kind", F.lit(" "), "value", F.lit(" is new "),
+                 F.when(F.col("sites") > 1, F.concat(F.lit("at "), F.col("sites"), F.lit(" sites"))).otherwise("here"))
+        .alias("reason"),
     )  # fmt: skip
     return _as_anomalies(rows, "new_entity", wanted)
 
 
 def _as_anomalies(rows: DataFrame, kind: str, wanted: Period) -> DataFrame:
     level = F.when(F.col("critical"), "high").otherwise("medium")
-    return as_anomalies(rows.withColumn("score", F.lit(0.0)), kind, level, F.col("reason"), wanted)
+    return as_anomalies(rows, kind, level, F.col("reason"), wanted)

@@ -1,6 +1,6 @@
 """Sessions: runs of one entity's activity without a gap of ``GAP`` seconds, whatever the number of sites.
 
-The usual (``entities``) have none: theirs never end. A session belongs to the day on which it began, and a day's
+What is usual (``entities``) is in none: it would never end. A session belongs to the day on which it began, and a day's
 sessions are rewritten as a whole, so that late alerts may join two or let one begin earlier.
 """
 
@@ -29,12 +29,12 @@ MAX_RULES = 200
 """Rules and sites that a row names."""
 
 
-def write(tables: Tables, rows: DataFrame, who: DataFrame, rules: DataFrame, days: Sequence[str], now: datetime) -> str:
+def write(tables: Tables, rows: DataFrame, rules: DataFrame, days: Sequence[str], now: datetime) -> str:
     """Write the sessions that begin on ``days``, one day at a time; how many.
 
-    ``rows`` are ``ENTITY_SITE_5M`` with ``scope``, of ``days`` and the day before them; ``who`` is their ``profile``.
+    ``rows`` are ``ENTITY_SITE_5M`` with ``scope``, of ``days`` and the day before them, without what is usual.
     """
-    found = find(rows.where(F.col("date").between(day_before(min(days)), max(days))), who, rules, now).persist()
+    found = find(rows.where(F.col("date").between(day_before(min(days)), max(days))), rules, now).persist()
     try:
         for day in days:
             tables.replace(SESSIONS, found.where(F.col("date") == day), [day])
@@ -49,10 +49,9 @@ def day_before(day: str) -> str:
     return (date.fromisoformat(day) - timedelta(days=1)).isoformat()
 
 
-def find(rows: DataFrame, who: DataFrame, rules: DataFrame, now: datetime) -> DataFrame:
+def find(rows: DataFrame, rules: DataFrame, now: datetime) -> DataFrame:
     """``SESSIONS`` of ``rows``. One that goes on from before the first of them is cut there."""
-    others = rows.join(who.where("usual").select(*WHO), WHO, "left_anti")
-    parted = runs(others, WHO, GAP, "first_time", "last_time")
+    parted = runs(rows, WHO, GAP, "first_time", "last_time")
     parts = parted.join(F.broadcast(rules.select("rule_id", "tactics")), "rule_id", "left")
     whole = parts.groupBy(*WHO, "run").agg(
         F.min("first_time").alias("started_at"),

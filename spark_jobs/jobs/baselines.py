@@ -23,10 +23,10 @@ from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import many
 from spark_jobs.common.weeks import HOURS_OF_WEEK, centred, hour_of, hour_of_week, local_hour, occurrences
 from spark_jobs.findings import anomalies, newness
-from spark_jobs.findings.anomalies import PLACE, WHAT
+from spark_jobs.findings.anomalies import MIN_HISTORY, PLACE, WHAT
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.jobs.job import COUNT, Job, days_options, lookups_option, spark_job
-from spark_jobs.tables.schema import AGENTS, ANOMALIES, BASELINES, RULES, WIN_5M
+from spark_jobs.tables.schema import AGENTS, ANOMALIES, BASELINES, HEARTBEATS, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables
 
 log = logging.getLogger(__name__)
@@ -63,19 +63,21 @@ def write(
     sites = histories(before, wanted).persist()
     usual = usual_hours(before, sites).persist()
     try:
-        said = usual.withColumn("as_of", F.lit(wanted.since)).select(*BASELINES.names)
-        tables.replace(BASELINES, said, [wanted.since])
+        as_of = usual.withColumn("as_of", F.lit(wanted.since)).select(*BASELINES.names)
+        tables.replace(BASELINES, as_of, [wanted.since])
         rules = tables.frame(spark, RULES)
         found = anomalies.bursts(after, usual, sites, rules, wanted)
-        found = found.unionByName(anomalies.silences(after, usual, sites, tables.frame(spark, AGENTS), wanted))
+        agents, beats = tables.frame(spark, AGENTS), tables.frame(spark, HEARTBEATS, wanted.since)
+        found = found.unionByName(anomalies.silences(after, usual, sites, agents, beats, wanted))
         found = found.unionByName(newness.write(spark, tables, wanted, sites)).persist()
         tables.replace(ANOMALIES, found.select(*ANOMALIES.names), wanted.days)
         kinds = {row.kind: row.n for row in found.groupBy("kind").agg(F.count("*").alias("n")).collect()}
         found.unpersist()
+        young = _young(after, sites)
     finally:
         for frame in (before, after, sites, usual):
             frame.unpersist()
-    return ", ".join(
+    said = ", ".join(
         many(kinds.get(kind, 0), one, more)
         for kind, one, more in (
             ("burst", "burst", ""),
@@ -84,6 +86,15 @@ def write(
             ("new_entity", "new entity", "new entities"),
         )
     )
+    if young:
+        said += f"; {many(young, 'site')} with less than {MIN_HISTORY} days of history not evaluated"
+    return said
+
+
+def _young(after: DataFrame, sites: DataFrame) -> int:
+    """Sites that have alerts and too little history: nothing is said of them, so this is."""
+    old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE)
+    return after.where("rule_id = ''").select(*PLACE).distinct().join(old, PLACE, "left_anti").count()
 
 
 def time_zones(spark: SparkSession, lookups: Lookups | None) -> DataFrame:
@@ -103,14 +114,17 @@ def time_zones(spark: SparkSession, lookups: Lookups | None) -> DataFrame:
 
 
 def hours(counts: DataFrame, zones: DataFrame) -> DataFrame:
-    """``WIN_5M`` by the hour: matches, and those of the fullest 5 minutes, by site and rule, and in all (no rule).
+    """``WIN_5M`` by the hour: matches, those of the fullest 5 minutes, and alerts, by site and rule, and in all (no
+    rule).
 
     ``hour`` counts from 1970; ``hour_of_week`` is that of the site's time zone.
     """
     by_rule = counts.groupBy(*WHAT, hour_of("window_start").alias("hour")).agg(
-        F.sum("matches").alias("matches"), F.max("matches").alias("peak")
+        F.sum("matches").alias("matches"), F.max("matches").alias("peak"), F.sum("alerts").alias("alerts")
     )
-    total = by_rule.groupBy(*PLACE, "hour").agg(F.sum("matches").alias("matches"), F.max("peak").alias("peak"))
+    total = by_rule.groupBy(*PLACE, "hour").agg(
+        F.sum("matches").alias("matches"), F.max("peak").alias("peak"), F.sum("alerts").alias("alerts")
+    )
     every = by_rule.unionByName(total.withColumn("rule_id", F.lit("")))
     exact = zones.where("fleet != ''")
     anywhere = zones.where("coalesce(fleet, '') = ''").select("site", F.col("timezone").alias("other"))
@@ -127,7 +141,8 @@ def histories(before: DataFrame, wanted: Period) -> DataFrame:
     return first.select(
         *PLACE,
         "timezone",
-        F.floor((F.lit(start) - F.col("hour")) / 24).alias("history_days"),
+        # By the calendar: a site that had its first alert at 01:10 has that day as its first.
+        (F.floor(F.lit(start) / 24) - F.floor(F.col("hour") / 24)).alias("history_days"),
         local_hour(F.col("hour"), F.col("timezone")).alias("begin"),
         local_hour(F.lit(start), F.col("timezone")).alias("end"),
     )

@@ -1,8 +1,9 @@
 """The job ``noise``: which rules are loud, why, and what their authors could do about it.
 
-A rule's ``score`` (0 to 100) says how much of the volume is its (``share``), how much of its matches suppression
-already holds back (``share_suppressed``), and how much one single entity makes of it (``top_share``); rules of a high
-level count half, because they are meant to be noticed. ``reason`` says the same in words.
+A rule's ``score`` (0 to 100) says how much of the volume is its (``share``) and, of that, how much suppression
+already holds back (``share_suppressed``) and one single entity makes (``top_share``): of a rule that makes no volume,
+neither is noise. Rules of a high level count half, because they are meant to be noticed. ``reason`` says the same in
+words.
 
 Where one entity makes most of a rule's alerts, ``proposal`` is a Sigma filter that leaves that entity out of that rule.
 ``vedette rules lint`` and ``vedette scan --rules`` take it beside the rule, which stays as it is; ``--patch`` gives all
@@ -26,9 +27,9 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.common import entities
+from spark_jobs.common.entities import SEVERE
 from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import short
-from spark_jobs.findings.newness import SEVERE
 from spark_jobs.jobs.job import COUNT, FILE, Job, days_options, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, NOISE, RULES, WIN_5M
@@ -39,7 +40,8 @@ log = logging.getLogger(__name__)
 DAYS = 7
 
 SHARE_POINTS, FULL_SHARE = 40.0, 0.2
-"""A rule that makes a fifth of all matches has all of these points."""
+"""A rule that makes a fifth of all matches is as loud as one can be; a quarter of that is half as loud, by a root, so
+that the many rules below do not all look alike."""
 
 SUPPRESSED_POINTS, MIN_MATCHES = 30.0, 100
 TOP_POINTS, MIN_ALERTS = 30.0, 50
@@ -123,7 +125,8 @@ def volumes(counts: DataFrame, hosts: DataFrame, who: DataFrame, rules: DataFram
             "share": share,
             "share_suppressed": F.greatest(1 - F.col("alerts") / F.col("matches"), F.lit(0.0)),
             "hosts": F.coalesce("hosts", F.lit(0).cast("long")),
-            "top_share": F.coalesce(F.least(F.col("top_alerts") / F.col("alerts"), F.lit(1.0)), F.lit(0.0)),
+            # Not by ``least`` alone: it passes over nulls, and a rule without an entity would have all of the points.
+            "top_share": F.least(F.coalesce(F.col("top_alerts") / F.col("alerts"), F.lit(0.0)), F.lit(1.0)),
         }
     ).where("matches > 0")
     return rows.withColumn("score", _score()).withColumn("reason", _reason()).drop("all")
@@ -148,8 +151,8 @@ def _loudest(who: DataFrame) -> DataFrame:
 
 
 def _score() -> Column:
-    total = (
-        F.least(F.col("share") / FULL_SHARE, F.lit(1.0)) * SHARE_POINTS
+    total = F.sqrt(F.least(F.col("share") / FULL_SHARE, F.lit(1.0))) * (
+        SHARE_POINTS
         + F.when(F.col("matches") >= MIN_MATCHES, F.col("share_suppressed")).otherwise(0.0) * SUPPRESSED_POINTS
         + F.when(F.col("alerts") >= MIN_ALERTS, F.col("top_share")).otherwise(0.0) * TOP_POINTS
     )

@@ -211,17 +211,22 @@ CAMPAIGNS = Table(
     columns(
         """string date campaign_id kind value; time first_seen last_seen; string state stage; double score;
         string level; long alerts matches; strings sites rules tactics techniques; steps steps; string reason;
-        time updated_at""",
+        time updated_at; entities entities; double evidence confidence; strings against; story story; int new_steps""",
         steps=ArrayType(columns("time time; string fleet site rule_id tactic; long alerts")),
+        entities=ArrayType(columns("string kind value; long alerts; strings tactics")),
+        story=ArrayType(columns("time first last; string tactic; strings sites rules; long alerts")),
     ),
     partition="date",
     keys=("date", "campaign_id"),
     lows=("first_seen",),
     newest="updated_at",
 )
-"""One entity (``kind``, ``value``) at many sites. ``campaign_id`` and ``date`` (of the first ``first_seen``) stay while
-it grows. ``sites`` are ``FLEET/SITE``; ``state`` open or closed; ``tactics`` in the order seen, ``stage`` the furthest;
-``steps`` at most 200."""
+"""Entities at many sites: ``kind`` and ``value`` are those of the one with most evidence, ``entities`` all, most
+evidence first. ``campaign_id`` and ``date`` (of the first ``first_seen``) stay while it grows. ``sites`` are
+``FLEET/SITE``; ``state`` open or closed; ``tactics`` in the order seen, ``stage`` the furthest; ``steps`` at most 200.
+``score`` is the order in which to look: level, stage, then ``confidence`` (0 to 1), which is ``evidence`` (0 to 100)
+less for each of ``against``; ``reason`` says the same in words. ``story`` are the stages in the order reached
+(``tactic`` empty: none is known), ``new_steps`` how many of ``steps`` are of the 24 hours before ``updated_at``."""
 
 SESSIONS = Table(
     "sessions",

@@ -16,10 +16,21 @@ from pyspark.sql import SparkSession
 from bench.simulate import Plan
 from spark_jobs.common import period
 from spark_jobs.common.period import Period
+from spark_jobs.findings import newness
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.jobs import baselines
 from spark_jobs.tables.arrow import arrow_schema
-from spark_jobs.tables.schema import AGENTS, ANOMALIES, BASELINES, ENTITY_SITE_5M, FIRST_SEEN, RULES, WIN_5M, Table
+from spark_jobs.tables.schema import (
+    AGENTS,
+    ANOMALIES,
+    BASELINES,
+    ENTITY_SITE_5M,
+    FIRST_SEEN,
+    HEARTBEATS,
+    RULES,
+    WIN_5M,
+    Table,
+)
 from spark_jobs.tables.tables import open_tables
 from tests.spark_jobs.fleet import SEEDS, Fleet, made, told
 
@@ -37,13 +48,18 @@ class Region:
         self.lookups = Lookups(str(folder / "lookups"))
 
     def match(
-        self, rows: Iterable[tuple[str, str, float, int]], level: str = "low", user: str = "", kind: str = "user"
+        self,
+        rows: Iterable[tuple[str, str, float, int]],
+        level: str = "low",
+        user: str = "",
+        kind: str = "user",
+        alerts: int = 1,
     ) -> None:
         counts, rules, people = [], {}, []
         for site, rule, hours, matches in rows:
             at = MONDAY + hours * HOUR
             row = {"date": f"{at:%Y-%m-%d}", "window_start": at, "fleet": "north", "site": site, "rule_id": rule,
-                   "level": level, "alerts": 1, "matches": matches, "first_time": at, "last_time": at}  # fmt: skip
+                   "level": level, "alerts": alerts, "matches": matches, "first_time": at, "last_time": at}  # fmt: skip
             counts.append({**row, "rule_title": rule.upper()})
             first = min(at, rules.get(rule, {"first_time": at})["first_time"])
             rules[rule] = {"rule_id": rule, "rule_title": rule.upper(), "first_time": first, "last_time": at}
@@ -54,9 +70,11 @@ class Region:
         if people:
             self._upsert(ENTITY_SITE_5M, people)
 
+    def people(self, rows: Iterable[dict[str, Any]]) -> None:
+        self._upsert(ENTITY_SITE_5M, list(rows))
+
     def _upsert(self, table: Table, rows: list[dict[str, Any]]) -> None:
-        kinds = [field for field in arrow_schema(table.columns) if field.name in rows[0]]
-        self.tables.upsert(table, pa.Table.from_pylist(rows, pa.schema(kinds)))
+        self.tables.upsert(table, _arrow(table, rows))
 
     def run(self, first: int, days: int = 7, until: float | None = None, weeks: int = 4) -> list[dict[str, Any]]:
         """Judge ``days`` days from day ``first`` since ``MONDAY`` on; its anomalies in order."""
@@ -67,6 +85,11 @@ class Region:
         rows = self.tables.arrow(ANOMALIES).to_pylist()
         assert len({row["anomaly_id"] for row in rows}) == len(rows)
         return sorted(rows, key=lambda row: (row["started_at"], row["kind"], row["site"]))
+
+
+def _arrow(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
+    kinds = [field for field in arrow_schema(table.columns) if field.name in rows[0]]
+    return pa.Table.from_pylist(rows, pa.schema(kinds))
 
 
 @pytest.fixture
@@ -184,6 +207,57 @@ def test_a_silence_ends_with_late_alerts(region: Region) -> None:
     assert again == [row]
     region.match(("a", "r", hour, 6) for hour in range(7 * 24 + 12, 7 * 24 + 24))
     assert region.run(7, days=1) == []
+
+
+def test_a_silence_tells_who_was_heard_meanwhile(region: Region) -> None:
+    """Of two agents one sent heartbeats in the silence; the other before and after it, and a last will in it."""
+    region.match(("a", "r", hour, 6) for hour in range(7 * 24 + 12))
+    hours = [("up", "running", 12 * 24), ("down", "running", 7 * 24 + 11), ("down", "running", 7 * 24 + 23),
+             *(("up", "running", 7 * 24 + hour) for hour in range(24)), ("down", "lost", 7 * 24 + 13)]  # fmt: skip
+    beats = [{"agent_id": agent, "fleet": "north", "site": "a", "state": state, "received_at": MONDAY + hour * HOUR,
+              "date": f"{MONDAY + hour * HOUR:%Y-%m-%d}"} for agent, state, hour in hours]  # fmt: skip
+    region.tables.append(HEARTBEATS, _arrow(HEARTBEATS, beats))
+    region.tables.upsert(AGENTS, _arrow(AGENTS, [
+        {"fleet": "north", "agent_id": agent, "site": "a", "first_seen": MONDAY, "last_seen": MONDAY + 7 * DAY + 23 *
+        HOUR} for agent in ("up", "down")
+    ]))  # fmt: skip
+    (row,) = region.run(7, days=1, until=7 * 24 + 20.5)
+    assert row["reason"] == (
+        "no match for 8 h where 48 are usual; 1 of 2 agents sent a heartbeat meanwhile: "
+        "they run, and what they read is silent"
+    )
+
+
+def test_a_burst_of_45_alerts_at_a_site_that_began_in_the_night(region: Region) -> None:
+    """A site whose first alert came at 01:10 has a week of history when its eighth day begins; 45 alerts within five
+    minutes are a burst, 45 matches of one alert and its fold are none."""
+    region.match(("a", rule, 1.17 + hour, 1) for hour in range(0, 8 * 24, 5) for rule in ("r", "fold"))
+    region.match([("a", "r", 7 * 24 + 12, 45)], alerts=45)
+    region.match([("a", "fold", 7 * 24 + 12, 45)])
+    (row,) = region.run(7, days=1)
+    assert (row["kind"], row["rule_id"], row["observed"]) == ("burst", "r", 45)
+
+
+def test_a_loud_new_rule_is_before_the_many_new_entities(region: Region) -> None:
+    """A rule new in the fleet with 18,000 alerts comes first; entities that severe rules name for the first time are a
+    row each, however many sites they are new at, and no more than a reader takes."""
+    region.match((site, "r", hour, 6) for hour in range(0, 9 * 24, 6) for site in "ab")
+    region.match([("a", "severe", 30, 1), ("b", "severe", 30, 1)], level="high")
+    region.match([("a", "flood", 7 * 24 + n / 12, 1) for n in range(40)], alerts=450)
+    at = MONDAY + 7 * DAY + 3 * HOUR
+    region.people(
+        {"date": f"{at:%Y-%m-%d}", "window_start": at, "kind": "user", "value": f"user{n:03}", "fleet": "north",
+         "site": site, "rule_id": "severe", "level": "high", "alerts": 1, "matches": 1, "first_time": at, "last_time":
+         at}
+        for n in range(newness.MAX_ENTITIES + 10) for site in "ab"
+    )  # fmt: skip
+    rows = sorted(region.run(7, days=2), key=lambda row: -row["score"])
+    first = rows[0]
+    assert (first["kind"], first["rule_id"], first["observed"]) == ("new_rule", "flood", 18_000)
+    entities = [row for row in rows if row["kind"] == "new_entity"]
+    assert len(entities) == newness.MAX_ENTITIES
+    assert min(row["score"] for row in rows) > 0
+    assert {row["reason"].split(" is ")[1] for row in entities} == {"new at 2 sites"}
 
 
 def test_a_week_is_needed_before_anything_is_judged(region: Region) -> None:

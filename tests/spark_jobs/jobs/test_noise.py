@@ -89,11 +89,13 @@ def test_numbers_are_those_of_the_alerts(spark: SparkSession, tables: Tables) ->
     assert (ssh["top_kind"], ssh["top_value"], ssh["top_share"]) == ("user", r"svc\scan*", 0.8)
     assert (held["alerts"], held["matches"], held["top_kind"]) == (1, 900, None)
     assert held["share_suppressed"] == pytest.approx(1 - 1 / 900)
-    assert ssh["score"] == pytest.approx(100 / 1100 / 0.2 * 40 + 0.8 * 30, abs=0.05)
+    assert held["top_share"] == 0, "a rule that names no entity has none that makes it loud"
+    loud = (100 / 1100 / 0.2) ** 0.5
+    assert ssh["score"] == pytest.approx(loud * (40 + 0.8 * 30), abs=0.05)
     assert held["score"] == pytest.approx(40 + 30 * (1 - 1 / 900), abs=0.05)
     # A private address is another machine at each of the two sites: half of the alerts each.
     assert grave["top_share"] == 0.5
-    assert grave["score"] == pytest.approx((100 / 1100 / 0.2 * 40 + 0.5 * 30) / 2, abs=0.05)
+    assert grave["score"] == pytest.approx(loud * (40 + 0.5 * 30) / 2, abs=0.05)
     assert [rule_id for rule_id, row in rows.items() if row["proposal"]] == [RULE]
     assert ssh["reason"] == (
         r"100 matches, 9 % of all; 0 % suppressed; at 1 sites, 4 hosts; 80 % of the alerts name user svc\scan*"

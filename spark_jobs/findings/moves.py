@@ -1,0 +1,147 @@
+"""An entity's way through the sites, and how sure it is that this is no chance.
+
+**Evidence** (0 to 100) adds up what chance does not do: many sites at a time, or very many one after the other;
+several different rules at one and the same site; many sites within the hour; tactics in the order of an attack; the
+level of the rules. Where it is below ``MIN_EVIDENCE`` there is no campaign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.common import attack
+from spark_jobs.common.attack import TACTICS
+from spark_jobs.common.entities import LEVELS
+from spark_jobs.common.islands import most_within
+
+WINDOW = 24 * 3600
+HOUR = 3600
+MIN_SITES = 3
+"""Two sites share a contractor or an address by chance every day; three within a day are worth a score."""
+
+SLOW_SITES = 12
+"""Sites of a run that are worth one however far apart in time they were visited."""
+
+MIN_EVIDENCE = 50.0
+"""More than sites and tactics can give (49, for 4 sites) when each site saw one alert, and no hour saw many sites: an
+address that turns up once here and once there is no campaign, whatever the rules are about."""
+
+SITE_POINTS, MAX_SITE_POINTS = 10.0, 40.0
+"""For each doubling of the sites in the busiest 24 hours: 3 sites 16, 4 sites 20, 16 sites 40."""
+
+SLOW_POINTS, MAX_SLOW_POINTS = 12.0, 60.0
+"""In their place, for each doubling of all sites of the run, from ``SLOW_SITES`` on: 16 sites 48, 22 sites 54."""
+
+DEEP_RULES = 2
+DEPTH_POINTS, MAX_DEPTH_POINTS = 10.0, 30.0
+"""For each site at which ``DEEP_RULES`` different rules named the entity. By chance that is one site, seldom two."""
+
+TEMPO_POINTS, MAX_TEMPO_POINTS = 5.0, 20.0
+"""For each site beyond the first in the busiest hour: what goes from site to site within the hour is a program."""
+
+ORDER_POINTS, MAX_ORDER_POINTS = 5.0, 15.0
+"""For each step forward along ATT&CK's tactics. Low, because rules in any order give some steps."""
+
+LEVEL_POINTS = (0.0, 0.0, 3.0, 6.0, 10.0)
+
+MAX_STEPS = 200
+
+_PLACE = ["fleet", "site"]
+
+
+def find(seen: DataFrame, rules: DataFrame, by: Sequence[str]) -> DataFrame:
+    """One row for each ``by`` that was at ``MIN_SITES`` within ``WINDOW``, or at ``SLOW_SITES`` in all: what it did,
+    with its ``evidence``. ``seen`` are rows of ``ENTITY_SITE_5M``."""
+    days = most_within(seen, by, _PLACE, WINDOW).withColumnRenamed("most", "at_once")
+    hours = most_within(seen, by, _PLACE, HOUR).withColumnRenamed("most", "in_hour")
+    visits = _visits(seen, rules, by)
+    depth = visits.groupBy(*by, *_PLACE).count().groupBy(*by)
+    deep = depth.agg(F.count_if(F.col("count") >= DEEP_RULES).alias("deep"), F.sum("count").alias("cells"))
+    gathered = _gathered(visits, by).join(days, [*by])
+    worth = gathered.where((F.col("at_once") >= MIN_SITES) | (F.size("sites") >= SLOW_SITES))
+    whole = worth.join(hours, [*by]).join(deep, [*by])
+    return whole.withColumn("evidence", _evidence())
+
+
+def _visits(seen: DataFrame, rules: DataFrame, by: Sequence[str]) -> DataFrame:
+    """One row for each ``by``, site and rule, with the rule's tactics."""
+    rank = F.array_position(F.array(*map(F.lit, LEVELS)), F.col("level")).cast("int")
+    visits = seen.groupBy(*by, *_PLACE, "rule_id").agg(
+        F.min("first_time").alias("first_time"),
+        F.max("last_time").alias("last_time"),
+        F.sum("alerts").alias("alerts"),
+        F.sum("matches").alias("matches"),
+        F.max(rank).alias("rank"),
+    )
+    return visits.join(F.broadcast(rules.select("rule_id", "tactics", "techniques")), "rule_id", "left")
+
+
+def _gathered(visits: DataFrame, by: Sequence[str]) -> DataFrame:
+    """One row for each ``by``, of what lists of bounded length can say."""
+    order = Window.partitionBy(*by).orderBy("first_time", *_PLACE, "rule_id")
+    first_tactic = F.array_min(F.transform(F.filter("tactics", lambda one: one.isin(*TACTICS)), _place))
+    step = F.struct(
+        F.col("first_time").alias("time"), *_PLACE, "rule_id",
+        F.get(_tactics(), first_tactic - 1).alias("tactic"), "alerts",
+    )  # fmt: skip
+    ranked = visits.withColumn("step", F.when(F.row_number().over(order) <= MAX_STEPS, step))
+    whole = ranked.groupBy(*by).agg(
+        F.min("first_time").alias("first_seen"),
+        F.max("last_time").alias("last_seen"),
+        F.sum("alerts").alias("alerts"),
+        F.sum("matches").alias("matches"),
+        F.max("rank").alias("rank"),
+        F.sort_array(F.collect_set(F.concat_ws("/", *_PLACE))).alias("sites"),
+        F.sort_array(F.collect_set("rule_id")).alias("rules"),
+        F.sort_array(F.array_distinct(F.flatten(F.collect_set("techniques")))).alias("techniques"),
+        F.sort_array(F.collect_list("step")).alias("steps"),
+        *attack.first_times(),
+    )
+    return (
+        whole.withColumn("tactics", attack.as_met())
+        .withColumn("stage", attack.furthest())
+        .withColumn("forward", _forward())
+        .withColumn("level", F.get(F.array(*map(F.lit, LEVELS)), F.col("rank") - 1))
+        .drop(*TACTICS)
+    )
+
+
+def _tactics() -> Column:
+    return F.array(*map(F.lit, TACTICS))
+
+
+def _place(tactic: Column) -> Column:
+    return F.array_position(_tactics(), tactic).cast("int")
+
+
+def _forward() -> Column:
+    """Steps forward: tactics before which none beyond them was met, less the first."""
+    steps = []
+    for place, name in enumerate(TACTICS):
+        here = F.col(f"`{name}`")
+        beyond = F.array_min(F.array(*(F.col(f"`{one}`") for one in TACTICS[place + 1 :]), F.lit(None)))
+        steps.append((here.isNotNull() & (beyond.isNull() | (here <= beyond))).cast("int"))
+    total = steps[0]
+    for step in steps[1:]:
+        total = total + step
+    return F.greatest(total - 1, F.lit(0))
+
+
+def _evidence() -> Column:
+    def points(amount: Column, each: float, most: float) -> Column:
+        return F.least(amount * each, F.lit(most))
+
+    every = F.size("sites")
+    slow = F.when(every >= SLOW_SITES, points(F.log2(every.cast("double")), SLOW_POINTS, MAX_SLOW_POINTS))
+    at_once = points(F.log2(F.col("at_once").cast("double")), SITE_POINTS, MAX_SITE_POINTS)
+    total = (
+        F.greatest(at_once, F.coalesce(slow, F.lit(0.0)))
+        + points(F.col("deep"), DEPTH_POINTS, MAX_DEPTH_POINTS)
+        + points(F.col("in_hour") - 1, TEMPO_POINTS, MAX_TEMPO_POINTS)
+        + points(F.col("forward"), ORDER_POINTS, MAX_ORDER_POINTS)
+        + F.coalesce(F.get(F.array(*map(F.lit, LEVEL_POINTS)), F.col("rank") - 1), F.lit(0.0))
+    )
+    return F.round(F.least(total, F.lit(100.0)), 1)

@@ -1,0 +1,101 @@
+"""Which campaign stands first, what is none, and what a campaign tells: values in, values out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.common.attack import TACTICS
+from spark_jobs.common.entities import LEVELS
+from spark_jobs.findings import weight
+from spark_jobs.findings.merging import groups
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def way(**changes: Any) -> weight.Way:
+    """An account at four sites, under rules of two tactics at each."""
+    return {
+        "entities": [{"kind": "user", "value": "anna"}],
+        "level": "high", "stage": "execution", "tactics": ["initial-access", "execution"], "evidence": 80.0,
+        "forward": 1, "deep": 4, "at_once": 4, "in_hour": 1, "cells": 8,
+        "sites": [f"north/{name}" for name in "abcd"], "rules": ["r0", "r1", "r2", "r3"], "steps": [], **changes,
+    }  # fmt: skip
+
+
+ways = st.fixed_dictionaries({
+    "level": st.sampled_from(LEVELS),
+    "stage": st.sampled_from([None, *TACTICS]),
+    "evidence": st.floats(50, 100),
+    "deep": st.integers(0, 5),
+})  # fmt: skip
+
+
+@given(ways, ways)
+def test_no_breadth_outweighs_the_level_nor_the_stage_within_it(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """The level decides; at the same level and evidence the stage does."""
+    first, second = (weight.weighed(way(**each)) for each in (one, other))
+    assert 0 < first["score"] <= 100
+    if LEVELS.index(first["level"]) > LEVELS.index(second["level"]):
+        assert first["score"] > second["score"]
+    later = weight.weighed(way(**{**one, "stage": "impact"}))
+    assert later["score"] >= first["score"]
+
+
+SITES = [f"north/s{n}" for n in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("what", "changes"),
+    [
+        ("", {}),
+        ("", {"level": "medium"}),
+        ("low level only", {"level": "low"}),
+        ("scan", {"tactics": ["reconnaissance"], "level": "critical"}),
+        ("scan", {"entities": [{"kind": "ip", "value": "x"}], "tactics": ["initial-access"], "sites": SITES}),
+        ("", {"entities": [{"kind": "ip", "value": "x"}], "tactics": ["initial-access"]}),
+        ("", {"entities": [{"kind": "ip", "value": "x"}], "tactics": ["initial-access"], "sites": SITES,
+              "level": "critical"}),
+        ("scan", {"entities": [{"kind": "ip", "value": "x"}, {"kind": "user_agent", "value": "y"}], "level": "medium",
+                  "tactics": ["reconnaissance", "credential-access"]}),
+        ("", {"entities": [{"kind": "ip", "value": "x"}, {"kind": "user", "value": "y"}], "level": "medium",
+              "tactics": ["reconnaissance", "credential-access"]}),
+        ("roll-out", {"entities": [{"kind": "user_agent", "value": "Browser/131"}], "level": "medium", "rules": ["r"],
+                      "cells": 4}),
+        ("", {"entities": [{"kind": "hash", "value": "worm"}], "rules": ["r"], "cells": 4}),
+    ],
+)  # fmt: skip
+def test_decoys_are_named(what: str, changes: dict[str, Any]) -> None:
+    """Scans and tries from outside, roll-outs, low levels; what is severe, or has an account in it, may be an
+    attack."""
+    assert weight.decoy(way(**changes)) == what
+
+
+def test_stages_are_in_the_order_reached() -> None:
+    """A tactic that is met again widens its stage; a rule without one is a stage without a name."""
+    steps = [
+        {"time": NOON + timedelta(hours=n), "fleet": "north", "site": site, "rule_id": rule, "tactic": tactic, "alerts":
+        2} for n, (site, rule, tactic) in enumerate([
+            ("a", "r0", "initial-access"), ("a", "r1", None), ("b", "r2", "execution"), ("b", "r0", "initial-access"),
+        ])
+    ]  # fmt: skip
+    first, nameless, last = weight.story(steps)
+    assert (first["tactic"], first["sites"], first["rules"]) == ("initial-access", ["north/a", "north/b"], ["r0"])
+    assert (first["first"], first["last"], first["alerts"]) == (NOON, NOON + timedelta(hours=3), 4)
+    assert (nameless["tactic"], last["tactic"]) == ("", "execution")
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("abcdefgh"))))
+def test_what_is_joined_by_any_way_is_one_group(pairs: list[tuple[str, str]]) -> None:
+    """Against the naive closure: the smallest name that is reached."""
+    found = groups(pairs)
+    for name in found:
+        reached, size = {name}, 0
+        while size != len(reached):
+            size = len(reached)
+            reached |= {y for x, y in pairs if x in reached} | {x for x, y in pairs if y in reached}
+        assert found[name] == min(reached)
