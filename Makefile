@@ -113,7 +113,7 @@ FLEETS ?= 5
 
 # Recall and precision of campaigns and anomalies, on made-up fleets that no threshold was set on.
 evaluate: setup
-	VEDETTE_FLEETS=$(FLEETS) $(BIN)/pytest -q -s -k planted tests/spark_jobs/jobs/test_campaigns.py tests/spark_jobs/jobs/test_baselines.py
+	VEDETTE_FLEETS=$(FLEETS) $(BIN)/pytest -q -s -k planted tests/spark_jobs/test_evaluation.py tests/spark_jobs/jobs/test_campaigns.py tests/spark_jobs/jobs/test_baselines.py
 
 soak: setup
 	@$(BIN)/python -m bench.soak --minutes $(MINUTES)

@@ -30,7 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common import entities
-from spark_jobs.common.entities import MAX_DAYS, MIN_HISTORY, QUIET_DAYS, WHO
+from spark_jobs.common.entities import LEVELS, MAX_DAYS, MIN_HISTORY, QUIET_DAYS, WHO
 from spark_jobs.common.islands import identity, runs
 from spark_jobs.common.period import Period, held, period
 from spark_jobs.common.plain import many
@@ -179,8 +179,9 @@ def _merge(
     said = spark.createDataFrame(whose, "kind STRING, value STRING, scope STRING, run LONG, group STRING")
     cells = (
         seen.join(F.broadcast(said), _RUN)
-        .groupBy("group", "fleet", "site", "rule_id", "level", "window_start")
+        .groupBy("group", "fleet", "site", "rule_id", "window_start")
         .agg(
+            F.max_by("level", F.array_position(F.array(*map(F.lit, LEVELS)), F.col("level"))).alias("level"),
             F.max("alerts").alias("alerts"),
             F.max("matches").alias("matches"),
             F.min("first_time").alias("first_time"),
