@@ -97,6 +97,11 @@ DECLARED = "rules:"
 """Before the name of a format that a rule set declares, where an input names it."""
 
 
+def builtin(name: str) -> Codec:
+    """The built-in codec of this name; of another name, which rules or a plugin may have, that of ``auto``."""
+    return CODECS.get(name, CODECS["auto"])
+
+
 class Codecs(dict[str, Codec]):
     """Codecs by name. One of another name (declared by rules that are not there) is read as ``auto`` reads it."""
 

@@ -35,7 +35,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from vedette.decode.codecs import CODECS, Kind
+from vedette.decode.codecs import Kind, builtin
 from vedette.inputs.acknowledge import DRAIN_SECONDS, Acknowledgements
 from vedette.inputs.deliver import deliver
 from vedette.inputs.kafka import KafkaInput
@@ -87,7 +87,7 @@ class KafkaConsumer:
         # A member that comes again is given the partitions that it had, also where it asks for other topics.
         self._instance = f"{client_id}-{crc32(repr(settings.topics).encode()):08x}"
         self._clock, self._backoff = clock, Backoff(backoff)
-        self._batches = CODECS[settings.codec].kinds & {Kind.JSON}
+        self._batches = builtin(settings.codec).kinds & {Kind.JSON}
         self._headers = frozenset(settings.headers)
         self._path = f"kafka:{settings.name}:{settings.group}:"
         self._left = {

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import orjson
 import structlog
 
-from vedette.decode.codecs import CODECS, Kind
+from vedette.decode.codecs import Kind, builtin
 from vedette.inputs.acknowledge import Acknowledgements
 from vedette.inputs.batches import split
 from vedette.inputs.deliver import deliver
@@ -141,7 +141,7 @@ class MqttSubscription:
         self._counters = counters
         self._clock = clock
         self._codec = settings.codec
-        self._batches = CODECS[self._codec].kinds <= {Kind.MQTT, Kind.JSON}
+        self._batches = builtin(self._codec).kinds <= {Kind.MQTT, Kind.JSON}
         self._seen = _Seen()
         for message_id, topic, digest in recent:
             if message_id:
