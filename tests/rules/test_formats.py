@@ -152,6 +152,17 @@ def test_list(rules: Path) -> None:
     assert (code, run("rules", "list", "-c", config)[0]) == (0, 1)
 
 
+def test_check(rules: Path) -> None:
+    """``check`` finds an input whose format no rule set has."""
+    config = rules.parent / "vedette.toml"
+    source = '[[input]]\ntype = "file"\nname = "i"\npaths = ["/x"]\nformat = "rules:{}"\n[rules]\npaths = ["{}"]\n'
+    config.write_text(source.format("gate", rules))
+    assert run("check", "-c", config)[0] == 0
+    config.write_text(source.format("gates", rules))
+    code, text = run("check", "-c", config)
+    assert (code, "input i: no rule set has the format 'rules:gates': its events are read as auto" in text) == (1, True)
+
+
 def test_scan(rules: Path) -> None:
     """``scan --format rules:NAME`` reads files as the rules' format."""
     (rules.parent / "x.log").write_text("GATE3 IN\nGATE3 OUT\n")

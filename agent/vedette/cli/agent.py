@@ -57,6 +57,7 @@ def check(config: Path) -> None:
     Example: vedette check -c vedette.toml
     """
     from vedette.config import redact
+    from vedette.decode.codecs import DECLARED
     from vedette.engine import kernel
     from vedette.runtime import shares as shared
     from vedette.system import descriptors
@@ -84,13 +85,20 @@ def check(config: Path) -> None:
     if settings.redact and (wrong := redact.problem(settings)):
         click.echo(safe(wrong), err=True)
         bad = True
+    formats: set[str] = set()
     for one in settings.rulesets:
         named = "" if one.name == DEFAULT_SET else f" of {one.name}"
         if one.paths:
-            bad = _check_rules(settings, one, named, config) or bad
+            bad = _check_rules(settings, one, named, config, formats) or bad
         else:
             first = f", first {one.file}" if one.file else ""
             click.echo(f"rules{named}: from bundles{first}")
+    if all(one.paths for one in settings.rulesets):
+        for item in settings.input:
+            if item.codec.startswith(DECLARED) and item.codec not in formats:
+                reason = f"no rule set has the format {item.codec!r}: its events are read as auto"
+                click.echo(safe(f"input {item.name}: {reason}"), err=True)
+                bad = True
     if strict := [one for one in settings.rulesets if one.strict]:
         beside, names = sum(one.max_memory for one in strict) >> 20, ", ".join(one.name for one in strict)
         most = settings.agent.max_memory >> 20
@@ -130,12 +138,13 @@ def _check_root(settings: Config) -> bool:
     return False
 
 
-def _check_rules(settings: Config, one: RulesetSettings, named: str, config: Path) -> bool:
-    """Whether a rule does not run."""
+def _check_rules(settings: Config, one: RulesetSettings, named: str, config: Path, formats: set[str]) -> bool:
+    """Whether a rule does not run. ``formats`` gets what inputs may call those that the set declares."""
     from vedette.runtime.deadrules import unreached
     from vedette.runtime.status import SHOWN
 
     plan = rule_plan(one.paths, one.pipelines, one.lookups, host_of(settings))
+    formats.update(declared.codec.name for declared in plan.formats)
     idle = unreached(settings.input, plan).reasons
     for line in [*map(str, plan.refused), *idle[:SHOWN]]:
         click.echo(safe(line), err=True)
