@@ -74,6 +74,46 @@ def test_an_agent(tmp_path: Path) -> None:
         agent.stop()
 
 
+CORRELATION = (
+    RULE
+    + """---
+title: Twice out of gate three
+id: 6a1f0000-0000-4000-8000-000000000088
+correlation:
+  type: event_count
+  rules: [6a1f0000-0000-4000-8000-000000000087]
+  group-by: [gate]
+  timespan: 1h
+  condition: {gte: 2}
+level: high
+"""
+)
+
+
+def test_a_correlation(tmp_path: Path) -> None:
+    """Its events are read again from the raw log, by the format: their fields are in the alert."""
+    rules, log = rules_in(tmp_path / "rules"), tmp_path / "in.log"
+    (rules / "gate.yml").write_text(CORRELATION)
+    log.write_text("GATE3 OUT\n")
+    agent = Agent(
+        tmp_path / "a",
+        f'[[input]]\ntype = "file"\nname = "in"\npaths = ["{log}"]\nformat = "rules:gate"\n',
+        rules=rules,
+    ).up()
+    try:
+        agent.settled(1)
+        agent.kill()  # the first event is in no frame that is held
+        agent.up()
+        with log.open("a") as file:
+            file.write("GATE3 OUT\n")
+        agent.settled(2)
+        (alert,) = agent.alerts()
+        assert (alert["rule_title"], alert["count"], len(alert["contributing"])) == ("Twice out of gate three", 2, 2)
+        assert not agent.said("event_poisoned")
+    finally:
+        agent.stop()
+
+
 def test_a_bundle(tmp_path: Path) -> None:
     """It carries its formats."""
     rules, made, key = rules_in(tmp_path / "rules"), tmp_path / "x.vbundle", tmp_path / "key.pem"

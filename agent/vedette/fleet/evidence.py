@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import regex
 
 from vedette.config.redact import redaction as redacting
+from vedette.decode.codecs import builtin
 from vedette.decode.decoder import record
 from vedette.decode.redact import Redaction
 from vedette.fleet.job import Job
@@ -138,7 +139,7 @@ def _redacted(line: Line, redaction: Redaction) -> tuple[bytes, int]:
     """The line without what must not leave, and in how many places something was taken out."""
     if not redaction:
         return line.raw, 0
-    event, text = record(line.raw, line.codec), line.raw.decode("utf-8", "surrogateescape")
+    event, text = record(line.raw, builtin(line.codec)), line.raw.decode("utf-8", "surrogateescape")
     try:
         fields, host = event.fields(), event.host
     except Exception:  # a decoder failed: nothing is known of its fields

@@ -101,6 +101,7 @@ class AlertBuilder:
         self._sets = [one.name for one in self._context.config.rulesets]
         self._bundle_of = bundle.get if isinstance(bundle, Mapping) else lambda _: bundle
         self._engine, plan = engine, engine.plan
+        self._events.codecs = plan.codecs
         self._redaction = self._redacting(plan)
         self._enrichment = Enrichment(self._context.config.enrich, plan.lookups, self._context.counters)
         self._numbers = {rule.id: number for number, rule in enumerate(plan.rules)}

@@ -8,6 +8,7 @@ from itertools import chain
 
 import structlog
 
+from vedette.decode.codecs import CODECS, Codecs
 from vedette.decode.decoder import Record, record
 from vedette.decode.entities import entities
 from vedette.engine.join import gather
@@ -90,6 +91,8 @@ class Events:
 
     def __init__(self, context: EvaluationContext) -> None:
         self._contexts, self._log = context.input_contexts, context.raw_log
+        self.codecs = Codecs(CODECS)
+        """How events of the log are read: those of the plan in force."""
 
     def of(self, frame: Frame, start: int, end: int, event: Record) -> Event:
         """The ``event`` at ``start`` of ``frame``."""
@@ -114,7 +117,7 @@ class Events:
         length = length or chunk.bounds(start)[1] - start
         data = record(
             gather(chain((frame,), self._after(frame)), offset) or chunk.data[start : start + length],
-            chunk.codec,
+            self.codecs[chunk.codec],
             origin=chunk.origin(start),
             received_at=chunk.received_at,
             zone=context.zone,
