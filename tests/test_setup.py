@@ -86,7 +86,8 @@ def test_installed_once_by_hash(tree: Tree) -> None:
     assert len(locked) == 2
     assert all("--require-hashes -r" in line and "--no-build-isolation" in line for line in locked)
     assert own.endswith(
-        "-q --disable-pip-version-check --no-deps --no-build-isolation --use-pep517 --config-settings=editable_mode=compat -e ."
+        "-q --disable-pip-version-check --no-deps --no-build-isolation --use-pep517"
+        " --config-settings=editable_mode=compat -e ."
     )
     assert kernel.endswith("--no-deps --no-build-isolation --use-pep517 --config-settings=editable_mode=compat -v -e .")
     assert "native kernel: built" in tree.printed
