@@ -231,6 +231,20 @@ async def test_the_topic_is_made_again(broker: kafka.Kafka) -> None:
     assert gap["topic"] == name
 
 
+async def test_the_topic_is_made_again_meanwhile(broker: kafka.Kafka) -> None:
+    """While it is read, and larger than before: nothing of the new one is left out."""
+    name, bin, counters = topic(broker, "meanwhile", 1), Bin(), Counters()
+    send(broker, name, numbered(0, 10))
+    async with consuming(broker, bin, counters, topics=(name,), look=0.5):
+        await until(lambda: len(bin.events) == 10, 30)
+        await asyncio.to_thread(topic, broker, name, delete=True)
+        await asyncio.to_thread(topic, broker, name, 1)
+        await asyncio.to_thread(send, broker, name, numbered(10, 40))
+        await until(lambda: len(bin.events) >= 40, 80)
+    assert numbers(bin) == list(range(40))
+    assert counters.totals["kafka_gaps"] == 1
+
+
 async def test_records_are_deleted_before_they_are_read(broker: kafka.Kafka) -> None:
     """They are counted as received and dropped."""
     from confluent_kafka.admin import AdminClient

@@ -5,9 +5,9 @@ Promises:
 * A record is once in the raw log of an agent, whatever happens to the agent. A chunk holds records of one partition and
   the offset behind the last of them, and both are in one frame of the raw log; a restart goes on from there
   (``FilePosition`` with the path ``kafka:INPUT:GROUP:TOPIC``, the partition as inode, the topic's id as fingerprint).
-* The group's offset is committed after that is on disk. It is for others: lag is measured by it, and a partition that
-  moves to another agent goes on from it. Before a partition is given up in order, what was read of it is on disk and
-  committed; when an agent dies, the next one may read again what the dead one had not committed.
+* The group's offset is committed after that is on disk, with the topic's id as its metadata. It is for others: lag is
+  measured by it, and a partition that moves to another agent goes on from it. Before a partition is given up in order,
+  what was read of it is on disk and committed; when one dies, the next may read again what it had not committed.
 * **Where reading begins** says ``placement.py``: the further of the two, but for a topic that was deleted and made
   again under its name (its id differs), which is read from its start. Records that were deleted before they were read
   are counted and logged.
@@ -60,8 +60,6 @@ COMMIT_SECONDS = 1.0
 """Between two commits of the group's offsets."""
 ASK_SECONDS = 10.0
 """For a broker to answer."""
-LOOK_SECONDS = 60.0
-"""Between two looks whether a topic has been made again."""
 
 T = TypeVar("T")
 
@@ -249,7 +247,7 @@ class KafkaConsumer:
         if now > self._committed + COMMIT_SECONDS:
             self._commit(consumer)
             self._committed = now
-        if now > self._looked + LOOK_SECONDS:
+        if now > self._looked + self._settings.look:
             self._looked = now
             self._look()
         first = consumer.poll(POLL_SECONDS)
@@ -277,7 +275,11 @@ class KafkaConsumer:
         """``wait``: until the broker has answered, unless none does."""
         with self._lock:
             durable, self._durable = self._durable, {}
-        offsets = [TopicPartition(*place, offset) for place, offset in durable.items() if place in self._next]
+        offsets = [
+            TopicPartition(*place, offset, metadata=self._ids.get(place[0], ""))
+            for place, offset in durable.items()
+            if place in self._next
+        ]
         if not offsets:
             return
         try:
@@ -332,7 +334,9 @@ class KafkaConsumer:
             for one in consumer.committed(partitions, timeout=ASK_SECONDS):
                 place = (one.topic, one.partition)
                 low, high = consumer.get_watermark_offsets(TopicPartition(*place), timeout=ASK_SECONDS)
-                known = Known(ids[one.topic], max(one.offset, -1), low, high)
+                of, now = one.metadata, ids[one.topic]
+                ours = one.offset >= 0 and (not of or not now or of == now)  # else it is of an old topic
+                known = Known(now, one.offset if ours else -1, low, high)
                 begin = placed(self._left.get(place), known, from_start=self._settings.from_start)
                 if begin.reason:
                     self._gap(place, begin.lost, begin.reason)
@@ -340,7 +344,8 @@ class KafkaConsumer:
                 begun.append(TopicPartition(*place, begin.offset))
                 self._next[place] = begin.offset
                 self._ids[one.topic] = ids[one.topic]
-                if one.offset < 0 and begin.offset == high:  # a kill before the first record leaves no hole
+                # A kill before the first record leaves no hole, and what is gone is counted once.
+                if begin.reason or (one.offset < 0 and begin.offset == high):
                     self._to_commit((place, begin.offset))
         finally:  # the group must have its answer, also where what follows begins again
             consumer.incremental_assign(begun)

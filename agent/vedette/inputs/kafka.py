@@ -23,6 +23,8 @@ class KafkaInput(KafkaSettings, InputSettings):
     key: bool = False
     headers: tuple[str, ...] = ()
     session_timeout: Seconds = field(default=30.0, metadata=INTERNAL)
+    look: Seconds = field(default=60.0, metadata=INTERNAL)
+    """Between two looks whether a topic has been made again."""
 
     def mistakes(self) -> Iterator[str]:
         if not self.brokers or not self.topics:
