@@ -92,7 +92,10 @@ def test_what_is_in_a_line() -> None:
     access = '192.0.2.7 - - [23/Nov/2026:10:00:00 +0000] "GET /a?b=c HTTP/1.1" 404 12 "-" "curl/8"'
     one = event(f"{TIME} stdout F {access}")
     assert (one.get("cs-uri-query"), one.get("src_ip"), one.get("sc-status")) == ("b=c", "192.0.2.7", "404")
-    assert "webserver" in one.source.categories
+    assert ("webserver" in one.source.categories, one.get("program")) == (True, "nginx")
+    other = event(f"{TIME} stdout F {access}", POD.replace("/nginx/", "/controller/"))
+    assert (other.get("cs-uri-query"), other.get("program")) == ("b=c", "access_log")
+    assert ("webserver" in other.source.categories, other.get("container.name")) == (True, "controller")
     assert event(f"{TIME} stdout F CEF:0|v|p|1|100|n|5|src=192.0.2.9").get("src") == "192.0.2.9"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -12,8 +13,11 @@ from structlog.testing import capture_logs
 
 from tests.inputs.intake import Bin, until
 from tests.inputs.test_tail import LINGER, append, tailing
+from vedette.inputs import history
+from vedette.inputs.file import FileInput
 from vedette.inputs.files import predecessors
-from vedette.model.counters import Log
+from vedette.inputs.tail import FileTail
+from vedette.model.counters import Counters, Log
 
 
 def lines(name: str, count: int = 3) -> list[bytes]:
@@ -190,6 +194,37 @@ async def test_a_torn_archive(tmp_path: Path) -> None:
     assert whole == lines("two", 50_000)[: len(whole)]
     assert len(whole) > 10_000
     assert bin.events[-6:] == [*lines("one"), *lines("now")]
+
+
+async def test_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a descriptor for an archive it is tried again, and what was read before is not read again."""
+    path, bin, fails, real = tmp_path / "a.log", Bin(), [3], history.open_same
+
+    def spent(looked_at: str, key: tuple[int, int]) -> int:
+        if looked_at.endswith(".1.gz") and fails[0] and bin.events:
+            fails[0] -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(looked_at, key)
+
+    monkeypatch.setattr(history, "open_same", spent)
+    write(tmp_path / "a.log.2", lines("two"), "gzip")
+    write(tmp_path / "a.log.1", lines("one"), "gzip")
+    write(path, lines("now"))
+    async with tailing(bin, path):
+        await until(lambda: bin.events[-1:] == [b"now 2"])
+    assert not fails[0]
+    assert bin.events == [*lines("two"), *lines("one"), *lines("now")]
+
+
+async def test_the_raw_log_is_broken(tmp_path: Path) -> None:
+    """An archive is no reason to go on without a raw log."""
+    path, bin = tmp_path / "a.log", Bin()
+    write(tmp_path / "a.log.1", lines("one"), "gzip")
+    path.touch()
+    bin.broken = True
+    settings = FileInput("f", paths=(str(path),))
+    with pytest.raises(OSError, match="disk gone"):
+        await FileTail(settings, bin, Counters(), []).run()
 
 
 async def test_behind_a_link(tmp_path: Path) -> None:

@@ -154,6 +154,9 @@ _DOVECOT_ROW = _row("dovecot mail", *phrases.DOVECOT, names={"rip": "src_ip"})
 _MAIL_ROW = _row("mail", *phrases.DOVECOT, names={"rip": "src_ip"})
 _CYRUS_ROW = _row("cyrus mail", *phrases.CYRUS)
 
+ACCESS_LOG = "access_log"
+"""The program of a line of an access log that an input has known by its content, where nothing names the server."""
+
 PROGRAMS: Mapping[str, Program] = {
     "sshd": _SSHD_ROW,
     "sshd-session": _SSHD_ROW,
@@ -205,6 +208,7 @@ PROGRAMS: Mapping[str, Program] = {
     "slapd": _row("slapd", *phrases.SLAPD, remote=False),
     "suhosin": _row("suhosin", *phrases.SUHOSIN, categories="webserver"),
     "danted": _row("dante", *phrases.DANTE),
+    ACCESS_LOG: _row("", categories="webserver", pairs=False, reader=access.read),
     "nginx": _row("nginx", *phrases.NGINX, categories="webserver", pairs=False, reader=access.read),
     **dict.fromkeys(
         ("apache", "apache2", "httpd"),

@@ -5,7 +5,8 @@
 * **Docker** (json-file): ``{"log":"TEXT\\n","stream":STREAM,"time":TIME}``; a part has no newline at its end.
 
 An event is one line of RFC 5424, so that all that is known of syslog holds for it, and its text stands there as the
-program wrote it: JSON, audit records and other formats in it are found, and the native kernel learns it:
+program wrote it: JSON, audit records and other formats in it are found, and the native kernel learns it. A line of an
+access log has the program ``access_log`` where the container's is not one whose messages are read as such:
 
     <PRI>1 TIME - CONTAINER - - [container …][kubernetes …][log file.path="PATH" iostream="STREAM"] TEXT
 
@@ -22,6 +23,8 @@ from collections.abc import Mapping
 
 import orjson
 
+from vedette.decode import access
+from vedette.decode.programs import ACCESS_LOG, PROGRAMS, program_name
 from vedette.inputs.multiline import Line
 
 _CRI = re.compile(rb"(\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)) (stdout|stderr) ([PF])(?::\S*)? ?", re.S)
@@ -29,6 +32,7 @@ _PRI = {b"stdout": b"<14>1", b"stderr": b"<11>1"}
 _POD = re.compile(r"/(?P<namespace>[^_/]+)_(?P<pod>[^_/]+)_(?P<uid>[^_/]+)/(?P<container>[^/]+)/\d+\.log")
 _LINK = re.compile(r"/(?P<pod>[^_/]+)_(?P<namespace>[^_/]+)_(?P<container>[^/]+)-(?P<id>[0-9a-f]{64})\.log")
 _DOCKER = re.compile(r"/(?P<id>[0-9a-f]{64})/(?P=id)-json\.log")
+_ACCESS_LOG = ACCESS_LOG.encode()
 _SPECIAL = re.compile(r'["\\\]]')
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
 MAX_CONFIG = 1 << 20
@@ -73,6 +77,9 @@ class Container:
     def __init__(self, path: str, fields: Mapping[str, str]) -> None:
         name = fields.get("kubernetes.container.name") or fields.get("container.name", "")
         self._name = (_UNSAFE.sub("_", name)[:128] or "-").encode("utf-8", "replace")
+        row = PROGRAMS.get(program_name(name))
+        self._known = row is not None and row.reader is not None
+        """Access logs are read by the container's name."""
         elements: dict[str, list[str]] = {}
         for field, value in fields.items():
             element, _, parameter = field.partition(".")
@@ -84,7 +91,8 @@ class Container:
         """What is in a line."""
         if found := _CRI.match(line):
             time, stream, tag = found.groups()
-            return Line(stream, line[found.end() :], tag == b"P", self._head(time, stream))
+            text = line[found.end() :]
+            return Line(stream, text, tag == b"P", self._head(time, stream, text))
         if line[:1] == b"{":
             try:
                 entry = orjson.loads(line)
@@ -92,11 +100,12 @@ class Container:
             except (ValueError, KeyError, AttributeError):
                 pass
             else:
-                return Line(stream, text.removesuffix(b"\n"), text[-1:] != b"\n", self._head(time, stream))
+                return Line(stream, text.removesuffix(b"\n"), text[-1:] != b"\n", self._head(time, stream, text))
         return Line(b"", line, False, b"")
 
-    def _head(self, time: bytes, stream: bytes) -> bytes:
-        return b'%b %b - %b - - %b%b"] ' % (_PRI.get(stream, b"<14>1"), time, self._name, self._said, stream)
+    def _head(self, time: bytes, stream: bytes, text: bytes) -> bytes:
+        name = self._name if self._known or not access.looks_like(text) else _ACCESS_LOG
+        return b'%b %b - %b - - %b%b"] ' % (_PRI.get(stream, b"<14>1"), time, name, self._said, stream)
 
 
 def _escaped(value: str) -> str:

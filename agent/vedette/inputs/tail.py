@@ -43,7 +43,7 @@ from typing import TypeVar
 import structlog
 
 from vedette.inputs import containers
-from vedette.inputs.archives import SUFFIXES, Archive, Damaged
+from vedette.inputs.archives import Damaged
 from vedette.inputs.deliver import deliver
 from vedette.inputs.file import FileInput
 from vedette.inputs.files import (
@@ -51,20 +51,19 @@ from vedette.inputs.files import (
     Key,
     Seen,
     belongs,
-    fits,
     in_folder,
     is_rotated,
     lies,
     look,
     open_same,
     plain,
-    predecessors,
     read_on,
     resume,
     rotated_since,
     still,
 )
 from vedette.inputs.framing import Lines, Run
+from vedette.inputs.history import Earlier, earlier
 from vedette.inputs.multiline import Events
 from vedette.inputs.tailed import Tailed
 from vedette.model.counters import Counters, Log
@@ -207,7 +206,7 @@ class FileTail:
                     log.info(Log.FILE_ROTATED, input=self._name, path=former, now=one.path)
         for one in seen:
             gone_from = one.path in known and one.path not in followed and one.key[1] not in self._saved
-            if gone_from and not await self._read_earlier(one.path, behind=True):
+            if gone_from and not await self._read_rest(one.path):
                 reason = "the file read before is gone from its folder; lines after its position, if any, are lost"
                 log.warning(Log.FILE_ROTATED, input=self._name, path=one.path, now=None, reason=reason)
             saved = one.key[1] in self._saved
@@ -223,11 +222,18 @@ class FileTail:
         False when it is not taken up, or cannot be read yet.
         """
         if not rotated_from and not known and seen.path not in self._known:
+            try:
+                if self._settings.from_start:
+                    await self._read_earlier(seen.path)
+            except OSError as error:
+                if error.errno not in SPENT:  # the raw log's
+                    raise
+                self._problems[seen.path] = error.strerror or str(error)
+                self._spent = True
+                return False
             self._known.add(seen.path)
-            if self._settings.from_start:
-                await self._read_earlier(seen.path)
-        file = Tailed(seen.path, seen.key, self._events(rotated_from or seen.path), left=seen.changed)
-        file.rotated_from = rotated_from
+        file = Tailed(seen.path, seen.key, await self._in_thread(self._events, rotated_from or seen.path))
+        file.left, file.rotated_from = seen.changed, rotated_from
         file.grown = asyncio.get_running_loop().time()
         saved = self._saved.get(seen.key[1], [])
         try:
@@ -269,65 +275,68 @@ class FileTail:
 
     async def _read_earlier(self, path: str, *, behind: bool = False) -> bool:
         """Read what rotation has made of ``path``, the oldest first, each to its end; ``behind``: only from the one on
-        that was read before. False when there is none of these."""
-        origin = lies(path)
-        try:
-            found = await self._in_thread(predecessors, origin)
-        except OSError as error:
-            self._problems[os.path.dirname(origin)] = error.strerror or str(error)
-            return False
-        found = [one for one in found if one.key not in self._files]
-        heads = {one.key: await self._in_thread(_head, one) for one in found}
+        that was read before. False when there is none of these. Raises OSError for want of a descriptor."""
         saved = [one for saved in self._saved.values() for one in saved]
         saved += [file.committed() for file in self._files.values()]
-        saved = [one for one in saved if one.path in (path, origin) or is_rotated(plain(one.path), origin)]
-        begun: dict[Key, FilePosition] = {}
-        for position in sorted(saved, key=lambda one: one.position):
-            of = [one.key for one in found if fits(heads[one.key], position)]
-            own = [key for key in of if key[1] == position.inode]
-            if position.position and (own or len(of) == 1):  # of several that begin alike nobody knows which it was
-                begun[(own or of)[0]] = position
-        if behind:
-            place = next((i for i in reversed(range(len(found))) if found[i].key in begun), len(found))
-            found = found[place:]
+        try:
+            found = await self._in_thread(earlier, path, [*self._files], saved, behind)
+        except OSError as error:
+            if error.errno in SPENT:
+                raise
+            self._problems[os.path.dirname(path)] = error.strerror or str(error)
+            return False
         for one in found:
-            known = begun.get(one.key)
-            if one.path != plain(one.path):
-                await self._read_archive(one, path, 0 if known is None else known.position)
-            elif (known is None or known.position != one.size) and await self._follow(one, rotated_from=path):
-                while await self._read(self._files[one.key], None):
+            if one.packed:
+                await self._read_archive(one, path)
+            elif not one.done and await self._follow(one.seen, rotated_from=path):
+                while await self._read(self._files[one.seen.key], None):
                     pass
-                self._round_off(self._files[one.key])
+                self._round_off(self._files[one.seen.key])
         return bool(found)
 
-    async def _read_archive(self, seen: Seen, path: str, position: int) -> None:
-        """Hand over what a compressed file holds from ``position`` on."""
-        file = Tailed(seen.path, seen.key, self._events(path))
+    async def _read_rest(self, path: str) -> bool:
+        """Whether what was followed at ``path``, and is gone from its folder, was found packed."""
         try:
-            archive = await self._in_thread(_unpacked, seen)
+            return await self._read_earlier(path, behind=True)
         except OSError as error:
-            self._problems[seen.path] = error.strerror or str(error)
-            return
-        log.info(Log.FILE_OPENED, input=self._name, path=seen.path, position=position)
-        at = 0
+            if error.errno not in SPENT:
+                raise
+            self._problems[path] = error.strerror or str(error)
+            return False
+
+    async def _read_archive(self, one: Earlier, path: str) -> None:
+        """Hand over what a compressed file holds. Raises OSError for want of a descriptor."""
+        seen, at, left = one.seen, 0, one.position
+        file = Tailed(seen.path, seen.key, await self._in_thread(self._events, path))
         try:
-            while data := await self._in_thread(archive.read):
-                skipped = max(0, min(len(data), position - at))
+            archive = await self._in_thread(one.unpacked)
+        except OSError as error:
+            if error.errno in SPENT:
+                raise
+            reason, action = error.strerror or str(error), "what it holds is left out"
+            log.warning(Log.FILE_UNREADABLE, input=self._name, path=seen.path, reason=reason, action=action)
+            return
+        log.info(Log.FILE_OPENED, input=self._name, path=seen.path, position=left)
+        with contextlib.closing(archive):
+            while True:
+                await self._intake.ready()
+                try:
+                    data = await self._in_thread(archive.read)
+                except (Damaged, OSError) as error:
+                    action = f"what could be read of it, {at} bytes, is taken"
+                    log.warning(Log.FILE_UNREADABLE, input=self._name, path=seen.path, reason=str(error), action=action)
+                    break
+                if not data:
+                    break
                 at += len(data)
-                if skipped:
-                    file.head += data[: min(skipped, SPAN - len(file.head))]
-                    file.base += skipped
-                if skipped < len(data):
-                    await self._intake.ready()
-                    file.feed(data[skipped:], asyncio.get_running_loop().time())
-                    self._give(file, file.take())
-        except (Damaged, OSError) as error:
-            action = f"what could be read of it, {at} bytes, is taken"
-            log.warning(Log.FILE_UNREADABLE, input=self._name, path=seen.path, reason=str(error), action=action)
-        finally:
-            archive.close()
+                skipped = min(len(data), left)
+                left -= skipped
+                file.skip(data[:skipped])
+                file.feed(data[skipped:], asyncio.get_running_loop().time())
+                self._give(file, file.take())
         file.end()
         self._give(file, file.take())
+        self._saved[seen.key[1]] = [file.committed()]
 
     def _open(self, file: Tailed) -> int:
         """The file's descriptor; in the thread. Raises OSError."""
@@ -502,7 +511,8 @@ class FileTail:
                 file.end()
                 rest = file.take()
                 file.base, file.head, file.lines = 0, b"", Lines()
-                file.events = self._events(file.rotated_from or file.path)
+                if file.events is not None:
+                    file.events = file.events.anew()
                 self._give(file, rest)
                 continue
             if not data:
@@ -540,25 +550,3 @@ class FileTail:
         codec = self._settings.format
         chunk = Chunk(self._name, codec, self._clock(), run.data, run.ends, marks=run.marks, file=file.committed())
         deliver(chunk, self._intake, self._counters)
-
-
-def _unpacked(seen: Seen) -> Archive:
-    """Raises OSError."""
-    return Archive(os.fdopen(open_same(seen.path, seen.key), "rb"), os.path.splitext(seen.path)[1])
-
-
-def _head(seen: Seen) -> bytes:
-    """The first SPAN bytes of a content; as far as they can be read."""
-    with contextlib.suppress(OSError, Damaged):
-        if os.path.splitext(seen.path)[1] in SUFFIXES:
-            archive = _unpacked(seen)
-            try:
-                return archive.read(SPAN)[:SPAN]
-            finally:
-                archive.close()
-        descriptor = open_same(seen.path, seen.key)
-        try:
-            return os.pread(descriptor, SPAN, 0)
-        finally:
-            os.close(descriptor)
-    return b""

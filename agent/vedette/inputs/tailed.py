@@ -49,6 +49,11 @@ class Tailed:
     def committed(self) -> FilePosition:
         return FilePosition(self.path, self.key[1], fingerprint(self.head, self.position), self.position)
 
+    def skip(self, data: bytes) -> None:
+        """What was handed over before, from the file's beginning on."""
+        self.head += data[: SPAN - len(self.head)]
+        self.base += len(data)
+
     def feed(self, data: bytes, now: float) -> None:
         self.head += data[: SPAN - len(self.head)]
         self.lines.feed(data)
