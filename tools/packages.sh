@@ -29,6 +29,7 @@ if [ "${1:-}" = tests ]; then
     need nft nftables
     need ping iputils-ping
     need patch patch
+    need zstd zstd
     need unzip unzip
 fi
 if [ "${1:-}" = tests ] && [ "$(id -u)" = 0 ]; then

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import shutil
 import subprocess
 import zlib
 from pathlib import Path
@@ -18,6 +19,8 @@ PROGRAMS = {".gz": "gzip", ".zst": "zstd"}
 
 
 def packed(content: bytes, suffix: str) -> bytes:
+    if not shutil.which(PROGRAMS[suffix]):
+        pytest.skip(f"no {PROGRAMS[suffix]}")
     return subprocess.run([PROGRAMS[suffix], "-c", "-q"], input=content, capture_output=True, check=True).stdout
 
 

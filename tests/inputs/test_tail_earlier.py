@@ -26,6 +26,8 @@ def lines(name: str, count: int = 3) -> list[bytes]:
 
 def write(path: Path, events: list[bytes], program: str = "") -> None:
     append(path, b"".join(line + b"\n" for line in events))
+    if program and not shutil.which(program):
+        pytest.skip(f"no {program}")
     if program:
         subprocess.run([program, "-q", *(["--rm"] if program == "zstd" else []), str(path)], check=True)
 

@@ -53,6 +53,8 @@ READLOG = 1
 """AUDIT_NLGRP_READLOG, as the mask of groups that bind(2) takes."""
 MAX_RECORD = 64 << 10
 """Bytes of a message; the kernel's own are below 9,000 (MAX_AUDIT_MESSAGE_LENGTH)."""
+READ_RECORDS = 4096
+"""Messages read before the event loop gets its turn, also of such as are left out."""
 SYSCALL = 1300
 OWN = 2
 """Numbers that the kernel gives to this input's own end and start (EVENT_LISTENER, since Linux 5.8)."""
@@ -161,7 +163,9 @@ class AuditListener:
         """Hand over what waits, a chunk of it at most. Raises OSError."""
         records: list[bytes] = []
         size, serial, overflowed = 0, b"", False
-        while size < CHUNK_BYTES:
+        for _ in range(READ_RECORDS):
+            if size >= CHUNK_BYTES:
+                break
             try:
                 data, sender = sock.recvfrom(MAX_RECORD)
             except BlockingIOError:
