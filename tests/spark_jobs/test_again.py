@@ -35,7 +35,7 @@ def fleet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Flee
 @pytest.mark.parametrize(
     ("job", "last"),
     [
-        (["campaigns", "--days=4", "--session-days=1"], CAMPAIGNS),
+        (["campaigns", "--days=10", "--session-days=1"], CAMPAIGNS),
         (["baselines", "--days=1"], FIRST_SEEN),
         (["noise"], NOISE),
         (["coverage", "--rules={landing}/rules"], COVERAGE),
