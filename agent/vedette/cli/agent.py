@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from vedette.bundle.manifest import rfc3339
+from vedette.cli.archive import identity_option
 from vedette.cli.console import (
     config_option,
     data_folder,
@@ -19,6 +21,7 @@ from vedette.cli.console import (
     fail,
     host_of,
     json_line,
+    moment,
     rule_plan,
     safe,
 )
@@ -26,8 +29,10 @@ from vedette.config.enrolled import enrolled
 from vedette.config.read import load
 from vedette.config.settings import DEFAULT_SET, Config, RulesetSettings
 from vedette.fleet.overlay import load as load_with_overlay
-from vedette.model.times import seconds, written_time
 from vedette.system.wallclock import utc_now
+
+if TYPE_CHECKING:
+    from vedette.rawlog.segment import Tiers
 
 
 @click.command()
@@ -189,31 +194,24 @@ def logs() -> None:
     """
 
 
-def _raw_log(config: Path, data_dir: Path | None) -> Path:
+def _raw_log(config: Path, data_dir: Path | None, identity: Path | None = None) -> Path | Tiers:
+    """The folder, with what of it is archived where the configuration names an archive."""
     folder = data_folder(config, data_dir) / "raw"
+    if config.exists() and (settings := load_with_overlay(config)).archive.url and settings.agent.raw_dir == folder:
+        from vedette.archive.reach import whole
+
+        return whole(settings, identity)
     if not folder.is_dir():
         fail(f"{folder}: no raw log here: has an agent run with this data folder?")
     return folder
 
 
-def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """UTC microseconds from RFC 3339 or a duration back from now."""
-    if value is None:
-        return None
-    with suppress(ValueError):
-        return utc_now() - round(seconds(value) * 1_000_000)
-    moment = written_time(value)
-    if moment is None:
-        raise click.BadParameter("expects RFC 3339, or a duration back from now such as 2h")
-    return moment
-
-
 @logs.command("search")
 @config_option
 @data_option
-@click.option("--since", metavar="TIME", callback=_time,
+@click.option("--since", metavar="TIME", callback=moment,
               help="Received at this time or later: RFC 3339, or back from now (90s, 15m, 2h, 3d).")  # fmt: skip
-@click.option("--until", metavar="TIME", callback=_time, help="Received before this time, in the same form.")
+@click.option("--until", metavar="TIME", callback=moment, help="Received before this time, in the same form.")
 @click.option("--input", "input_name", metavar="NAME", help="Only events of this input.")
 @click.option("-n", "--limit", default=1000, show_default=True, help="Print at most this many events.")
 @click.option(
@@ -222,15 +220,16 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
     is_flag=True,
     help="One JSON object per event, with its place in the raw log.",
 )
+@identity_option
 @click.argument("pattern")
 def logs_search(
-    config: Path, data_dir: Path | None, since: int | None, until: int | None, input_name: str | None, limit: int,
-    as_json: bool, pattern: str,
+    config: Path, data_dir: Path | None, identity: Path | None, since: int | None, until: int | None,
+    input_name: str | None, limit: int, as_json: bool, pattern: str,
 ) -> None:  # fmt: skip
     """Print stored events that match PATTERN.
 
     PATTERN is a regular expression, upper and lower case alike. The agent may be running. Exit code 1 when nothing is
-    found. Damaged places are reported on standard error.
+    found. Damaged places, and what the archive does not give, are reported on standard error.
 
     Example: vedette logs search --since 2h 'failed password'
     """
@@ -238,7 +237,7 @@ def logs_search(
     from vedette.runtime.logs import log_to_stderr
 
     log_to_stderr()
-    folder = _raw_log(config, data_dir)
+    folder = _raw_log(config, data_dir, identity)
     try:
         compiled = re.compile(pattern.encode(), re.IGNORECASE)
     except re.error as error:
@@ -261,8 +260,9 @@ def logs_search(
 @logs.command("show")
 @config_option
 @data_option
+@identity_option
 @click.argument("place", metavar="LOG_ID:OFFSET+LENGTH")
-def logs_show(config: Path, data_dir: Path | None, place: str) -> None:
+def logs_show(config: Path, data_dir: Path | None, identity: Path | None, place: str) -> None:
     """Print the event that an alert refers to.
 
     The place is the alert's raw_ref, written LOG_ID:OFFSET+LENGTH. The agent may be running. Exit code 1 when the raw
@@ -273,7 +273,7 @@ def logs_show(config: Path, data_dir: Path | None, place: str) -> None:
     from vedette.model.event import RawRef
     from vedette.rawlog.read import event_at
 
-    folder = _raw_log(config, data_dir)
+    folder = _raw_log(config, data_dir, identity)
     match = re.fullmatch(r"([0-9a-f]{32}):([0-9]{1,18})\+([0-9]{1,9})", place)
     if match is None:
         fail(f"{place!r} is not LOG_ID:OFFSET+LENGTH: give the three parts of an alert's raw_ref, as its report does")
@@ -288,9 +288,9 @@ def logs_show(config: Path, data_dir: Path | None, place: str) -> None:
 @logs.command("export")
 @config_option
 @data_option
-@click.option("--since", metavar="TIME", callback=_time,
+@click.option("--since", metavar="TIME", callback=moment,
               help="Received at this time or later: RFC 3339, or back from now (90s, 15m, 2h, 3d).")  # fmt: skip
-@click.option("--until", metavar="TIME", callback=_time, help="Received before this time; default: now.")
+@click.option("--until", metavar="TIME", callback=moment, help="Received before this time; default: now.")
 @click.option("--input", "inputs", metavar="NAME", multiple=True, help="Only events of this input; may be repeated.")
 @click.option("--filter", "pattern", metavar="REGEX", default="",
               help="Only events that match, upper and lower case alike.")  # fmt: skip
@@ -299,16 +299,17 @@ def logs_show(config: Path, data_dir: Path | None, place: str) -> None:
               help="The bytes; JSON or Parquet with place, times and fields; Base Events of OCSF.")  # fmt: skip
 @click.option("-o", "--output", metavar="-|FOLDER", default="-", show_default=True,
               help="Standard output, or a folder of parts with a manifest.")  # fmt: skip
+@identity_option
 def logs_export(
     config: Path, data_dir: Path | None, since: int | None, until: int | None, inputs: tuple[str, ...], pattern: str,
-    form: str, output: str,
+    form: str, output: str, identity: Path | None,
 ) -> None:  # fmt: skip
     """Give the raw log to its owner.
 
     A folder gets zstd-compressed parts and manifest.json, with the SHA-256 of each part and the places of its first and
     last event. An export that was interrupted goes on when it is started again with the same options. The agent may be
     running. Exit code 1 when events are damaged or were deleted meanwhile: they are reported, and counted in the
-    manifest; 2 when the export cannot be written.
+    manifest; 2 when the export cannot be written, or the archive does not give a segment of it.
 
     Example: vedette logs export --since 7d --format parquet -o /mnt/export
     """
@@ -317,7 +318,7 @@ def logs_export(
     from vedette.runtime.logs import log_to_stderr
 
     log_to_stderr()
-    folder = _raw_log(config, data_dir)
+    folder = _raw_log(config, data_dir, identity)
     settings = load(config) if data_dir is None or config.exists() else Config()
     contexts = {one.name: context_of(one) for one in settings.input}
     try:

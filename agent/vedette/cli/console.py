@@ -12,15 +12,17 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from vedette.model.times import seconds, written_time
 from vedette.mqtt.settings import MqttSettings
 from vedette.system.terminal import json_line as json_line
 from vedette.system.terminal import safe as safe
+from vedette.system.wallclock import utc_now
 
 if TYPE_CHECKING:
     from vedette.config.settings import Config, RulesetSettings
@@ -304,3 +306,15 @@ def broker_options(command: Callable[..., None], *, required: bool = True) -> Ca
 def broker_settings(options: Mapping[str, Any]) -> MqttSettings:
     """What ``broker_options`` were given; click gives each its type."""
     return MqttSettings(**options)
+
+
+def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """UTC microseconds from RFC 3339 or a duration back from now."""
+    if value is None:
+        return None
+    with suppress(ValueError):
+        return utc_now() - round(seconds(value) * 1_000_000)
+    found = written_time(value)
+    if found is None:
+        raise click.BadParameter("expects RFC 3339, or a duration back from now such as 2h")
+    return found

@@ -15,6 +15,7 @@ MODULES = {
     **dict.fromkeys(("scan", "rules"), "rules"),
     "bundle": "bundle",
     "lookup": "lookup",
+    "archive": "archive",
     "fleet": "fleet",
     "sink": "sink",
     "response": "response",

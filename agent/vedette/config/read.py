@@ -384,6 +384,7 @@ def _check(config: Config, mistakes: list[str], formats: frozenset[str]) -> None
     for i, redact in enumerate(config.redact):
         mistakes += [f"redact[{i}]{mistake}" for mistake in redact.mistakes()]
     mistakes += [f"response{mistake}" for mistake in config.response.mistakes()]
+    mistakes += [f"archive{mistake}" for mistake in config.archive.mistakes()]
     if config.enrolment.url:
         mistakes += [f"enrolment{mistake}" for mistake in MqttSettings(config.enrolment.url).mistakes()]
     if len(config.uplink.receipt_keys) > MAX_KEYS:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -20,6 +22,8 @@ from vedette.mqtt.settings import MqttSettings
 from vedette.response.settings import ResponseSettings
 from vedette.sinks.base import SinkSettings
 
+RECIPIENT = re.compile(r"age1[02-9ac-hj-np-z]{58}")
+"""A public key of age for X25519 (age-encryption.org/v1)."""
 DEFAULT_SET = "default"
 """The rule set of ``[rules]`` and ``[bundles]``."""
 
@@ -46,6 +50,10 @@ class AgentSettings:
     @property
     def raw_dir(self) -> Path:
         return self.data_dir / "raw"
+
+    @property
+    def archive_dir(self) -> Path:
+        return self.data_dir / "archive"
 
     @property
     def store_dir(self) -> Path:
@@ -110,6 +118,35 @@ class RawLogSettings:
         something must be."""
         _, _, interval = self.fsync.partition(":")
         return seconds(interval) if interval else 0.0 if self.fsync == "batch" else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSettings:
+    """Where sealed segments of the raw log go before they leave this host; an empty ``url``: nowhere."""
+
+    url: str = ""
+    """``s3://``, ``az://`` or ``gs://`` BUCKET/PREFIX, or the path of a folder that is mounted."""
+    options_file: Path | None = None
+    """Of the store: endpoint, region, keys."""
+    recipient: str = ""
+    """The owner's public key (age), to which segments are encrypted."""
+    after: Seconds = 0.0
+    max_rate: Size = 0
+    """Bytes a second; 0: no bound."""
+    required: bool = True
+    """Whether a segment stays on this host until its copy is verified, even over the raw log's budget."""
+
+    def mistakes(self) -> Iterator[str]:
+        """What is wrong, as ``.key: why``."""
+        scheme, _, rest = self.url.partition("://")
+        if self.url and not (self.url.startswith("/") or (scheme in ("s3", "az", "gs") and rest.strip("/"))):
+            yield '.url: expects "s3://", "az://" or "gs://" with a bucket, or the absolute path of a folder'
+        if "@" in rest or "?" in rest:
+            yield ".url: keys and options do not belong into it, but into options_file"
+        if self.recipient and not RECIPIENT.fullmatch(self.recipient):
+            yield ".recipient: expects a public key of age (age1…), as age-keygen prints it"
+        if not self.url and (self.recipient or self.options_file is not None):
+            yield ".url: missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +382,7 @@ class Config:
     agent: AgentSettings = field(default_factory=AgentSettings)
     input: tuple[InputSettings, ...] = ()
     raw_log: RawLogSettings = field(default_factory=RawLogSettings)
+    archive: ArchiveSettings = field(default_factory=ArchiveSettings)
     rules: RuleSettings = field(default_factory=RuleSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     state: StateSettings = field(default_factory=StateSettings)

@@ -34,11 +34,11 @@ from vedette.config.settings import DEFAULT_SET, Config, Overlay
 from vedette.system.durable import write_whole
 
 NEVER = (
-    "agent.id", "agent.fleet", "agent.data_dir", "agent.allow_commands", "agent.redact_key", "bundles.trusted_keys",
-    "fleet", "plugins", "redact", "response", "uplink.type",
+    "agent.id", "agent.fleet", "agent.data_dir", "agent.allow_commands", "agent.redact_key", "archive",
+    "bundles.trusted_keys", "fleet", "plugins", "redact", "response", "uplink.type",
 )  # fmt: skip
 """What no overlay changes: who the agent is, whom it trusts, what it may run and block, what must not leave its host,
-and whether it has a connection to its region."""
+where its raw log goes, and whether it has a connection to its region."""
 MAX_OVERLAY = 1 << 20
 """Bytes."""
 MAX_STARTS = 5

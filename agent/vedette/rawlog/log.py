@@ -50,7 +50,7 @@ from vedette.rawlog.recover import (
 from vedette.rawlog.replay import Replay, Span
 from vedette.rawlog.rewrite import NEW, Rewritten, Unsynced, rewrite
 from vedette.rawlog.segment import Segment, segments
-from vedette.rawlog.segment_set import Kept, SegmentSet
+from vedette.rawlog.segment_set import Keeper, Kept, SegmentSet
 from vedette.rawlog.verify import Verifier
 from vedette.system.durable import sync_path
 from vedette.system.folders import locked
@@ -77,7 +77,7 @@ class RawLog(Replay):
 
     def __init__(
         self, folder: Path, settings: RawLogSettings, counters: Counters, clock: Callable[[], int], lock_fd: int,
-        describe: Callable[[], bytes],
+        describe: Callable[[], bytes], keeper: Keeper | None,
     ) -> None:  # fmt: skip
         """For ``open``, which sets the rest."""
         super().__init__(counters)
@@ -85,7 +85,8 @@ class RawLog(Replay):
         self._max_bytes, self._max_age = settings.max_bytes, int(settings.max_age * 1e6)
         self._segment_bytes = max(1, min(settings.segment_bytes, settings.max_bytes // SHARE))
         self._state = threading.Lock()  # what append changes
-        self._segments = SegmentSet(folder, self._state, self._max_bytes, self._max_age, self._segment_bytes)
+        budget = self._max_bytes, self._max_age, self._segment_bytes
+        self._segments = SegmentSet(folder, self._state, *budget, keeper)
         self.verifier = Verifier()
         self._syncing = threading.Lock()  # one sync at a time; only its holder closes sealed files
         self._fd = -1
@@ -113,17 +114,18 @@ class RawLog(Replay):
         certain: bool = True,
         clock: Callable[[], int] = utc_now,
         describe: Callable[[], bytes] = bytes,
+        keeper: Keeper | None = None,
     ) -> RawLog:
         """The log in ``folder``, recovered, or a new one; see ``recover.py``. ``recovery`` is what was done.
 
         ``committed`` is the highest cursor ever committed; when that is not ``certain``, all that can be read is kept,
-        and offsets go on APART. ``describe`` gives the checkpoint for a segment that is begun. Raises OSError, also
-        when another process has the log open.
+        and offsets go on APART. ``describe`` gives the checkpoint for a segment that is begun. What ``keeper``
+        does not let go stays. Raises OSError, also when another process has the log open.
         """
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         reason = "another vedette process writes this raw log; stop it, or give this one its own data_dir"
         lock_fd = locked(folder / "lock", reason, 0o640)
-        self = cls(folder, settings, counters, clock, lock_fd, describe)
+        self = cls(folder, settings, counters, clock, lock_fd, describe, keeper)
         try:
             self._open(committed, certain)
         except BaseException:
@@ -411,6 +413,10 @@ class RawLog(Replay):
     def retain(self, evaluated: int, now: int, *, make_room: bool = False) -> int:
         """Deletes sealed segments: see ``SegmentSet.retain``. Raises OSError."""
         return self._segments.retain(evaluated, now, make_room=make_room)
+
+    def final(self) -> list[Kept]:
+        """Sealed segments that are on disk and change no more, oldest first. From any thread."""
+        return self._segments.final(self.durable)
 
     def wanted(self, now: int, *, make_room: bool = False) -> int | None:
         """See ``SegmentSet.wanted``."""

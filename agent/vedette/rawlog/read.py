@@ -27,7 +27,7 @@ import structlog
 from vedette.model.counters import UNKNOWN, Log
 from vedette.model.event import Chunk, Frame, RawRef
 from vedette.rawlog.checkpoint import Checkpoint, decode
-from vedette.rawlog.segment import Damage, Located, Segment, SegmentFile, segments
+from vedette.rawlog.segment import Damage, Known, Located, Segment, SegmentFile, Tiers, Unreachable, segments
 
 log = structlog.get_logger()
 
@@ -42,6 +42,7 @@ class Gap(NamedTuple):
     """Frames that were stored and cannot be read: raw offsets ``offset`` to ``end``, ``events`` of them.
 
     ``input`` is UNKNOWN when the damage took that too. ``position`` in ``path`` is where it begins.
+    ``unreachable``: they are in an archive that did not give them.
     """
 
     log_id: str
@@ -52,6 +53,7 @@ class Gap(NamedTuple):
     path: Path
     position: int
     reason: str
+    unreachable: bool = False
 
 
 class Hit(NamedTuple):
@@ -75,6 +77,9 @@ class Place(NamedTuple):
     offset: int
 
 
+LOST = "the events in this range are lost, reading continues after it"
+UNREACHABLE = "the events in this range are in the archive: read them again when it can be reached"
+
 Mark = tuple[int, int, int, int]
 """A frame to begin at: its raw offset, its first event's number, its segment's base and its position there."""
 
@@ -89,11 +94,11 @@ def report(gap: Gap) -> None:
         events=gap.events,
         input=gap.input,
         reason=gap.reason,
-        action="the events in this range are lost, reading continues after it",
+        action=UNREACHABLE if gap.unreachable else LOST,
     )
 
 
-def of_log(folder: Path, log_id: str | None = None) -> list[Segment]:
+def of_log(folder: Path | Tiers, log_id: str | None = None) -> list[Segment]:
     """The segments of one log, oldest first; of the newest log when ``log_id`` is None. Empty when it has none."""
     every = segments(folder)
     wanted = log_id or (every[-1].log_id if every else "")
@@ -150,6 +155,10 @@ def entries(
         except FileNotFoundError:
             offset = -1  # retention was here
             continue
+        except Unreachable as error:
+            on_gap(_unreachable(segment, str(error)))
+            offset = -1
+            continue
         with file:
             position = file.begin()
             if mark is not None and mark[2] == segment.base and _stands(file, mark):
@@ -190,19 +199,25 @@ def _gap(segment: Segment, offset: int, end: int, events: int, damage: Damage | 
     return Gap(segment.log_id, offset, end, events, UNKNOWN, *damage)
 
 
+def _unreachable(segment: Segment, reason: str) -> Gap:
+    known = segment.archived.span() if segment.archived is not None else None
+    end, events = (known.end, known.events) if known is not None else (segment.base, 0)
+    return Gap(segment.log_id, segment.base, end, events, UNKNOWN, segment.path, 0, reason, unreachable=True)
+
+
 def chunk(file: SegmentFile, at: Located, on_gap: OnGap) -> Chunk | None:
     """The chunk of a frame that ``entries`` gave; None, after ``on_gap``, when its body is damaged."""
     try:
         return file.chunk(at)
     except ValueError as error:
-        (_, _, log_id, path), header = file.segment, at.header
+        log_id, path, header = file.segment.log_id, file.segment.path, at.header
         span = header.offset, header.end, header.events
         on_gap(Gap(log_id, *span, at.meta.input, path, at.unit.position, str(error)))
         return None
 
 
 def frames(
-    folder: Path, start: int = 0, stop: int | None = None, *, log_id: str | None = None, on_gap: OnGap = report
+    folder: Path | Tiers, start: int = 0, stop: int | None = None, *, log_id: str | None = None, on_gap: OnGap = report
 ) -> Iterator[Frame]:
     """Frames of one log, from the one that holds raw offset ``start`` to the one that ends at ``stop`` or after it."""
     end = None if stop is None else (stop, None)
@@ -246,16 +261,20 @@ def _from(parts: list[Segment], since: int | None) -> list[Segment]:
     if since is not None:
         for i in range(len(parts) - 1, 0, -1):
             try:
-                with SegmentFile(parts[i]) as file:
-                    if file.header().created_at < since:
-                        return parts[i:]
+                if (known := _known(parts[i])) is not None:
+                    created_at = known.created_at
+                else:
+                    with SegmentFile(parts[i]) as file:
+                        created_at = file.header().created_at
             except (FileNotFoundError, ValueError):
                 continue
+            if 0 < created_at < since:
+                return parts[i:]
     return parts
 
 
 def between(
-    folder: Path, since: int | None, until: int | None, after: Place | None = None, *, on_gap: OnGap = report
+    folder: Path | Tiers, since: int | None, until: int | None, after: Place | None = None, *, on_gap: OnGap = report
 ) -> Iterator[tuple[SegmentFile, Located]]:
     """The frames in all logs of the folder that were received from ``since`` on and before ``until``, oldest first;
     of these what lies behind ``after``. Bodies are not checked here."""
@@ -266,14 +285,40 @@ def between(
             if parts[0].log_id != after.log_id:
                 continue
             start = after.offset
-        for file, at in entries(parts, start, on_gap=on_gap, window=BODY_WINDOW):
-            received_at = at.header.received_at
-            if (since is None or received_at >= since) and (until is None or received_at < until):
-                yield file, at
+        for run, end in _runs(parts, since, until):
+            if end is not None and end <= start:
+                continue
+            stop = None if end is None else (end, None)
+            for file, at in entries(run, start, on_gap=on_gap, end=stop, window=BODY_WINDOW):
+                received_at = at.header.received_at
+                if (since is None or received_at >= since) and (until is None or received_at < until):
+                    yield file, at
+
+
+def _known(segment: Segment) -> Known | None:
+    return None if segment.archived is None else segment.archived.span()
+
+
+def _runs(parts: list[Segment], since: int | None, until: int | None) -> Iterator[tuple[list[Segment], int | None]]:
+    """``parts`` without the archived ones that have nothing of that time: what is left side by side, and the base of
+    the segment left out behind it."""
+    run: list[Segment] = []
+    for segment in parts:
+        known = _known(segment)
+        if known is None or not known.received_to or not (
+            (until is not None and known.received_from >= until) or (since is not None and known.received_to < since)
+        ):  # fmt: skip
+            run.append(segment)
+            continue
+        if run:
+            yield run, segment.base
+        run = []
+    if run:
+        yield run, None
 
 
 def search(
-    folder: Path,
+    folder: Path | Tiers,
     *,
     pattern: re.Pattern[bytes] | None = None,
     since: int | None = None,
@@ -304,7 +349,7 @@ def search(
                     return
 
 
-def event_at(folder: Path, ref: RawRef) -> bytes:
+def event_at(folder: Path | Tiers, ref: RawRef) -> bytes:
     """The bytes that ``ref`` names. Raises LookupError, which says why, when the folder does not hold them."""
     gaps: list[Gap] = []
     for file, at in entries(of_log(folder, ref.log_id), ref.offset, on_gap=gaps.append, window=BODY_WINDOW):

@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from vedette.model.event import Chunk
 from vedette.rawlog import format
@@ -27,6 +27,31 @@ _SCAN = 1 << 20
 _MAGIC = re.compile(b"|".join(map(re.escape, (format.FRAME_MAGIC, format.COMPACTED_MAGIC))))
 
 
+class Unreachable(OSError):
+    """A segment is in the archive, and cannot be had from there."""
+
+
+class Archived(Protocol):
+    """A segment's copy in an archive (``vedette.archive``)."""
+
+    def open(self) -> int:
+        """A descriptor of its bytes. Raises Unreachable; FileNotFoundError when it is not archived."""
+
+    def span(self) -> Known | None:
+        """What is known of it without its bytes; None when it is not archived."""
+
+
+class Known(NamedTuple):
+    """Of an archived segment: raw offset behind its last frame, its events, when it was begun, and the first and the
+    last ``received_at`` of its frames (0, 0: none was readable)."""
+
+    end: int
+    events: int
+    created_at: int
+    received_from: int
+    received_to: int
+
+
 class Segment(NamedTuple):
     """A segment as its file name tells it. Tuples sort by age."""
 
@@ -34,6 +59,15 @@ class Segment(NamedTuple):
     base: int
     log_id: str
     path: Path
+    archived: Archived | None = None
+    """Where to look for it when its file is gone."""
+
+
+class Tiers(Protocol):
+    """A raw log's folder, and an archive of it."""
+
+    def segments(self) -> list[Segment]:
+        """All of them, oldest first. Raises OSError."""
 
 
 class Unit(NamedTuple):
@@ -65,8 +99,10 @@ class Damage(NamedTuple):
     reason: str
 
 
-def segments(folder: Path) -> list[Segment]:
+def segments(folder: Path | Tiers) -> list[Segment]:
     """All segments in ``folder``, oldest first. Raises OSError."""
+    if not isinstance(folder, Path):
+        return folder.segments()
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -77,12 +113,18 @@ def segments(folder: Path) -> list[Segment]:
 
 
 class SegmentFile:
-    """A segment opened for reading, as long as it was then; a context manager. Raises OSError."""
+    """A segment opened for reading, as long as it was then; a context manager. Raises OSError; Unreachable where only
+    an archive has it."""
 
     def __init__(self, segment: Segment, window: int = WINDOW) -> None:
         self.segment = segment
         self._coder = format.Coder(segment.log_id)
-        self._fd = SPARE.open(segment.path)
+        try:
+            self._fd = SPARE.open(segment.path)
+        except FileNotFoundError:
+            if segment.archived is None:
+                raise
+            self._fd = segment.archived.open()
         self.size = os.fstat(self._fd).st_size
         self._window = window
         self._buffer, self._start = b"", 0

@@ -1,7 +1,8 @@
 """Which segments a raw log's folder holds, oldest first: what retention deletes of them, and what is compacted.
 
 * Segments of earlier logs come first; those of the log being written follow, and its active one is the last.
-* Deleted are sealed segments only, oldest first, and of the log being written only what is evaluated.
+* Deleted are sealed segments only, oldest first, and of the log being written only what is evaluated. Where there is a
+  ``Keeper``, nothing goes that it does not let go, and what it has claimed is not compacted.
 * Compacted (``compaction.py``) are sealed segments that are on disk, each at most once: in steps, and a step that fails
   leaves the segment as it is until the next start.
 * ``marks`` point into segments that are there, not compacted: a segment that goes or is compacted takes its marks
@@ -20,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -32,6 +34,16 @@ from vedette.system.descriptors import SPENT
 from vedette.system.durable import sync_path
 
 log = structlog.get_logger()
+
+
+class Keeper(Protocol):
+    """Who has copies of sealed segments (``vedette.archive``); asked from the writer's threads, by file name."""
+
+    def lets_go(self, segment: str) -> bool:
+        """Whether it may be deleted here."""
+
+    def claims(self, segment: str) -> bool:
+        """Whether its bytes must stay as they are."""
 
 
 @dataclass(slots=True)
@@ -69,8 +81,11 @@ class SegmentSet:
     start: int
     """Raw offset of its oldest byte kept."""
 
-    def __init__(self, folder: Path, lock: threading.Lock, max_bytes: int, max_age: int, segment_bytes: int) -> None:
-        self._folder, self._lock = folder, lock
+    def __init__(
+        self, folder: Path, lock: threading.Lock, max_bytes: int, max_age: int, segment_bytes: int,
+        keeper: Keeper | None = None,
+    ) -> None:  # fmt: skip
+        self._folder, self._lock, self._keeper = folder, lock, keeper
         self._max_bytes, self._max_age, self._segment_bytes = max_bytes, max_age, segment_bytes
         self.kept: list[Kept] = []
         self.bytes = 0
@@ -118,9 +133,12 @@ class SegmentSet:
     def wanted(self, now: int, *, make_room: bool = False) -> int | None:
         """Up to which raw offset of the log ``retain`` would delete next, if that were evaluated; None: nothing."""
         with self._lock:
-            if len(self.kept) < 2 or self.kept[0].segment.log_id != self.log_id:
+            if len(self.kept) < 2 or self.kept[0].segment.log_id != self.log_id or not self._free(self.kept[0]):
                 return None
             return self.kept[1].segment.base if make_room or self._aged(now) or self._over() else None
+
+    def _free(self, one: Kept) -> bool:
+        return self._keeper is None or self._keeper.lets_go(one.segment.path.name)
 
     def _aged(self, now: int) -> bool:
         return now - self.kept[0].sealed_at > self._max_age
@@ -142,6 +160,8 @@ class SegmentSet:
                 unevaluated = oldest.segment.log_id == self.log_id and follower.base > evaluated
                 if unevaluated or not (aged or over or (make_room and not deleted)):
                     return deleted
+                if not self._free(oldest):
+                    return deleted
             with suppress(FileNotFoundError):
                 oldest.segment.path.unlink()
             with self._lock:
@@ -157,6 +177,17 @@ class SegmentSet:
                 bytes=oldest.size,
                 reason="over max_age" if aged else "over max_bytes" if over else "the disk is full",
             )
+
+    def final(self, durable: int) -> list[Kept]:
+        """Sealed segments that are on disk and change no more, oldest first."""
+        with self._lock:
+            return [
+                one
+                for one, follower in pairwise(self.kept)
+                if (one.segment.log_id != self.log_id or follower.segment.base <= durable)
+                and not self._compactable(one, follower, durable)
+                and (self.compaction is None or self.compaction[0] is not one)
+            ]
 
     def compact(self, durable: int) -> int:
         """A step of compacting what lies before raw offset ``durable``; returns the bytes freed. Raises OSError."""
@@ -191,6 +222,8 @@ class SegmentSet:
     def _compactable(self, one: Kept, follower: Kept, durable: int) -> bool:
         """Whether it is sealed, on disk, and worth it."""
         if one.compacted or one.segment.log_id != self.log_id or follower.segment.base > durable:
+            return False
+        if self._keeper is not None and self._keeper.claims(one.segment.path.name):
             return False
         return is_small(follower.segment.base - one.segment.base, one.size)
 

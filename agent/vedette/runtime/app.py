@@ -67,7 +67,9 @@ from vedette.system.resident import resident
 from vedette.system.wallclock import WallClock
 
 if TYPE_CHECKING:
+    from vedette.archive.index import Index
     from vedette.delivery.uplink import MqttUplink
+    from vedette.runtime.archiving import Archiving
     from vedette.runtime.exporter import Exporter
     from vedette.runtime.fleet import Fleet
     from vedette.runtime.membership import Membership
@@ -136,6 +138,8 @@ class Agent:
         self._fleet: Fleet | None = None
         self._requests: Requests | None = None
         self._response: Response | None = None
+        self._archived: Index | None = None
+        self._archiving: Archiving | None = None
         self._changing_config = asyncio.Lock()
         self._reloading = asyncio.Lock()
 
@@ -155,7 +159,7 @@ class Agent:
             restart = RestartPoint(counters)
             raw_log = RawLog.open(
                 agent.raw_dir, config.raw_log, counters, committed=store.load().cursor, certain=not store.uncertain,
-                clock=clock, describe=restart.describe,
+                clock=clock, describe=restart.describe, keeper=self._keeper(config),
             )  # fmt: skip
             self._least = {} if store.uncertain or last is None else last.get("memory", {})
             if store.uncertain:
@@ -219,6 +223,7 @@ class Agent:
                 tasks += [group.create_task(self._maintain()), group.create_task(self._sinks.run())]
                 self._changing = [reloading]
                 self._run_fleet()
+                self._start_archiving()
                 if self._notifier.interval:
                     tasks.append(group.create_task(self._ping()))
                 await control.start()
@@ -243,6 +248,8 @@ class Agent:
                         task.cancel()
                 self.active.stop()
         finally:
+            if self._archiving is not None:
+                await asyncio.to_thread(self._archiving.stop)
             await control.stop()
             if self._metrics is not None:
                 await self._metrics.stop()
@@ -279,6 +286,23 @@ class Agent:
             await asyncio.sleep(CHECK_SECONDS)
 
     # --- parts
+
+    def _keeper(self, config: Config) -> Index | None:
+        """What is archived, where ``[archive]`` says so. Raises OSError."""
+        if not config.archive.url:
+            return None
+        from vedette.archive.index import Index
+
+        self._archived = Index(config.agent.archive_dir, config.archive, config.agent.id)
+        return self._archived
+
+    def _start_archiving(self) -> None:
+        if self._archived is not None:
+            from vedette.runtime.archiving import Archiving
+
+            context = self.context
+            self._archiving = Archiving(context.config, context.raw_log, self._archived, context.clock.trusted)
+            self._archiving.start()
 
     async def _follow_fleet(self) -> None:
         """Read what the fleet has signed so far; nothing without ``[fleet] root``."""
@@ -417,6 +441,8 @@ class Agent:
         found["process"] = {**self._lives.status(), "cpu_seconds": round(time.process_time(), 2)}
         for name, least in self._least.items():
             found["correlation_state"][name] = max(found["correlation_state"][name], least)
+        if self._archiving is not None:
+            found["archive"] = self._archiving.status()
         if self._fleet is not None:
             found["actual"] = self._fleet.actual()
         account = self.context.outbox.account()

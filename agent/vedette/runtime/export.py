@@ -33,6 +33,7 @@ from vedette.model.event import Chunk
 from vedette.plan.ir import as_shown
 from vedette.rawlog import read
 from vedette.rawlog.read import Gap, Place
+from vedette.rawlog.segment import Tiers
 from vedette.system.durable import write_whole
 
 PART_BYTES = 32 << 20
@@ -171,7 +172,7 @@ class Reader:
     """The events of a folder of raw logs that are wanted, frame by frame."""
 
     def __init__(
-        self, folder: Path, wanted: Wanted, contexts: Mapping[str, Context], after: Place | None = None,
+        self, folder: Path | Tiers, wanted: Wanted, contexts: Mapping[str, Context], after: Place | None = None,
         next_event: int = -1,
     ) -> None:  # fmt: skip
         """``contexts``: by input its time zone and host. ``after``: where an export of before has come to, and the
@@ -216,6 +217,9 @@ class Reader:
             self.next_event += gap.events
 
     def _damaged(self, gap: Gap) -> None:
+        """Raises OSError for what may be had later."""
+        if gap.unreachable:
+            raise OSError(f"{gap.reason}; {gap.events} events at offset {gap.offset}: export again, it goes on there")
         read.report(gap)
         self.damaged += gap.events
 
@@ -253,7 +257,7 @@ class Folder:
             raise ValueError(f"{self._manifest}: not the manifest of an export: {error}") from error
         return known
 
-    def take(self, raw: Path, contexts: Mapping[str, Context]) -> None:
+    def take(self, raw: Path | Tiers, contexts: Mapping[str, Context]) -> None:
         """Write what is left of the logs in ``raw``, part by part. Raises OSError."""
         if self.state["complete"]:
             return

@@ -256,6 +256,15 @@ METRICS: tuple[Metric, ...] = (
         ("verified", "raw_log_verified_rounds", "count", "Times since the start that all sealed segments were read"),
     ),
     *_rows(
+        "archive",
+        ("segments", "archive_segments", "count", "Segments in the archive, verified"),
+        ("bytes", "archive_bytes", "bytes", "Bytes of their objects"),
+        ("waiting", "archive_waiting_segments", "count", "Sealed segments that the archive does not have yet"),
+        ("waiting_bytes", "archive_waiting_bytes", "bytes", "Bytes of these"),
+        ("failing", "archive_failing", "bool", "1 while the archive's store takes nothing"),
+        ("failures", "archive_failures", "count", "Failed attempts to archive a segment since the start"),
+    ),
+    *_rows(
         "raw_log.recovery",
         ("cut_bytes", "raw_log_recovery_cut_bytes", "bytes", "Bytes that the last start cut off"),
         ("cut_at", "raw_log_recovery_cut_offset", "offset", "Offset at which the last start cut the log off"),

@@ -13,6 +13,7 @@ from vedette.config.settings import Config
 
 NEEDS_RESTART = (
     "agent.id", "agent.site", "agent.fleet", "agent.data_dir",  # they are in every id, topic and path
+    "archive",  # what the raw log may delete hangs on it
     "enrolment",  # it brings the agent's key and fleet
     "raw_log", "state", "functions",  # they size what is open
     "plugins",  # decoders are loaded before rules are

@@ -179,6 +179,14 @@ def _quarantined(pipeline: Pipeline, engine: Engine) -> list[dict[str, Any]]:
     return found
 
 
+def archive_lines(found: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"archive  {found['url']}: {found['segments']} segments, {found['bytes']:,} bytes;"
+        f" {found['waiting']} waiting, {found['waiting_bytes']:,} bytes"
+    ]
+    return lines + ([f"         FAILING: {found['error']}"] if found["failing"] else [])
+
+
 def cache_line(cache: dict[str, Any]) -> str:
     if cache["failure"]:
         return f"cache    OFF: {cache['failure']}"
@@ -316,6 +324,8 @@ def render(status: dict[str, Any]) -> list[str]:
     if rebuilt := status["disk"]["store_rebuilt"]:
         kept = f"; kept in {rebuilt['set_aside']}" if rebuilt["set_aside"] else ""
         lines.append(f"store    rebuilt from the raw log, and evaluated again from there: {rebuilt['reason']}{kept}")
+    if "archive" in status:
+        lines += archive_lines(status["archive"])
     if log["damaged"]:
         lines.append(
             f"DAMAGED  {log['damaged']} places in the raw log cannot be read: raw_log_damaged in the agent's log"

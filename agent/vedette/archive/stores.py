@@ -1,0 +1,186 @@
+"""Where archived segments lie: a mounted folder, or an object store by ``obstore``.
+
+A store has four verbs. ``put`` replaces an object as a whole or not at all; ``stat`` and ``read`` tell what is there;
+``keys`` lists. Nothing is ever deleted, so the agent needs no right to. Every failure is an OSError that names the
+object; FileNotFoundError: it is not there.
+
+Requests are bounded in time (``CONNECT_SECONDS``, ``REQUEST_SECONDS``) and not repeated here: who calls knows when to
+try again. Objects are sent in parts of ``PART_BYTES``, taken from an iterator one after the other, so that who gives
+them sets the pace.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from vedette.config.settings import ArchiveSettings
+from vedette.system.durable import sync_path
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+PART_BYTES = 5 << 20
+"""Of a multipart upload: the least that S3 allows."""
+READ_BYTES = 4 << 20
+"""Asked for at once."""
+CONNECT_SECONDS, REQUEST_SECONDS = 5, 60
+
+
+class Stat(NamedTuple):
+    """``tag``: the store's ETag, without quotes; empty when it has none."""
+
+    size: int
+    tag: str
+
+
+class Store(Protocol):
+    """See the module's text. A ``key`` is below the archive's prefix."""
+
+    def put(self, key: str, pieces: Iterable[bytes]) -> None:
+        """Raises OSError, and what ``pieces`` raises; the object is then as it was."""
+
+    def stat(self, key: str) -> Stat | None:
+        """None: there is no such object. Raises OSError."""
+
+    def read(self, key: str, start: int, size: int) -> bytes:
+        """Raises OSError; FileNotFoundError when there is no such object."""
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Of the objects whose key begins with ``prefix``, a folder's name and a slash. Raises OSError."""
+
+
+def open_store(settings: ArchiveSettings) -> Store:
+    """The store of ``settings``; the options file is read anew. Raises OSError, also when obstore is not installed."""
+    if settings.url.startswith("/"):
+        return FolderStore(Path(settings.url))
+    return ObjectsStore(settings)
+
+
+class FolderStore:
+    """A folder that is mounted from elsewhere. It must exist: one that is not mounted takes nothing."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def put(self, key: str, pieces: Iterable[bytes]) -> None:
+        if not self._root.is_dir():
+            raise FileNotFoundError(2, "the archive's folder is not there: is it mounted?", str(self._root))
+        path = self._root / key
+        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                os.fchmod(file.fileno(), 0o640)
+                for piece in pieces:
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        sync_path(path.parent)
+
+    def stat(self, key: str) -> Stat | None:
+        try:
+            return Stat((self._root / key).stat().st_size, "")
+        except FileNotFoundError:
+            return None
+
+    def read(self, key: str, start: int, size: int) -> bytes:
+        with (self._root / key).open("rb") as file:
+            file.seek(start)
+            return file.read(size)
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        with suppress(FileNotFoundError), os.scandir(self._root / prefix) as entries:
+            if not self._root.is_dir():
+                raise FileNotFoundError(2, "the archive's folder is not there: is it mounted?", str(self._root))
+            yield from (f"{prefix}{one.name}" for one in entries if not one.name.startswith("."))
+
+
+class ObjectsStore:
+    """A bucket or container, by obstore."""
+
+    def __init__(self, settings: ArchiveSettings) -> None:
+        try:
+            from obstore.store import from_url
+        except ImportError as error:
+            add = 'sh install.sh --with archive, or pip install "vedette[archive]"'
+            raise OSError(f"archive.url: object stores need an add-on of the agent: {add}") from error
+        options: dict[str, Any] = {}
+        if settings.options_file is not None:
+            try:
+                options = tomllib.loads(settings.options_file.read_text())
+            except ValueError as error:
+                raise OSError(f"{settings.options_file}: not valid TOML: {error}") from error
+        client = {"connect_timeout": f"{CONNECT_SECONDS}s", "timeout": f"{REQUEST_SECONDS}s"}
+        if str(options.get("endpoint", "")).startswith("http://"):
+            client["allow_http"] = "true"
+        try:
+            self._store: ObjectStore = from_url(
+                settings.url, config=options, client_options=client, retry_config={"max_retries": 0}
+            )  # type: ignore[call-overload]  # overloads are by scheme; the scheme comes from the file
+        except Exception as error:
+            raise OSError(f"archive.url {settings.url}: {_brief(error)}") from error
+
+    def put(self, key: str, pieces: Iterable[bytes]) -> None:
+        from obstore import put
+
+        failed: list[BaseException] = []
+
+        def kept() -> Iterator[bytes]:
+            try:
+                yield from pieces
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        try:
+            put(self._store, key, kept(), chunk_size=PART_BYTES, max_concurrency=1)
+        except Exception as error:
+            if failed:
+                raise failed[0] from None
+            raise OSError(f"{key}: {_brief(error)}") from error
+
+    def stat(self, key: str) -> Stat | None:
+        from obstore import head
+
+        try:
+            found = head(self._store, key)
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise OSError(f"{key}: {_brief(error)}") from error
+        return Stat(found["size"], (found["e_tag"] or "").strip('"'))
+
+    def read(self, key: str, start: int, size: int) -> bytes:
+        from obstore import get_range
+
+        try:
+            return bytes(get_range(self._store, key, start=start, length=size))
+        except FileNotFoundError as error:
+            raise FileNotFoundError(2, "not in the store", key) from error
+        except Exception as error:
+            raise OSError(f"{key}: {_brief(error)}") from error
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        from obstore import list as listed
+
+        try:
+            for batch in listed(self._store, prefix):
+                yield from (one["path"] for one in batch)
+        except Exception as error:
+            raise OSError(f"{prefix}: {_brief(error)}") from error
+
+
+def _brief(error: Exception) -> str:
+    """What obstore says, without its debug output."""
+    text, _, _ = str(error).partition("\n\nDebug source")
+    return " ".join(text.split())[:500]

@@ -1,0 +1,119 @@
+"""The archive beside the agent's work: a thread that brings sealed segments to the store, oldest first.
+
+A segment's turn comes when it has been sealed for ``archive.after``, or when half of the raw log's budget is used. A
+failure is logged once and tried again, with pauses that grow; nothing else waits for it, until the raw log is full.
+The store is opened anew after each failure, so that new keys in the options file count without a restart.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from vedette.archive.archiver import Archiver, Pace, Stopped
+from vedette.archive.index import Index
+from vedette.archive.stores import Store, open_store
+from vedette.config.settings import Config
+from vedette.model.counters import Log
+from vedette.rawlog.log import RawLog
+from vedette.rawlog.segment_set import Kept
+
+log = structlog.get_logger()
+
+POLL_SECONDS = 0.5
+FIRST_PAUSE, MAX_PAUSE = 0.5, 60.0
+STOP_SECONDS = 2.0
+"""For the piece that is on its way when the agent ends; the next life goes on with it."""
+
+
+class Archiving:
+    """``start``, then ``stop``. ``status`` may be called from the event loop."""
+
+    def __init__(self, config: Config, raw_log: RawLog, known: Index, clock: Callable[[], int]) -> None:
+        settings = config.archive
+        self._settings, self._raw_log, self._index, self._clock = settings, raw_log, known, clock
+        self._half = config.raw_log.max_bytes // 2
+        self._ends = threading.Event()
+        pace = Pace(settings.max_rate, self._ends.wait)
+        self._archiver = Archiver(known, config.agent.id, settings.recipient, pace)
+        self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
+        self._failure, self._failures = "", 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Waits for what is on its way, at most ``STOP_SECONDS``."""
+        self._ends.set()
+        self._thread.join(STOP_SECONDS)
+
+    def _run(self) -> None:
+        store: Store | None = None
+        begun, pause = False, FIRST_PAUSE
+        while not self._ends.is_set():
+            try:
+                store = store or open_store(self._settings)
+                if not begun:
+                    self._archiver.find(store)
+                    self._archiver.discard()
+                    begun = True
+                one = next(iter(self._due()), None)
+                if one is not None:
+                    self._archive(one, store)
+            except Stopped:
+                return
+            except OSError as error:
+                store, pause = None, self._failed(error, pause)
+            else:
+                if self._failure:
+                    log.info(Log.ARCHIVE_RECOVERED, url=self._settings.url, after=self._failure)
+                    self._failure = ""
+                pause = FIRST_PAUSE
+                if one is None:
+                    self._ends.wait(POLL_SECONDS)
+
+    def _archive(self, one: Kept, store: Store) -> None:
+        row = self._archiver.archive(one.segment, store)
+        log.info(Log.SEGMENT_ARCHIVED, segment=row.segment, bytes=row.stored_size, url=self._settings.url)
+
+    def _failed(self, error: OSError, pause: float) -> float:
+        """Returns the next pause."""
+        self._failures += 1
+        reason = str(error)
+        if not self._failure:
+            action = "the segments stay on this host and are tried again"
+            log.error(Log.ARCHIVE_FAILED, url=self._settings.url, reason=reason, action=action)
+        self._failure = reason
+        self._ends.wait(pause)
+        return min(2 * pause, MAX_PAUSE)
+
+    def _waiting(self) -> list[Kept]:
+        return [one for one in self._raw_log.final() if not self._verified(one)]
+
+    def _verified(self, one: Kept) -> bool:
+        row = self._index.get(one.segment.path.name)
+        return row is not None and row.state == "verified"
+
+    def _due(self) -> list[Kept]:
+        waiting = self._waiting()
+        if self._raw_log.size() > self._half:
+            return waiting
+        before = self._clock() - round(self._settings.after * 1e6)
+        return [one for one in waiting if one.sealed_at <= before]
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able; sizes in bytes."""
+        waiting, rows = self._waiting(), self._index.rows()
+        return {
+            "url": self._settings.url,
+            "segments": len(rows),
+            "bytes": sum(row.stored_size for row in rows),
+            "waiting": len(waiting),
+            "waiting_bytes": sum(one.size for one in waiting),
+            "failing": bool(self._failure),
+            "failures": self._failures,
+            "error": self._failure,
+        }

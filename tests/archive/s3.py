@@ -1,0 +1,178 @@
+"""A real S3 server for tests, MinIO, and a proxy before it that misbehaves as stores and networks do.
+
+MinIO is the program of ``VEDETTE_MINIO``, of ``tools/minio.sh`` (``build/minio``) or on the PATH; without one the tests
+are skipped. Docs: min.io/docs.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from tests.broker import free_port
+from vedette.config.settings import ArchiveSettings
+
+USER, SECRET, BUCKET = "vedette-tests", "only-for-tests", "logs"
+Mode = Literal["pass", "500", "full", "cut", "half", "corrupt", "slow", "dead"]
+
+
+def minio() -> str:
+    """The server's path; skips the test when there is none."""
+    built = Path(__file__).parents[2] / "build" / "minio"
+    found = os.environ.get("VEDETTE_MINIO") or (str(built) if built.exists() else shutil.which("minio"))
+    if not found:
+        pytest.skip("no MinIO: tools/minio.sh builds it, or VEDETTE_MINIO names it")
+    return found
+
+
+class S3:
+    """MinIO with an empty bucket, behind a ``Proxy``."""
+
+    def __init__(self, folder: Path, target: int, proxy: Proxy) -> None:
+        self.folder, self.target, self.proxy = folder, target, proxy
+        self.options = folder / "options.toml"
+        self.key(SECRET)
+
+    def key(self, secret: str) -> None:
+        """The options file with this key."""
+        self.options.write_text(
+            f'endpoint = "http://127.0.0.1:{self.proxy.port}"\nregion = "us-east-1"\n'
+            f'access_key_id = "{USER}"\nsecret_access_key = "{secret}"\n'
+        )
+
+    def settings(self, **more: Any) -> ArchiveSettings:
+        return ArchiveSettings(f"s3://{BUCKET}/edge", self.options, **more)
+
+
+@contextmanager
+def s3(folder: Path) -> Iterator[S3]:
+    program, port = minio(), free_port()
+    (folder / "data" / BUCKET).mkdir(parents=True)
+    command = [program, "server", "--quiet", "--address", f"127.0.0.1:{port}", "--console-address",
+               f"127.0.0.1:{free_port()}", str(folder / "data")]  # fmt: skip
+    environment = {**os.environ, "MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_CI_CD": "1"}
+    with (folder / "minio.log").open("wb") as log, Proxy(port) as proxy:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            deadline = time.monotonic() + 60
+            while not _ready(port):
+                assert process.poll() is None, (folder / "minio.log").read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            yield S3(folder, port, proxy)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _ready(port: int) -> bool:
+    with suppress(OSError, http.client.HTTPException):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+        with closing(connection):
+            connection.request("GET", "/minio/health/ready")
+            return connection.getresponse().status == 200
+    return False
+
+
+class Proxy:
+    """``mode``: "500": each request is answered by an error; "full": each PUT is refused for want of room; "cut":
+    uploads are cut half-way; "half": they reach the store and the answer does not come back; "corrupt": a byte of each
+    upload and of each object that is read is another; "slow": answers take a while; "dead": there are none.
+
+    ``only``: part of a path, outside of which all passes."""
+
+    def __init__(self, target: int) -> None:
+        self.mode: Mode = "pass"
+        self.only = ""
+        self.faults = 0
+        self.requests: list[tuple[str, str]] = []
+        proxy, self._ends = self, threading.Event()
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _any(self) -> None:
+                proxy._answer(self, target)
+
+            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _any
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        self.port = int(self._server.server_address[1])
+
+    def __enter__(self) -> Proxy:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._ends.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _answer(self, asked: BaseHTTPRequestHandler, target: int) -> None:
+        mode: Mode = self.mode if self.only in asked.path else "pass"
+        upload = asked.command == "PUT"
+        length = int(asked.headers.get("Content-Length") or 0)
+        self.requests.append((asked.command, asked.path))
+        if mode != "pass":
+            self.faults += 1
+        if mode == "dead":
+            self._ends.wait(120)
+            asked.close_connection = True
+            return
+        if mode == "slow":
+            self._ends.wait(0.05)
+        if mode == "cut" and upload:
+            asked.rfile.read(length // 2)
+            asked.close_connection = True
+            return
+        body = asked.rfile.read(length)
+        if mode == "500" or (mode == "full" and upload):
+            code, name = (500, "InternalError") if mode == "500" else (507, "XMinioStorageFull")
+            _send(asked, code, [], f"<Error><Code>{name}</Code><Message>no</Message></Error>".encode())
+            return
+        if mode == "corrupt" and upload and body:
+            body = bytes([body[0] ^ 1]) + body[1:]
+        connection = http.client.HTTPConnection("127.0.0.1", target, timeout=60)
+        connection.putrequest(asked.command, asked.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in asked.headers.items():
+            connection.putheader(name, value)
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        data = answer.read()
+        connection.close()
+        if mode == "half" and upload:
+            asked.close_connection = True
+            return
+        if mode == "corrupt" and asked.command == "GET" and data:
+            data = bytes([data[0] ^ 1]) + data[1:]
+        _send(asked, answer.status, answer.getheaders(), data)
+
+
+def _send(asked: BaseHTTPRequestHandler, status: int, headers: list[tuple[str, str]], data: bytes) -> None:
+    asked.send_response_only(status)
+    for name, value in headers:
+        if name.lower() not in ("transfer-encoding", "connection") and (
+            name.lower() != "content-length" or asked.command == "HEAD"
+        ):
+            asked.send_header(name, value)
+    if asked.command != "HEAD" and status not in (204, 304):
+        asked.send_header("Content-Length", str(len(data)))
+    asked.end_headers()
+    if asked.command != "HEAD":
+        asked.wfile.write(data)

@@ -1,0 +1,319 @@
+"""Segments to a store and back: nothing lost, nothing twice, whatever the store does and whenever the agent dies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.archive import s3, samples
+from tests.archive.samples import AGENT, EVENTS, Life, events, filled, index, reach
+from tests.rawlog.samples import NOW
+from vedette.archive.archiver import Pace, Stopped
+from vedette.archive.stores import open_store
+from vedette.config.settings import ArchiveSettings
+from vedette.model.event import RawRef
+from vedette.rawlog.log import RawLog
+from vedette.rawlog.read import Gap, event_at, search
+from vedette.rawlog.segment import segments
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> ArchiveSettings:
+    (tmp_path / "mnt").mkdir()
+    return ArchiveSettings(str(tmp_path / "mnt"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3.S3]:
+    with s3.s3(tmp_path_factory.mktemp("s3")) as found:
+        yield found
+
+
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.peer)])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveSettings:
+    """Of a folder, and of a bucket, empty below its prefix."""
+    if request.param == "folder":
+        (tmp_path / "mnt").mkdir()
+        return ArchiveSettings(str(tmp_path / "mnt"))
+    return _bucket(request.getfixturevalue("server"), tmp_path)
+
+
+def _bucket(server: s3.S3, folder: Path) -> ArchiveSettings:
+    server.proxy.mode, server.proxy.only = "pass", ""
+    server.key(s3.SECRET)
+    return ArchiveSettings(f"s3://{s3.BUCKET}/{folder.name}", server.options)
+
+
+def _objects(settings: ArchiveSettings) -> list[str]:
+    return sorted(open_store(settings).keys(f"{AGENT}/"))
+
+
+def _left(folder: Path, log: RawLog) -> int:
+    """How many segments retention deletes."""
+    before = len(segments(folder / "raw"))
+    while log.retain(log.end, NOW, make_room=True):
+        pass
+    return before - len(segments(folder / "raw"))
+
+
+def test_what_left_is_read_from_the_store(tmp_path: Path, settings: ArchiveSettings) -> None:
+    """Search, time range and place give the same when all but the active segment has left the host."""
+    life = Life(tmp_path, settings)
+    log = filled(tmp_path, life.known)
+    before = events(tmp_path / "raw")
+    assert len(before) == EVENTS
+    assert _left(tmp_path, log) == 0, "what is not archived stays, however full the disk"
+    life.run(log)
+    assert _left(tmp_path, log) > 5
+    assert len(segments(tmp_path / "raw")) == 1
+    whole = reach(tmp_path, settings)
+    assert events(whole) == before
+    offset, raw = before[3]
+    assert event_at(whole, RawRef(log.log_id, offset, len(raw))) == raw
+    whole = reach(tmp_path, settings)
+    some = search(whole, since=NOW + 10_000_000, until=NOW + 12_000_000)
+    assert [hit.raw for hit in some] == [raw for _, raw in before[10:12]]
+    assert whole.fetched <= 2, "segments of other times are not fetched"
+    log.close()
+
+
+def test_an_archive_again_is_the_same(tmp_path: Path, settings: ArchiveSettings) -> None:
+    """Archived again by a host that has lost its index, nothing is put twice; the rows come from the store."""
+    life = Life(tmp_path, settings)
+    log = filled(tmp_path, life.known)
+    life.run(log)
+    objects, rows = _objects(settings), life.known.rows()
+    (tmp_path / "archive" / "index").unlink()
+    life = Life(tmp_path, settings)
+    assert life.known.rows() == []
+    life.run(log)
+    assert life.archiver.uploaded == 0
+    assert (_objects(settings), life.known.rows()) == (objects, rows)
+    assert sorted(objects) == sorted(f"{AGENT}/{row.segment}{end}" for row in rows for end in ("", ".json"))
+    log.close()
+
+
+def test_rows_survive_a_cut_line(tmp_path: Path, mounted: ArchiveSettings) -> None:
+    """A line of the index that a crash has cut is not believed, and the next one takes its place."""
+    life = Life(tmp_path, mounted)
+    log = filled(tmp_path, life.known)
+    life.run(log)
+    path = tmp_path / "archive" / "index"
+    data = path.read_bytes()
+    path.write_bytes(data[:-10])
+    life = Life(tmp_path, mounted)
+    life.run(log)
+    assert life.archiver.uploaded == 0
+    assert path.read_bytes() == data
+    log.close()
+
+
+class _Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize("at", range(6))
+def test_killed_between_two_steps(
+    tmp_path: Path, mounted: ArchiveSettings, at: int, encrypted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A life that ends before any step leaves one object a segment, and one digest for it."""
+    if encrypted:
+        pyrage = pytest.importorskip("pyrage")
+        mounted = ArchiveSettings(mounted.url, recipient=str(pyrage.x25519.Identity.generate().to_public()))
+    log = filled(tmp_path)
+    life = Life(tmp_path, mounted)
+    steps = iter(range(at, -1, -1))
+
+    def killing(call: object, *arguments: object) -> object:
+        if next(steps, 1) == 0:
+            raise _Killed
+        return call(*arguments)  # type: ignore[operator]
+
+    store, known = life.store, life.known
+    life.archiver.find(store)
+    for owner, name in ((store, "put"), (store, "stat"), (known, "put")):
+        real = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *rest, real=real: killing(real, *rest))
+    with pytest.raises(_Killed):
+        life.run(log)
+    monkeypatch.undo()
+    before = {key: (tmp_path / "mnt" / key).read_bytes() for key in _objects(mounted)}
+    life = Life(tmp_path, mounted)
+    life.archiver.discard()
+    life.run(log)
+    after = {key: (tmp_path / "mnt" / key).read_bytes() for key in _objects(mounted)}
+    assert before.items() <= after.items()
+    assert len(after) == 2 * len(log.final())
+    assert not [*(tmp_path / "archive").glob("*.age"), *(tmp_path / "archive").glob("*.tmp")]
+    log.close()
+
+
+def test_an_object_that_goes_bad_is_not_believed(tmp_path: Path, mounted: ArchiveSettings) -> None:
+    """A changed object gives a gap that names it, not other events; the rest is read."""
+    life = Life(tmp_path, mounted)
+    log = filled(tmp_path, life.known)
+    life.run(log)
+    _left(tmp_path, log)
+    row = life.known.rows()[1]
+    path = tmp_path / "mnt" / AGENT / row.segment
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    gaps: list[Gap] = []
+    found = [hit.raw for hit in search(reach(tmp_path, mounted), on_gap=gaps.append)]
+    assert [gap.events for gap in gaps] == [row.events]
+    assert "digest" in gaps[0].reason
+    assert gaps[0].unreachable
+    assert len(found) == EVENTS - row.events
+    path.unlink()
+    gaps.clear()
+    list(search(reach(tmp_path, mounted), on_gap=gaps.append))
+    assert "not found" in gaps[0].reason.lower() or "no such file" in gaps[0].reason.lower()
+    log.close()
+
+
+def test_a_folder_that_is_not_mounted_takes_nothing(tmp_path: Path) -> None:
+    """Without its folder an archive fails; nothing goes to the disk below, and nothing leaves."""
+    settings = ArchiveSettings(str(tmp_path / "mnt"))
+    life = Life(tmp_path, settings)
+    log = filled(tmp_path, life.known)
+    with pytest.raises(OSError, match="mounted"):
+        life.run(log)
+    assert not (tmp_path / "mnt").exists()
+    assert _left(tmp_path, log) == 0
+    log.close()
+
+
+def test_not_required_the_budget_counts(tmp_path: Path) -> None:
+    """``required = false``: what the store does not take leaves as it would without an archive."""
+    settings = ArchiveSettings(str(tmp_path / "mnt"), required=False)
+    log = filled(tmp_path, index(tmp_path, settings))
+    assert _left(tmp_path, log) > 5
+    log.close()
+
+
+def test_a_claimed_segment_is_not_compacted(tmp_path: Path, mounted: ArchiveSettings) -> None:
+    """What is archived keeps its bytes."""
+    life = Life(tmp_path, mounted)
+    log = filled(tmp_path, life.known)
+    life.run(log)
+    data = {one.path.name: one.path.read_bytes() for one in segments(tmp_path / "raw")[:-1]}
+    for _ in range(50):
+        log.maintain(0, NOW)
+    assert {one.path.name: one.path.read_bytes() for one in segments(tmp_path / "raw")[:-1]} == data
+    log.close()
+
+
+def test_the_pace_is_kept() -> None:
+    """One second's worth goes at once, then as much as the rate allows; the end of the agent ends it."""
+    now, ends = [0.0], [False]
+
+    def wait(seconds: float) -> bool:
+        now[0] += seconds
+        return ends[0]
+
+    pace = Pace(1000, wait, lambda: now[0])
+    for _ in range(100):
+        pace.take(100)
+    assert 8.5 <= now[0] <= 9.5
+    ends[0] = True
+    with pytest.raises(Stopped):
+        pace.take(1)
+
+
+# --- an object store
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("mode", ["500", "full", "cut", "half", "corrupt", "slow"])
+def test_a_store_that_fails(tmp_path: Path, server: s3.S3, mode: s3.Mode) -> None:
+    """Errors, a full bucket, uploads that are cut or lose their answer, other bytes: the local copy stays until the
+    store has the right ones, and then there is one object a segment."""
+    settings = _bucket(server, tmp_path)
+    life = Life(tmp_path, settings)
+    log = filled(tmp_path, life.known)
+    before = events(tmp_path / "raw")
+    life.archiver.find(life.store)
+    server.proxy.mode, faults = mode, server.proxy.faults
+    for one in log.final()[:3]:
+        if mode == "slow":
+            life.archiver.archive(one.segment, life.store)
+            continue
+        with pytest.raises(OSError, match="seg"):
+            life.archiver.archive(one.segment, life.store)
+        assert not life.known.lets_go(one.segment.path.name)
+    assert server.proxy.faults > faults
+    server.proxy.mode = "pass"
+    Life(tmp_path, settings, life.known).run(log)
+    _left(tmp_path, log)
+    assert len(segments(tmp_path / "raw")) == 1
+    assert events(reach(tmp_path, settings)) == before
+    assert len(_objects(settings)) == 2 * len(life.known.rows())
+    log.close()
+
+
+@pytest.mark.peer
+def test_a_key_that_is_revoked_and_renewed(tmp_path: Path, server: s3.S3) -> None:
+    """Refused, it says so; the options file is read again."""
+    settings = _bucket(server, tmp_path)
+    log = filled(tmp_path)
+    server.key("another-secret")
+    with pytest.raises(OSError, match=r"privileges|SignatureDoesNotMatch"):
+        Life(tmp_path, settings).run(log)
+    server.key(s3.SECRET)
+    life = Life(tmp_path, settings)
+    life.run(log)
+    assert len(life.known.rows()) == len(log.final())
+    log.close()
+
+
+@pytest.mark.peer
+def test_large_objects_are_verified_by_their_tag(tmp_path: Path, server: s3.S3) -> None:
+    """Of an upload in parts the ETag is that of the parts; nothing is read back."""
+    settings = _bucket(server, tmp_path)
+    big = samples.RawLogSettings(max_bytes=1 << 30, segment_bytes=11 << 20)
+    log = RawLog.open(tmp_path / "raw", big, samples.Counters(), clock=lambda: NOW)
+    noise = random.Random(1)
+    for i in range(24):
+        log.append(samples.lines(noise.randbytes(1 << 20).replace(b"\n", b"x"), at=NOW + i))
+    log.sync()
+    while not log.final():  # compaction finds that it would gain nothing
+        log.maintain(0, NOW)
+    life = Life(tmp_path, settings)
+    server.proxy.requests.clear()
+    life.run(log)
+    sizes = [row.stored_size for row in life.known.rows()]
+    assert max(sizes) > 10 << 20
+    assert not [path for verb, path in server.proxy.requests if verb == "GET" and path.endswith(".seg")]
+    log.close()
+
+
+@pytest.mark.peer
+def test_encrypted_the_owner_reads_it(tmp_path: Path, server: s3.S3) -> None:
+    """The host cannot read what it has encrypted, and says so; with the owner's identity it can."""
+    pyrage = pytest.importorskip("pyrage")
+    key = pyrage.x25519.Identity.generate()
+    identity = tmp_path / "owner.txt"
+    identity.write_text(f"# created for a test\n{key}\n")
+    bucket = _bucket(server, tmp_path)
+    settings = ArchiveSettings(bucket.url, bucket.options_file, recipient=str(key.to_public()))
+    life = Life(tmp_path, settings)
+    log = filled(tmp_path, life.known)
+    before = events(tmp_path / "raw")
+    life.run(log)
+    _left(tmp_path, log)
+    gaps: list[Gap] = []
+    list(search(reach(tmp_path, settings), on_gap=gaps.append))
+    assert sum(gap.events for gap in gaps) == sum(one.events for one in life.known.rows()) > EVENTS // 2
+    assert all("--identity" in gap.reason for gap in gaps)
+    assert events(reach(tmp_path, settings, identity)) == before
+    row = life.known.rows()[0]
+    store = open_store(settings)
+    sealed = store.read(f"{AGENT}/{row.name}", 0, row.stored_size)
+    assert sealed.startswith(b"age-encryption.org/v1\n")
+    assert pyrage.decrypt(sealed, [key])[:8] == b"VEDSEG2\n"
+    log.close()
