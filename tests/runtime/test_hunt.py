@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import asdict
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,10 @@ import pytest
 from bench import traffic
 from tests.e2e.agent import KILLS, chance, until, vedette
 from tests.rawlog.samples import NOW, open_log
-from vedette.config.settings import RawLogSettings
+from vedette.archive.archiver import Archiver, Pace
+from vedette.archive.index import Index
+from vedette.archive.stores import open_store
+from vedette.config.settings import ArchiveSettings, RawLogSettings
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.fleet.hunt import Hunt, packed
@@ -95,7 +99,7 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def order(folder: Path, plan: Plan, raw: Path, *, until: int = 1 << 61, **bounds: float) -> Path:
+def order(folder: Path, plan: Plan, raw: Path, *, until: int = 1 << 61, **bounds: Any) -> Path:
     """The folder of a hunt that nobody has begun."""
     folder.mkdir()
     (folder / "plan").write_bytes(packed(Artifact.without_databases(plan).to_bytes()))
@@ -337,3 +341,26 @@ def test_one_process_a_folder(tmp_path: Path, plan: Plan, raw: Path) -> None:
     assert "another process works at this hunt" in (folder / "stderr").read_text()
     first.kill()
     first.wait()
+
+
+def test_a_hunt_reads_the_archive(tmp_path: Path, raw: Path, plan: Plan) -> None:
+    """What has left the host is looked at in the archive, with the same report; what it does not give is counted."""
+    data, mount = tmp_path / "data", tmp_path / "mnt"
+    mount.mkdir()
+    shutil.copytree(raw, data / "raw")
+    settings = ArchiveSettings(str(mount))
+    archiver = Archiver(Index(data / "archive", settings, "edge-1"), "edge-1", "", Pace(0, lambda seconds: False))
+    archiver.find(open_store(settings))
+    for segment in segments(data / "raw")[:-1]:
+        archiver.archive(segment, open_store(settings))
+        segment.path.unlink()
+    whole = hunt(order(tmp_path / "whole", plan, raw))
+    archive: Any = "edge-1", {**asdict(settings), "options_file": None}
+    read = hunt(order(tmp_path / "archived", plan, data / "raw", archive=archive))
+    same = ("events", "bytes", "matches", "rules", "first", "gone", "damaged", "unreachable")
+    assert {key: read[key] for key in same} == {key: whole[key] for key in same}
+    next((mount / "edge-1").glob("*.seg")).unlink()
+    read = hunt(order(tmp_path / "lacking", plan, data / "raw", archive=archive))
+    assert read["unreachable"] > 0
+    assert read["unreachable"] + read["events"] == whole["events"]
+    assert read["gone"] == 0

@@ -22,16 +22,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from vedette.archive import age, index
 from vedette.archive.index import UPLOADING, VERIFIED, Index, Row
-from vedette.archive.stores import PART_BYTES, READ_BYTES, Stat, Store
+from vedette.archive.stores import PIECE_BYTES, Digests, Stat, Store, digest, holds
 from vedette.rawlog import format
 from vedette.rawlog.segment import Damage, Segment, SegmentFile
 from vedette.system.durable import sync_path
 
-PIECE_BYTES = 256 << 10
 REST_SECONDS = 0.002
 """After each piece that is digested, and each ``REST_FRAMES`` that are walked: the agent's own work goes first."""
 REST_FRAMES = 200
@@ -61,12 +59,6 @@ class Pace:
         self._at = now
         if self._owed > self._rate and self._wait(self._owed / self._rate - 1):
             raise Stopped
-
-
-class Digests(NamedTuple):
-    size: int
-    sha256: str
-    tags: tuple[str, ...]
 
 
 class Archiver:
@@ -159,22 +151,14 @@ class Archiver:
         )  # fmt: skip
 
     def _digests(self, path: Path) -> Digests:
-        whole, md5, part, parts, size, filled = hashlib.sha256(), _md5(), _md5(), list[bytes](), 0, 0
-        with path.open("rb") as file:
-            while piece := file.read(PIECE_BYTES):
-                self._pace.take(0)
-                time.sleep(REST_SECONDS)
-                whole.update(piece)
-                md5.update(piece)
-                part.update(piece)
-                size += len(piece)
-                filled += len(piece)
-                if filled == PART_BYTES:
-                    parts.append(part.digest())
-                    part, filled = _md5(), 0
-        if filled or not parts:
-            parts.append(part.digest())
-        return Digests(size, whole.hexdigest(), (md5.hexdigest(), f"{_md5(b''.join(parts)).hexdigest()}-{len(parts)}"))
+        def pieces() -> Iterator[bytes]:
+            with path.open("rb") as file:
+                while piece := file.read(PIECE_BYTES):
+                    self._pace.take(0)
+                    time.sleep(REST_SECONDS)
+                    yield piece
+
+        return digest(pieces())
 
     def _pieces(self, path: Path, row: Row) -> Iterator[bytes]:
         """The bytes that ``row`` describes, at the pace. Raises OSError when they are not."""
@@ -195,25 +179,13 @@ class Archiver:
 
 
 def matches(store: Store, key: str, row: Row, found: Stat, take: Callable[[int], None]) -> bool:
-    """Whether an object has the bytes of ``row``: by its ETag, or by reading all of it. Raises OSError."""
-    if found.size != row.stored_size:
-        return False
-    if found.tag in row.tags:
-        return True
-    digest = hashlib.sha256()
-    for start in range(0, row.stored_size, READ_BYTES):
-        take(min(READ_BYTES, row.stored_size - start))
-        digest.update(store.read(key, start, min(READ_BYTES, row.stored_size - start)))
-    return digest.hexdigest() == row.stored_sha256
+    """Whether an object has the bytes of ``row``. Raises OSError."""
+    return holds(store, key, Digests(row.stored_size, row.stored_sha256, row.tags), found, take)
 
 
 def stored_rows(store: Store, agent: str) -> list[Row]:
     """What an agent has archived, by the store. Raises OSError."""
     return [_row(store, key) for key in store.keys(f"{agent}/") if key.endswith(".json")]
-
-
-def _md5(data: bytes = b"") -> hashlib._Hash:
-    return hashlib.md5(data, usedforsecurity=False)
 
 
 def _stored(row: Row, of: Digests) -> Row:

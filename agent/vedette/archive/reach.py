@@ -23,7 +23,7 @@ from typing import IO
 from vedette.archive.age import decrypt
 from vedette.archive.index import Index, Row
 from vedette.archive.stores import READ_BYTES, Store, open_store
-from vedette.config.settings import Config
+from vedette.config.settings import AgentSettings, ArchiveSettings
 from vedette.rawlog import format
 from vedette.rawlog.segment import Known, Segment, Unreachable, segments
 
@@ -154,10 +154,9 @@ class _Copy:
         return Known(row.end, row.events, row.created_at, row.received_from, row.received_to)
 
 
-def whole(config: Config, identity: Path | None = None) -> Path | Reach:
+def whole(agent: AgentSettings, settings: ArchiveSettings, identity: Path | None = None) -> Path | Reach:
     """The raw log of an agent as its readers want it: the folder, with its archive where there is one. Raises
     OSError."""
-    agent, settings = config.agent, config.archive
     if not settings.url:
         return agent.raw_dir
     known = Index(agent.archive_dir, settings, agent.id)

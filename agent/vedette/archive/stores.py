@@ -11,9 +11,10 @@ them sets the pace.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 PART_BYTES = 5 << 20
 """Of a multipart upload: the least that S3 allows."""
+PIECE_BYTES = 256 << 10
+"""Given to ``put`` at once, of which PART_BYTES is a multiple."""
 READ_BYTES = 4 << 20
 """Asked for at once."""
 CONNECT_SECONDS, REQUEST_SECONDS = 5, 60
@@ -36,6 +39,15 @@ class Stat(NamedTuple):
 
     size: int
     tag: str
+
+
+class Digests(NamedTuple):
+    """Of bytes: how many, their SHA-256 (hexadecimal), and the ETags that S3 gives to them, sent as a whole or in
+    parts of ``PART_BYTES``."""
+
+    size: int
+    sha256: str
+    tags: tuple[str, ...]
 
 
 class Store(Protocol):
@@ -64,8 +76,9 @@ def open_store(settings: ArchiveSettings) -> Store:
 class FolderStore:
     """A folder that is mounted from elsewhere. It must exist: one that is not mounted takes nothing."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, mode: int = 0o640) -> None:
+        """``mode``: of files that are written."""
+        self._root, self._mode = root, mode
 
     def put(self, key: str, pieces: Iterable[bytes]) -> None:
         if not self._root.is_dir():
@@ -75,7 +88,7 @@ class FolderStore:
         temporary = path.with_name(f".{path.name}.tmp")
         try:
             with temporary.open("wb") as file:
-                os.fchmod(file.fileno(), 0o640)
+                os.fchmod(file.fileno(), self._mode)
                 for piece in pieces:
                     file.write(piece)
                 file.flush()
@@ -178,6 +191,40 @@ class ObjectsStore:
                 yield from (one["path"] for one in batch)
         except Exception as error:
             raise OSError(f"{prefix}: {_brief(error)}") from error
+
+
+def digest(pieces: Iterable[bytes]) -> Digests:
+    """Of ``pieces`` of ``PIECE_BYTES``, the last one maybe shorter."""
+    whole, md5, part, parts, size, filled = hashlib.sha256(), _md5(), _md5(), list[bytes](), 0, 0
+    for piece in pieces:
+        for one in (whole, md5, part):
+            one.update(piece)
+        size, filled = size + len(piece), filled + len(piece)
+        if filled >= PART_BYTES:
+            parts.append(part.digest())
+            part, filled = _md5(), 0
+    if filled or not parts:
+        parts.append(part.digest())
+    return Digests(size, whole.hexdigest(), (md5.hexdigest(), f"{_md5(b''.join(parts)).hexdigest()}-{len(parts)}"))
+
+
+def holds(store: Store, key: str, of: Digests, found: Stat, take: Callable[[int], None] = lambda size: None) -> bool:
+    """Whether the object that ``found`` is about has these bytes: by its ETag, or by reading all of it. ``take`` is
+    called before each read. Raises OSError."""
+    if found.size != of.size:
+        return False
+    if found.tag in of.tags:
+        return True
+    whole = hashlib.sha256()
+    for start in range(0, of.size, READ_BYTES):
+        size = min(READ_BYTES, of.size - start)
+        take(size)
+        whole.update(store.read(key, start, size))
+    return whole.hexdigest() == of.sha256
+
+
+def _md5(data: bytes = b"") -> hashlib._Hash:
+    return hashlib.md5(data, usedforsecurity=False)
 
 
 def _brief(error: Exception) -> str:

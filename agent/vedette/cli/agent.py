@@ -27,7 +27,7 @@ from vedette.cli.console import (
 )
 from vedette.config.enrolled import enrolled
 from vedette.config.read import load
-from vedette.config.settings import DEFAULT_SET, Config, RulesetSettings
+from vedette.config.settings import DEFAULT_SET, ArchiveSettings, Config, RulesetSettings
 from vedette.fleet.overlay import load as load_with_overlay
 from vedette.system.wallclock import utc_now
 
@@ -200,7 +200,7 @@ def _raw_log(config: Path, data_dir: Path | None, identity: Path | None = None) 
     if config.exists() and (settings := load_with_overlay(config)).archive.url and settings.agent.raw_dir == folder:
         from vedette.archive.reach import whole
 
-        return whole(settings, identity)
+        return whole(settings.agent, settings.archive, identity)
     if not folder.is_dir():
         fail(f"{folder}: no raw log here: has an agent run with this data folder?")
     return folder
@@ -297,23 +297,28 @@ def logs_show(config: Path, data_dir: Path | None, identity: Path | None, place:
 @click.option("--format", "form", type=click.Choice(["raw", "jsonl", "parquet", "ocsf"]), default="jsonl",
               show_default=True,
               help="The bytes; JSON or Parquet with place, times and fields; Base Events of OCSF.")  # fmt: skip
-@click.option("-o", "--output", metavar="-|FOLDER", default="-", show_default=True,
-              help="Standard output, or a folder of parts with a manifest.")  # fmt: skip
+@click.option("-o", "--output", metavar="-|FOLDER|URL", default="-", show_default=True,
+              help="Standard output, or a folder or store (s3://, az://, gs://) of parts with a manifest.")  # fmt: skip
+@click.option("--options-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="TOML of the store's options and keys; default: that of [archive].")  # fmt: skip
 @identity_option
 def logs_export(
     config: Path, data_dir: Path | None, since: int | None, until: int | None, inputs: tuple[str, ...], pattern: str,
-    form: str, output: str, identity: Path | None,
+    form: str, output: str, options_file: Path | None, identity: Path | None,
 ) -> None:  # fmt: skip
     """Give the raw log to its owner.
 
-    A folder gets zstd-compressed parts and manifest.json, with the SHA-256 of each part and the places of its first and
-    last event. An export that was interrupted goes on when it is started again with the same options. The agent may be
-    running. Exit code 1 when events are damaged or were deleted meanwhile: they are reported, and counted in the
-    manifest; 2 when the export cannot be written, or the archive does not give a segment of it.
+    A folder or store gets zstd-compressed parts and manifest.json, with the SHA-256 of each part and the places of its
+    first and last event. An export that was interrupted goes on when it is started again with the same options. The
+    agent may be running. Exit code 1 when events are damaged or were deleted meanwhile: they are reported, and counted
+    in the manifest; 2 when the export cannot be written, or the archive does not give a segment of it.
 
     Example: vedette logs export --since 7d --format parquet -o /mnt/export
+
+    Example: vedette logs export --since 7d -o s3://owner/edge-1 --options-file owner.toml
     """
-    from vedette.runtime.export import LINES, Folder, Reader, Wanted
+    from vedette.archive.stores import FolderStore, open_store
+    from vedette.runtime.export import LINES, Parts, Reader, Wanted
     from vedette.runtime.inputs import context_of
     from vedette.runtime.logs import log_to_stderr
 
@@ -332,7 +337,15 @@ def logs_export(
             out.flush()
             missing = reader.damaged + reader.gone
         else:
-            export = Folder(Path(output), wanted, settings.agent.id)
+            if "://" in output:
+                given = ArchiveSettings(output, options_file or settings.archive.options_file)
+                if mistake := next(given.mistakes(), ""):
+                    fail(f"--output{mistake.removeprefix('.url')}")
+                store = open_store(given)
+            else:
+                Path(output).mkdir(parents=True, exist_ok=True)
+                store = FolderStore(Path(output), 0o600)
+            export = Parts(store, output, wanted, settings.agent.id)
             export.take(folder, contexts)
             state = export.state
             missing = state["damaged"] + state["gone"]

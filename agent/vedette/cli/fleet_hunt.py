@@ -164,5 +164,6 @@ def _notes(last: Mapping[str, Any]) -> list[str]:
 
 LOST = {
     "gone": "were deleted before they were looked at", "damaged": "cannot be read",
+    "unreachable": "are in an archive that did not give them",
     "failed": "made the evaluation fail",
 }  # fmt: skip

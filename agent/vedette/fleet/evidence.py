@@ -6,7 +6,8 @@
 Records, oldest first: ``{"log_id", "offset", "length", "input", "received_at", "raw" | "raw_base64", "redacted": n}``,
 with ``"alert": true`` for the event that was asked for and ``"cut": true`` where a line is longer than MAX_LINE;
 ``{"note": text}`` says what lacks: damage, or that the log begins there. What the owner redacts (``[[redact]]``)
-is taken out before anything leaves. The log is read as ``vedette logs`` reads it, in a thread beside the agent's work.
+is taken out before anything leaves. The log is read as ``vedette logs`` reads it, with its archive, in a
+thread beside the agent's work.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 
 import regex
 
+from vedette.archive.reach import whole
 from vedette.config.redact import redaction as redacting
 from vedette.decode.codecs import builtin
 from vedette.decode.decoder import record
@@ -28,7 +30,7 @@ from vedette.decode.redact import Redaction
 from vedette.fleet.job import Job
 from vedette.model.event import RawRef
 from vedette.rawlog.read import Gap, chunk, entries, event_at, of_log, search
-from vedette.rawlog.segment import segments
+from vedette.rawlog.segment import Tiers, segments
 
 MAX_AROUND = 10_000
 MAX_EVENTS = 100_000
@@ -90,17 +92,22 @@ def _ref(ref: object) -> RawRef:
 async def run(job: Job) -> None:
     config = job.services.config()
     redaction, _ = redacting(config, seconds=REDACT_SECONDS, window=2 * MAX_LINE)
-    body, raw = job.request.body, config.agent.raw_dir
+    body = job.request.body
     read = _around if "ref" in body else _range
-    await job.aside(lambda: _write(job, redaction, read(raw, body, job.pace)))
+
+    def answer() -> None:
+        raw = whole(config.agent, config.archive)
+        _write(job, redaction, raw, read(raw, body, job.pace))
+
+    await job.aside(answer)
 
 
-def _write(job: Job, redaction: Redaction, found: Iterator[Line | str]) -> None:
+def _write(job: Job, redaction: Redaction, raw: Path | Tiers, found: Iterator[Line | str]) -> None:
     """A record for each line or note. After a restart those up to the cursor (notes, log and offset of the last line)
     are passed over."""
     target = _ref(job.request.body["ref"]) if "ref" in job.request.body else None
     noted, log_id, offset = job.cursor or (0, "", -1)
-    logs = dict.fromkeys(segment.log_id for segment in segments(job.services.config().agent.raw_dir))
+    logs = dict.fromkeys(segment.log_id for segment in segments(raw))
     order = {name: i for i, name in enumerate(logs)}
     notes = 0
     for line in found:
@@ -148,7 +155,7 @@ def _redacted(line: Line, redaction: Redaction) -> tuple[bytes, int]:
     return left.encode("utf-8", "surrogateescape"), count
 
 
-def _around(folder: Path, body: Mapping[str, Any], pace: Callable[[], None]) -> Iterator[Line | str]:
+def _around(folder: Path | Tiers, body: Mapping[str, Any], pace: Callable[[], None]) -> Iterator[Line | str]:
     """Raises LookupError when the raw log does not hold the event."""
     ref, around = _ref(body["ref"]), body["around"]
     event_at(folder, ref)
@@ -189,7 +196,7 @@ def _around(folder: Path, body: Mapping[str, Any], pace: Callable[[], None]) -> 
 
 
 def _lines(
-    folder: Path, log_id: str, start: int, input: str, gaps: list[Gap], pace: Callable[[], None]
+    folder: Path | Tiers, log_id: str, start: int, input: str, gaps: list[Gap], pace: Callable[[], None]
 ) -> Iterator[Line]:
     """Events of an input in one log, from the frame at ``start`` on."""
     for file, at in entries(of_log(folder, log_id), start, on_gap=gaps.append):
@@ -200,7 +207,7 @@ def _lines(
             yield Line(log_id, at.header.offset + begin, input, at.header.received_at, held.data[begin:end], held.codec)
 
 
-def _range(folder: Path, body: Mapping[str, Any], pace: Callable[[], None]) -> Iterator[Line | str]:
+def _range(folder: Path | Tiers, body: Mapping[str, Any], pace: Callable[[], None]) -> Iterator[Line | str]:
     pattern = regex.compile(body["pattern"].encode()) if body.get("pattern") else None
     left, slow = body.get("limit", MAX_EVENTS), 0
     gaps: list[Gap] = []

@@ -11,7 +11,8 @@ Asked (``Hunt``) are the rules of a plan over everything that the host's raw log
      "hosts": {name: matches}, of "other" where there are more than MAX_HOSTS
      "first": [the first matches, as ``vedette scan`` prints them, with "input" for "file", "offset" for "line"],
      "undecided": [{"title", "events", "reason"}], "not_run": [text], "not_correlated": [text],
-     "gone": events that retention deleted before they were looked at, "damaged", "failed": events}
+     "gone": events that retention deleted before they were looked at, "damaged", "failed": events,
+     "unreachable": in an archive that did not give them}
 
 Times are UTC microseconds.
 """

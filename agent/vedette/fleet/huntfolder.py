@@ -48,6 +48,8 @@ class Order(NamedTuple):
     redact: tuple[Rule, ...] = ()
     """What must not leave the host: it is not in the report either."""
     redact_key: str = ""
+    archive: tuple[str, Mapping[str, Any]] | None = None
+    """The agent's id, and its settings of ``[archive]``."""
 
     @classmethod
     def load(cls, folder: Path) -> Order:
@@ -55,6 +57,7 @@ class Order(NamedTuple):
         found = orjson.loads((folder / "order.json").read_bytes())
         inputs = (Input(name, zone, LogSource(*source), local) for name, zone, source, local in found["inputs"])
         redact = (Rule(one[0], *map(tuple, one[1:])) for one in found.get("redact", ()))
+        found["archive"] = tuple(found["archive"]) if found.get("archive") else None
         return cls(**{**found, "hunt": Hunt(*found["hunt"]), "inputs": tuple(inputs), "redact": tuple(redact)})
 
     def save(self, folder: Path) -> None:
@@ -68,7 +71,7 @@ def begun(hunt: Hunt) -> dict[str, Any]:
         "id": hunt.id, "state": "queued", "reason": "", "since": hunt.since, "until": hunt.until,
         "oldest": 0, "reached": 0, "events": 0, "bytes": 0, "matches": 0, "seconds": 0.0, "cpu": 0.0,
         "rules": [], "hosts": {}, "first": [], "undecided": [], "not_run": [], "not_correlated": [],
-        "gone": 0, "damaged": 0, "failed": 0,
+        "gone": 0, "damaged": 0, "unreachable": 0, "failed": 0,
     }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +158,12 @@ def _accept(folder: Path, job: Job) -> None:
     write_whole(folder / "plan", plan, 0o600)
     raw, lookups = str(config.agent.raw_dir), str(config.agent.lookup_dir)
     redact, _ = redaction(config)
-    every = CHECKPOINT_SECONDS
-    Order(hunt, raw, lookups, limits.cpu, limits.seconds, every, inputs, redact.rules, redact.key).save(folder)
+    archive = None
+    if config.archive.url:
+        options = config.archive.options_file
+        archive = config.agent.id, {**asdict(config.archive), "options_file": options and str(options)}
+    more = inputs, redact.rules, redact.key, archive
+    Order(hunt, raw, lookups, limits.cpu, limits.seconds, CHECKPOINT_SECONDS, *more).save(folder)
     sync_path(folder.parent)
 
 

@@ -362,6 +362,8 @@ def event_at(folder: Path | Tiers, ref: RawRef) -> bytes:
         if begin + ref.length > len(held.data):
             raise LookupError(f"{_name(ref)}: the frame there has only {len(held.data) - begin} bytes from it on")
         return held.data[begin : begin + ref.length]
+    if gaps and gaps[0].unreachable:
+        raise LookupError(f"{_name(ref)}: {gaps[0].reason}")
     if gaps:
         raise LookupError(f"{_name(ref)}: lies in a damaged part of {gaps[0].path}: {gaps[0].reason}")
     raise LookupError(f"{_name(ref)}: not in {folder}; retention may have deleted it")

@@ -1,7 +1,8 @@
-"""The raw log given to its owner: ``vedette logs export``, to a stream or to a folder of parts with a manifest.
+"""The raw log given to its owner: ``vedette logs export``, to a stream, or to a folder or an object store
+(``archive.stores``) as parts with a manifest.
 
 Promise: every stored event of the time asked for that passes the filters is in the export once, in the order of the
-log; in a folder every part is named in the manifest with the place of its first and last event and its SHA-256. An
+log; every part is named in the manifest with the place of its first and last event and its SHA-256. An
 export that was killed and is started again with the same request goes on behind its last whole part and ends with the
 same events. What is damaged, or deleted before it could be read, is counted.
 
@@ -25,6 +26,7 @@ import orjson
 import zstandard
 
 from vedette import __version__
+from vedette.archive.stores import PIECE_BYTES, Store, digest, holds
 from vedette.decode.decoder import CODECS, Record, record
 from vedette.delivery.columns import BINARY, INT32, INT64, STRING, TIMESTAMP, Column
 from vedette.delivery.parquet import write as parquet
@@ -34,9 +36,9 @@ from vedette.plan.ir import as_shown
 from vedette.rawlog import read
 from vedette.rawlog.read import Gap, Place
 from vedette.rawlog.segment import Tiers
-from vedette.system.durable import write_whole
 
 PART_BYTES = 32 << 20
+MANIFEST = "manifest.json"
 OCSF = "1.3.0"
 """The Open Cybersecurity Schema Framework's version (schema.ocsf.io)."""
 
@@ -227,34 +229,33 @@ class Reader:
 # --- writing
 
 
-class Folder:
-    """An export to a folder; see the module's text."""
+class Parts:
+    """An export to a folder or store; see the module's text."""
 
-    def __init__(self, folder: Path, wanted: Wanted, agent: str) -> None:
-        """Goes on with the export in the folder, up to the ``until`` that it began with. Raises ValueError when that is
-        another one, or the folder holds something else; OSError."""
-        self._folder, self._manifest = folder, folder / "manifest.json"
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, store: Store, name: str, wanted: Wanted, agent: str) -> None:
+        """Goes on with the export in the store, which messages call ``name``, up to the ``until`` that it began with.
+        Raises ValueError when that is another one, or there is something else; OSError."""
+        self._store, self._name = store, name
         self.state: dict[str, Any] = {
             "request": {"agent_id": agent, **asdict(wanted), "inputs": list(wanted.inputs)},
             "complete": False, "events": 0, "damaged": 0, "gone": 0, "after": None, "parts": [],
         }  # fmt: skip
-        if self._manifest.exists():
-            known = self._known()
+        if (found := store.stat(MANIFEST)) is not None:
+            known = self._known(found.size)
             if {**known["request"], "until": 0} != {**self.state["request"], "until": 0}:
-                raise ValueError(f"{folder}: holds the export of {known['request']}: choose an empty folder")
+                raise ValueError(f"{name}: holds the export of {known['request']}: choose an empty folder")
             self.state = known
-        elif any(not one.name.startswith(".") for one in folder.iterdir()):
-            raise ValueError(f"{folder}: is not empty and holds no export: choose an empty folder")
+        elif any(key not in (MANIFEST, f"part-000001.{_ending(wanted)}") for key in store.keys("")):
+            raise ValueError(f"{name}: is not empty and holds no export: choose an empty folder")
         self.wanted = replace(wanted, until=self.state["request"]["until"])
 
-    def _known(self) -> dict[str, Any]:
+    def _known(self, size: int) -> dict[str, Any]:
         try:
-            known: dict[str, Any] = orjson.loads(self._manifest.read_bytes())
+            known: dict[str, Any] = orjson.loads(self._store.read(MANIFEST, 0, size))
             if known.keys() != self.state.keys() or known["request"].keys() != self.state["request"].keys():
                 raise ValueError("it has other keys")
         except (ValueError, TypeError, AttributeError) as error:
-            raise ValueError(f"{self._manifest}: not the manifest of an export: {error}") from error
+            raise ValueError(f"{self._name}/{MANIFEST}: not the manifest of an export: {error}") from error
         return known
 
     def take(self, raw: Path | Tiers, contexts: Mapping[str, Context]) -> None:
@@ -283,15 +284,26 @@ class Folder:
             "after": reader.place and [[*reader.place], reader.next_event],
             "parts": [*state["parts"], self._part(len(state["parts"]) + 1, events)] if events else state["parts"],
         }
-        write_whole(self._manifest, orjson.dumps(self.state, option=orjson.OPT_INDENT_2), 0o600)
+        self._put(MANIFEST, orjson.dumps(self.state, option=orjson.OPT_INDENT_2))
 
     def _part(self, number: int, events: list[Event]) -> dict[str, Any]:
-        form = self.wanted.format
-        name = f"part-{number:06}.{form}" + ("" if form == "parquet" else ".zst")
+        form, name = self.wanted.format, f"part-{number:06}.{_ending(self.wanted)}"
         data = as_parquet(events) if form == "parquet" else zstandard.compress(b"".join(map(LINES[form], events)), 6)
-        write_whole(self._folder / name, data, 0o600)
+        self._put(name, data)
         return {
             "file": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "events": len(events),
             "first": events[0].place, "last": events[-1].place,
             "received_from": events[0].received_at, "received_to": events[-1].received_at,
         }  # fmt: skip
+
+    def _put(self, name: str, data: bytes) -> None:
+        """Raises OSError, also when the store then has something else."""
+        self._store.put(name, (data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES)))
+        digests = digest(data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES))
+        found = self._store.stat(name)
+        if found is None or not holds(self._store, name, digests, found):
+            raise OSError(f"{self._name}/{name}: what is there is not what was sent; start the export again")
+
+
+def _ending(wanted: Wanted) -> str:
+    return wanted.format + ("" if wanted.format == "parquet" else ".zst")

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vedette.config.settings import AgentSettings, ArchiveSettings
 from vedette.decode.decoder import Record
 from vedette.decode.redact import Redaction
 from vedette.engine.artifact import Artifact
@@ -32,6 +33,7 @@ from vedette.model.event import Frame
 from vedette.plan.plan import Plan
 from vedette.rawlog import read
 from vedette.rawlog.read import Gap, Place
+from vedette.rawlog.segment import Tiers
 from vedette.runtime.evaluation import Detection, Evaluation, Found
 from vedette.runtime.huntjournal import Journal
 from vedette.runtime.inputs import context_of
@@ -94,7 +96,7 @@ class Worker:
     def _look(self) -> None:
         """Evaluate what is stored."""
         hunt, report = self._order.hunt, self._report
-        for file, at in read.between(Path(self._order.raw), hunt.since, hunt.until, self._place, on_gap=self._hole):
+        for file, at in read.between(self._raw(), hunt.since, hunt.until, self._place, on_gap=self._hole):
             self._give_way()
             if time.monotonic() - self._saved >= self._order.every:
                 self._save()
@@ -115,6 +117,18 @@ class Worker:
         self._rest()
         self._read = True
         self._save()
+
+    def _raw(self) -> Path | Tiers:
+        """The raw log, with its archive. Raises OSError."""
+        raw = Path(self._order.raw)
+        if self._order.archive is None:
+            return raw
+        from vedette.archive.reach import whole
+
+        id, given = self._order.archive
+        options = given["options_file"]
+        settings = ArchiveSettings(**{**given, "options_file": options and Path(options)})
+        return whole(AgentSettings(id=id, data_dir=raw.parent), settings)
 
     def _frame(self, frame: Frame) -> None:
         try:
@@ -220,12 +234,13 @@ class Worker:
         ).save(self._folder)  # fmt: skip
 
     def _hole(self, gap: Gap) -> None:
-        self._report["damaged"] += gap.events
+        self._damaged(gap)
         if self._next >= 0:
             self._next += gap.events
 
     def _damaged(self, gap: Gap) -> None:
-        self._report["damaged"] += gap.events
+        key = "unreachable" if gap.unreachable else "damaged"
+        self._report[key] = self._report.get(key, 0) + gap.events
 
 
 def _redaction(order: Order, plan: Plan) -> RowRedaction | None:
