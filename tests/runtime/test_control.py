@@ -26,6 +26,10 @@ async def _wants(n: int, more: str = "") -> Any:
     return {"n": n, "more": more}
 
 
+async def _without_error() -> Any:
+    return {"reloads": 1, "error": None}
+
+
 async def _bad() -> Any:
     raise ValueError("no such thing; do that")
 
@@ -34,7 +38,7 @@ def serving(path: Path, work: Callable[[], Awaitable[Any]]) -> Any:
     """What ``work`` gives while a control socket is served at ``path``."""
 
     async def main() -> Any:
-        served = Control(path, {"good": _good, "bad": _bad, "wants": _wants})
+        served = Control(path, {"good": _good, "bad": _bad, "wants": _wants, "reload": _without_error})
         await served.start()
         try:
             return await work()
@@ -48,6 +52,12 @@ def test_a_command_is_answered(tmp_path: Path) -> None:
     """``ask`` gives what the command gave."""
     path = tmp_path / "c.sock"
     assert serving(path, lambda: asyncio.to_thread(ask, path, "good")) == {"state": "running", "n": 3}
+
+
+def test_an_answer_may_say_that_there_was_no_error(tmp_path: Path) -> None:
+    """As that to ``reload`` does."""
+    path = tmp_path / "c.sock"
+    assert serving(path, lambda: asyncio.to_thread(ask, path, "reload")) == {"reloads": 1, "error": None}
 
 
 def test_a_command_gets_its_words(tmp_path: Path) -> None:

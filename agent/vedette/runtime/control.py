@@ -95,6 +95,6 @@ def ask(path: Path, command: str, *, seconds: float = SECONDS, **words: Any) -> 
     if not data:
         raise ConnectionError(f"{path}: the agent ended or failed before it answered; see its log")
     answer = orjson.loads(data)
-    if isinstance(answer, dict) and "error" in answer:
+    if isinstance(answer, dict) and answer.get("error") is not None:
         raise ValueError(str(answer["error"]))
     return answer
