@@ -154,8 +154,8 @@ def slow(tmp_path: Path) -> list[str]:
         "from vedette.runtime import export\n"
         "from vedette.cli.main import main\n"
         "export.PART_BYTES = 10_000\n"
-        "write = export.write_whole\n"
-        "export.write_whole = lambda *given: (time.sleep(0.01), write(*given), time.sleep(0.01))\n"
+        "put = export.Parts._put\n"
+        "export.Parts._put = lambda *given: (time.sleep(0.01), put(*given), time.sleep(0.01))\n"
         "main()\n"
     )
     return [sys.executable, str(program)]
