@@ -147,6 +147,8 @@ KEY ?= build/region.pem
 RELEASE_KEY ?= build/release.pem
 # Wheels, or folders of their source, of plugins (docs/plugins.md).
 PLUGINS ?=
+# archive, kafka: extras of pyproject.toml that the zips bring along.
+EXTRAS ?=
 BUNDLE_VERSION ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 1)
 dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 
@@ -160,7 +162,8 @@ dist: environment
 	    --days 1825 --sample build/sample.log --strict
 	$(BIN)/vedette bundle sign build/starter.vbundle --key $(KEY)
 	$(BIN)/python packaging/dist.py --bundle build/starter.vbundle --key "$$($(BIN)/vedette bundle public $(KEY))" \
-	    --release-key $(RELEASE_KEY) $(addprefix --plugin ,$(PLUGINS))
+	    --release-key $(RELEASE_KEY) $(addprefix --plugin ,$(PLUGINS)) \
+	    $(addprefix --extra ,$(EXTRAS))
 
 # Boots Debian in containers (systemd-nspawn) with 1 core and 1 GB and lives through an installation's life there.
 test-install: setup

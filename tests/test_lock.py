@@ -11,6 +11,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
+ZIPS = ("packaging/edge.lock", "packaging/archive.lock", "packaging/kafka.lock")
+"""That of the agent, and what a zip may bring along beyond it."""
 PYTHONS = ("3.11.2", "3.12.3", "3.13.0")
 ENVIRONMENT = {
     "implementation_name": "cpython",
@@ -70,7 +72,7 @@ def test_the_lock_satisfies_pyproject() -> None:
 
 def test_by_hash_from_any_registry() -> None:
     """Every file is named by its digest, and no registry is."""
-    for name in ("requirements.lock", "packaging/edge.lock"):
+    for name in ("requirements.lock", *ZIPS):
         for requirement, hashes in entries(ROOT / name):
             assert hashes, requirement
             assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", value) for value in hashes), requirement
@@ -81,9 +83,11 @@ def test_by_hash_from_any_registry() -> None:
 def test_the_zip_ships_what_was_tested() -> None:
     """The wheels of the installed agent are of the versions that the tests run with."""
     locked = pins(ROOT / "requirements.lock", PYTHONS[0])
-    shipped = pins(ROOT / "packaging/edge.lock", PYTHONS[0])
-    assert shipped
-    assert shipped.items() <= locked.items()
+    edge, *extras = (pins(ROOT / name, PYTHONS[0]) for name in ZIPS)
+    for shipped in (edge, *extras):
+        assert shipped
+        assert shipped.items() <= locked.items()
+    assert not any(extra.keys() & edge.keys() for extra in extras)
 
 
 def test_the_environment_is_the_lock() -> None:

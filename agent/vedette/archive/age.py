@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import IO
 
-_NEEDS = 'sh install.sh --with archive, or pip install "vedette[archive]"'
+_NEEDS = 'pip install "vedette[archive]", or a zip by: make dist EXTRAS=archive'
 
 
 def encrypt(source: IO[bytes], sink: IO[bytes], recipient: str) -> None:
@@ -18,7 +18,7 @@ def encrypt(source: IO[bytes], sink: IO[bytes], recipient: str) -> None:
     try:
         import pyrage
     except ImportError as error:
-        raise OSError(f"archive.recipient: encryption needs an add-on of the agent: {_NEEDS}") from error
+        raise OSError(f"archive.recipient: encryption needs pyrage, which is not installed: {_NEEDS}") from error
     try:
         pyrage.encrypt_io(source, sink, [pyrage.x25519.Recipient.from_str(recipient)])
     except (pyrage.RecipientError, pyrage.EncryptError) as error:
@@ -30,7 +30,7 @@ def decrypt(source: IO[bytes], sink: IO[bytes], identity: Path) -> None:
     try:
         import pyrage
     except ImportError as error:
-        raise OSError(f"--identity: decryption needs an add-on of the agent: {_NEEDS}") from error
+        raise OSError(f"--identity: decryption needs pyrage, which is not installed: {_NEEDS}") from error
     try:
         lines = [line.strip() for line in identity.read_text().splitlines()]
         keys = [pyrage.x25519.Identity.from_str(line) for line in lines if line and not line.startswith("#")]

@@ -125,8 +125,8 @@ class ObjectsStore:
         try:
             from obstore.store import from_url
         except ImportError as error:
-            add = 'sh install.sh --with archive, or pip install "vedette[archive]"'
-            raise OSError(f"archive.url: object stores need an add-on of the agent: {add}") from error
+            how = 'pip install "vedette[archive]", or a zip by: make dist EXTRAS=archive'
+            raise OSError(f"archive.url: object stores need obstore, which is not installed: {how}") from error
         options: dict[str, Any] = {}
         if settings.options_file is not None:
             try:

@@ -31,7 +31,8 @@ class KafkaSettings:
     def kafka_mistakes(self) -> Iterator[str]:
         """What is wrong that one key alone does not show: each begins with ``.KEY: `` or ``: ``."""
         if find_spec("confluent_kafka") is None:
-            yield ': needs confluent-kafka, which is not installed: pip install "vedette[kafka]"'
+            how = 'pip install "vedette[kafka]", or a zip by: make dist EXTRAS=kafka'
+            yield f": needs confluent-kafka, which is not installed: {how}"
         for one in self.brokers:
             try:
                 split_address(one)
