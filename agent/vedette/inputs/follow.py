@@ -40,6 +40,7 @@ from vedette.inputs.entryfilter import Filter
 from vedette.inputs.export import Entry, Export, Malformed
 from vedette.inputs.journal import JournalInput
 from vedette.inputs.journalaccess import own_machine, own_unit, unreadable
+from vedette.inputs.stoppable import Stoppable
 from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import Chunk, FilePosition, Flag, Intake
 from vedette.system.backoff import BACKOFF, Backoff
@@ -62,7 +63,7 @@ class Unavailable(Exception):
     """The journal cannot be read now, and why."""
 
 
-class JournalFollower:
+class JournalFollower(Stoppable):
     """One ``journal`` input; see the module's text. ``positions`` are the stored ones, of all inputs."""
 
     def __init__(
@@ -91,40 +92,21 @@ class JournalFollower:
         self._merged = not elsewhere
         """This journalctl follows what it merges."""
         self._complaints: list[str] = []
-        self._task: asyncio.Task[None] | None = None
-        self._stopping = False
 
-    async def run(self) -> None:
-        """Follow the journal until cancelled or stopped. Raises OSError when the raw log cannot be written."""
-        if self._stopping:
-            return
-        self._task = asyncio.current_task()
+    async def _run(self) -> None:
         logged = ""
-        try:
-            while True:
-                try:
-                    reason = await self._follow(await self._begin())
-                except Unavailable as error:
-                    reason = str(error)
-                if not self._backoff.failing or reason != logged:
-                    log.warning(Log.JOURNAL_UNAVAILABLE, input=self._settings.name, reason=reason, action="retrying")
-                logged = reason
-                await asyncio.sleep(self._backoff.failed())
-        except asyncio.CancelledError:
-            if not self._stopping:
-                raise
-        finally:
-            self._task = None
+        while True:
+            try:
+                reason = await self._follow(await self._begin())
+            except Unavailable as error:
+                reason = str(error)
+            if not self._backoff.failing or reason != logged:
+                log.warning(Log.JOURNAL_UNAVAILABLE, input=self._settings.name, reason=reason, action="retrying")
+            logged = reason
+            await asyncio.sleep(self._backoff.failed())
 
     def bound(self, descriptors: int) -> None:
         """The pipes of its child are all it has."""
-
-    async def stop(self) -> None:
-        """Ends ``run``, which returns. What was not handed over is read again at the next start."""
-        self._stopping = True
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])
 
     # --- where to begin
 

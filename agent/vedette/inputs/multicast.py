@@ -41,6 +41,7 @@ from vedette.decode.formats.auditd import TYPES
 from vedette.inputs.audit import AuditInput
 from vedette.inputs.datagrams import set_receive_buffer
 from vedette.inputs.deliver import deliver
+from vedette.inputs.stoppable import Stoppable
 from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import CHUNK_BYTES, Chunk, FilePosition, Intake
 from vedette.system.backoff import BACKOFF, Backoff
@@ -69,7 +70,7 @@ _UNAVAILABLE = {
 }
 
 
-class AuditListener:
+class AuditListener(Stoppable):
     """One ``audit`` input; see the module's text. ``positions`` are the stored ones, of all inputs."""
 
     def __init__(
@@ -94,43 +95,24 @@ class AuditListener:
         self._own = b" pid=%d " % os.getpid()
         self._leave_out = b""
         """The number of an event of this process."""
-        self._task: asyncio.Task[None] | None = None
-        self._stopping = False
 
-    async def run(self) -> None:
-        """Listen until cancelled or stopped. Raises OSError when the raw log cannot be written."""
-        if self._stopping:
-            return
-        self._task = asyncio.current_task()
+    async def _run(self) -> None:
         logged = ""
-        try:
-            while True:
-                try:
-                    sock = self._open()
-                except OSError as error:
-                    reason = _UNAVAILABLE.get(error.errno or 0, error.strerror or str(error))
-                    if reason != logged:
-                        log.warning(Log.AUDIT_UNAVAILABLE, input=self._settings.name, reason=reason, action="retrying")
-                    logged = reason
-                    await asyncio.sleep(self._backoff.failed())
-                    continue
-                with sock:
-                    await self._listen(sock)
-        except asyncio.CancelledError:
-            if not self._stopping:
-                raise
-        finally:
-            self._task = None
+        while True:
+            try:
+                sock = self._open()
+            except OSError as error:
+                reason = _UNAVAILABLE.get(error.errno or 0, error.strerror or str(error))
+                if reason != logged:
+                    log.warning(Log.AUDIT_UNAVAILABLE, input=self._settings.name, reason=reason, action="retrying")
+                logged = reason
+                await asyncio.sleep(self._backoff.failed())
+                continue
+            with sock:
+                await self._listen(sock)
 
     def bound(self, descriptors: int) -> None:
         """One socket is all it has."""
-
-    async def stop(self) -> None:
-        """Ends ``run``, which returns."""
-        self._stopping = True
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])
 
     def _open(self) -> socket.socket:
         """Raises OSError."""

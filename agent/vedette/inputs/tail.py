@@ -65,6 +65,7 @@ from vedette.inputs.files import (
 from vedette.inputs.framing import Lines, Run
 from vedette.inputs.history import Earlier, earlier
 from vedette.inputs.multiline import Events
+from vedette.inputs.stoppable import Stoppable
 from vedette.inputs.tailed import Tailed
 from vedette.model.counters import Counters, Log
 from vedette.model.event import CHUNK_BYTES, Chunk, FilePosition, Intake
@@ -88,7 +89,7 @@ PART_SECONDS = 2.0
 T = TypeVar("T")
 
 
-class FileTail:
+class FileTail(Stoppable):
     """One ``file`` input; see the module's text.
 
     ``positions`` are the stored ones, of all inputs and of all files that were at a path: so a rotated file that a glob
@@ -128,25 +129,15 @@ class FileTail:
         self._problems: dict[str, str] = {}
         self._descriptors: set[int] = set()
         self._thread: ThreadPoolExecutor
-        self._task: asyncio.Task[None] | None = None
-        self._stopping = False
 
-    async def run(self) -> None:
-        """Follow the files until cancelled or stopped. Raises OSError when the raw log cannot be written."""
-        if self._stopping:
-            return
-        self._task = asyncio.current_task()
+    async def _run(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"tail-{self._name}")
         try:
             await self._begin()
             while True:
                 if not await self._turn():
                     await asyncio.sleep(self._settings.poll)
-        except asyncio.CancelledError:
-            if not self._stopping:
-                raise
         finally:
-            self._task = None  # what runs on in it is the caller's
             self._thread.shutdown()  # a read under way must not find its descriptor closed
             for descriptor in self._descriptors:
                 os.close(descriptor)
@@ -155,13 +146,6 @@ class FileTail:
     def bound(self, descriptors: int) -> None:
         """How many files it may hold open."""
         self._open_files = descriptors
-
-    async def stop(self) -> None:
-        """Ends ``run``, which returns. What was not handed over is read again at the next start."""
-        self._stopping = True
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])
 
     async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)

@@ -1,0 +1,37 @@
+"""An input that reads until it is stopped: ``stop`` ends ``run``, which then returns as if it had read all."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Stoppable:
+    """Subclasses read in ``_run``."""
+
+    _task: asyncio.Task[None] | None = None
+    """That ``run`` is in; what else runs in it is the caller's."""
+    _stopping = False
+
+    async def run(self) -> None:
+        """Read until cancelled or stopped. Raises OSError when the raw log cannot be written."""
+        if self._stopping:
+            return
+        self._task = asyncio.current_task()
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+        finally:
+            self._task = None
+
+    async def _run(self) -> None:
+        """Until cancelled."""
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        """Ends ``run``, which returns. What was not handed over is read again at the next start, where it can be."""
+        self._stopping = True
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
