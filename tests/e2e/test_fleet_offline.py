@@ -21,7 +21,7 @@ from tests.e2e.test_fleet_lookups import Tables, has
 from tests.e2e.test_lookups import in_use, version
 from vedette.fleet.audit import Audit, verify
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("awake")]
 EVENTS = 300
 
 

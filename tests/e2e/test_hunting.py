@@ -19,7 +19,7 @@ from tests.e2e.agent import until, up, vedette
 from tests.e2e.test_asking import Asked, Operators
 from vedette.fleet.huntjob import MODULE
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("awake")]
 EVENTS = 20_000
 RULES = """title: Planted
 id: 7a1f0000-0000-4000-8000-000000000001

@@ -28,7 +28,7 @@ from tests.e2e.test_steer import Edge, Steered, written
 from vedette.region.repository import Repository
 from vedette.system import descriptors
 
-pytestmark = [pytest.mark.peer, pytest.mark.slow]
+pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.usefixtures("awake")]
 SIMULATED = 2_000
 BEAT = 8.0
 CANARY = 2

@@ -32,7 +32,7 @@ from vedette.model.event import LogSource
 from vedette.plan.plan import Plan
 from vedette.rules import build
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("awake")]
 RULES = Path(__file__).parents[2] / "rules" / "sigma"
 LIMITS = Limits(8 << 20, 600.0, 1.0, 1)
 

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 import pytest
 
 from bench import traffic
+from tests.conftest import hunts_awake
 from tests.e2e.agent import KILLS, chance, until, vedette
 from tests.rawlog.samples import NOW, open_log
 from vedette.archive.archiver import Archiver, Pace
@@ -38,6 +41,15 @@ from vedette.runtime.timeline import Timeline
 from vedette.system import child
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def prompt(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Also where the machine is busy, but for the one test of how they are scheduled."""
+    with nullcontext() if request.function is test_it_gives_way_and_ends_with_its_parent else hunts_awake():
+        yield
+
+
 ROOT = Path(__file__).parents[2]
 SECOND = 1_000_000
 INPUTS = {"auth": "syslog", "web": "access", "audit": "auditd"}
