@@ -215,7 +215,7 @@ def test_a_key_that_is_unknown(tmp_path: Path) -> None:
     for command in ("run", "check"):
         said = vedette(command, "-c", agent.config, code=2).stderr
         assert f"{agent.config}: input[0].tpc: unknown key; did you mean tcp? known: " in said
-        assert f"{agent.config}: brokr: unknown key; did you mean broker? known: agent, broker, " in said
+        assert f"{agent.config}: brokr: unknown key; did you mean broker? known: agent, archive, broker, " in said
         assert f"{agent.config}: raw_log.max_age: expects a duration" in said
     assert not agent.data.exists()
 
