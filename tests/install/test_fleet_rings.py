@@ -13,7 +13,7 @@ from tests.e2e.test_steer import Steered
 from tests.install.conftest import Place, Variant
 from tests.install.test_fleet_upgrade import Host, launcher, want, wanted_id
 
-pytestmark = [pytest.mark.install, pytest.mark.peer]
+pytestmark = [pytest.mark.install, pytest.mark.peer, pytest.mark.release]
 NAMES = ("vienna-1", "vienna-2")
 RINGS = """
 [[ring]]
