@@ -30,7 +30,7 @@ from vedette.runtime.reported import STATE
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "rules" / "sigma"
 VEDETTE = (sys.executable, "-m", "vedette")
-KILLS = int(os.environ.get("VEDETTE_CRASH_KILLS", "4"))
+KILLS = int(os.environ.get("VEDETTE_CRASH_KILLS", "3"))
 """Kills in each crash test; ``make test-crash`` asks for more."""
 
 

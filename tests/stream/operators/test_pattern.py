@@ -425,6 +425,7 @@ def test_evictions_cost_what_is_evicted() -> None:
     driven = Driven(lambda budget: Operator(match("X+ Z"), budget), limit=3_000 * 700)
     driven.run(stream([(i, at(i), f"h{i}", "X", i) for i in range(keys)], delay=0, end=False))
     before = sum(table.evicted for table in driven.operator.tables)
+    further = stream([(i, at(i), f"h{i}", "X", i) for i in range(keys, keys + 100)], delay=0, end=False)
     calls = 0
 
     def count(frame: Any, event: str, argument: Any) -> None:
@@ -433,7 +434,7 @@ def test_evictions_cost_what_is_evicted() -> None:
 
     sys.setprofile(count)
     try:
-        driven.run(stream([(i, at(i), f"h{i}", "X", i) for i in range(keys, keys + 100)], delay=0, end=False))
+        driven.run(further)
     finally:
         sys.setprofile(None)
     assert sum(table.evicted for table in driven.operator.tables) - before >= 100
