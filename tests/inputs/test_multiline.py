@@ -132,7 +132,7 @@ def test_a_line_that_was_cut() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """Streams that never begin an event anew end theirs at HELD_BYTES; an event that goes on for ever ends, too."""
+    """Streams that never begin another event end theirs at HELD_BYTES; an event that goes on for ever ends, too."""
     reader = Reader(lambda text: False, wrapped)
     for i in range(HELD_BYTES // 1000 + 20):
         reader.feed(b"s%d F " % (i % 8) + b"z" * 1000 + b"\n")

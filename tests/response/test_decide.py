@@ -94,7 +94,7 @@ def test_no_allowed_address_is_asked_for(address: Any, allowed: list[Any]) -> No
     """For any address and any networks: asked for exactly when none of them holds it."""
     networks = tuple(f"{one}/{one.max_prefixlen // 2}" for one in allowed)
     settings = replace(FIELD, allow=networks)
-    held = Allowed(configured(settings))
+    held = Allowed(configured(settings.allow))
     found = of(settings, fields={"src": str(address)})
     assert found is not None
     try:

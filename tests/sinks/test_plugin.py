@@ -77,7 +77,7 @@ async def test_answers() -> None:
     ],
 )
 async def test_a_fault(found: Any, why: str) -> None:
-    """What it raises or answers wrongly: all alerts later, and the plugin is made anew."""
+    """What it raises or answers wrongly: all alerts later, and the plugin is made again."""
 
     def send(alerts: Any) -> Any:
         if Plugin.made > 1:

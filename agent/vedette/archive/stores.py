@@ -15,7 +15,7 @@ import hashlib
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -67,7 +67,7 @@ class Store(Protocol):
 
 
 def open_store(settings: ArchiveSettings) -> Store:
-    """The store of ``settings``; the options file is read anew. Raises OSError, also when obstore is not installed."""
+    """The store of ``settings``; the options file is read each time. Raises OSError, also without obstore."""
     if settings.url.startswith("/"):
         return FolderStore(Path(settings.url))
     return ObjectsStore(settings)
@@ -80,9 +80,13 @@ class FolderStore:
         """``mode``: of files that are written."""
         self._root, self._mode = root, mode
 
-    def put(self, key: str, pieces: Iterable[bytes]) -> None:
+    def _mounted(self) -> None:
+        """Raises FileNotFoundError when it is not."""
         if not self._root.is_dir():
             raise FileNotFoundError(2, "the archive's folder is not there: is it mounted?", str(self._root))
+
+    def put(self, key: str, pieces: Iterable[bytes]) -> None:
+        self._mounted()
         path = self._root / key
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.tmp")
@@ -112,9 +116,8 @@ class FolderStore:
             return file.read(size)
 
     def keys(self, prefix: str) -> Iterator[str]:
+        self._mounted()
         with suppress(FileNotFoundError), os.scandir(self._root / prefix) as entries:
-            if not self._root.is_dir():
-                raise FileNotFoundError(2, "the archive's folder is not there: is it mounted?", str(self._root))
             yield from (f"{prefix}{one.name}" for one in entries if not one.name.startswith("."))
 
 
@@ -136,12 +139,10 @@ class ObjectsStore:
         client = {"connect_timeout": f"{CONNECT_SECONDS}s", "timeout": f"{REQUEST_SECONDS}s"}
         if str(options.get("endpoint", "")).startswith("http://"):
             client["allow_http"] = "true"
-        try:
+        with _failing(f"archive.url {settings.url}"):
             self._store: ObjectStore = from_url(
                 settings.url, config=options, client_options=client, retry_config={"max_retries": 0}
             )  # type: ignore[call-overload]  # overloads are by scheme; the scheme comes from the file
-        except Exception as error:
-            raise OSError(f"archive.url {settings.url}: {_brief(error)}") from error
 
     def put(self, key: str, pieces: Iterable[bytes]) -> None:
         from obstore import put
@@ -156,41 +157,35 @@ class ObjectsStore:
                 raise
 
         try:
-            put(self._store, key, kept(), chunk_size=PART_BYTES, max_concurrency=1)
-        except Exception as error:
+            with _failing(key):
+                put(self._store, key, kept(), chunk_size=PART_BYTES, max_concurrency=1)
+        except OSError:
             if failed:
                 raise failed[0] from None
-            raise OSError(f"{key}: {_brief(error)}") from error
+            raise
 
     def stat(self, key: str) -> Stat | None:
         from obstore import head
 
         try:
-            found = head(self._store, key)
+            with _failing(key, absent=True):
+                found = head(self._store, key)
         except FileNotFoundError:
             return None
-        except Exception as error:
-            raise OSError(f"{key}: {_brief(error)}") from error
         return Stat(found["size"], (found["e_tag"] or "").strip('"'))
 
     def read(self, key: str, start: int, size: int) -> bytes:
         from obstore import get_range
 
-        try:
+        with _failing(key, absent=True):
             return bytes(get_range(self._store, key, start=start, length=size))
-        except FileNotFoundError as error:
-            raise FileNotFoundError(2, "not in the store", key) from error
-        except Exception as error:
-            raise OSError(f"{key}: {_brief(error)}") from error
 
     def keys(self, prefix: str) -> Iterator[str]:
         from obstore import list as listed
 
-        try:
+        with _failing(prefix):
             for batch in listed(self._store, prefix):
                 yield from (one["path"] for one in batch)
-        except Exception as error:
-            raise OSError(f"{prefix}: {_brief(error)}") from error
 
 
 def digest(pieces: Iterable[bytes]) -> Digests:
@@ -227,7 +222,14 @@ def _md5(data: bytes = b"") -> hashlib._Hash:
     return hashlib.md5(data, usedforsecurity=False)
 
 
-def _brief(error: Exception) -> str:
-    """What obstore says, without its debug output."""
-    text, _, _ = str(error).partition("\n\nDebug source")
-    return " ".join(text.split())[:500]
+@contextmanager
+def _failing(what: str, *, absent: bool = False) -> Iterator[None]:
+    """What obstore raises in the block, as OSError about ``what``, with its text but for its debug output. ``absent``:
+    as FileNotFoundError where it is not there."""
+    try:
+        yield
+    except Exception as error:  # its own errors have no base in common with those of options and of I/O
+        if absent and isinstance(error, FileNotFoundError):
+            raise FileNotFoundError(2, "not in the store", what) from error
+        text, _, _ = str(error).partition("\n\nDebug source")
+        raise OSError(f"{what}: {' '.join(text.split())[:500]}") from error

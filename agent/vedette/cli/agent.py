@@ -117,7 +117,7 @@ def _check_response(settings: Config) -> None:
     from vedette.response.nft import Nft
 
     given = settings.response
-    allowed = Allowed([*configured(given), *of_host(sessions=given.allow_sessions)])
+    allowed = Allowed([*configured(given.allow), *of_host(sessions=given.allow_sessions)])
     how = "dry run" if given.dry_run else f"nftables, table inet {given.table}"
     click.echo(f"response: {how}; {len(given.block)} tables of alerts; {len(allowed.networks)} networks never blocked")
     if not given.dry_run:

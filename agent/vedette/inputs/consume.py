@@ -312,7 +312,7 @@ class KafkaConsumer:
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, KafkaException):
-            if error.args[0].code() != KafkaError._AUTO_OFFSET_RESET:  # placing anew says what was lost
+            if error.args[0].code() != KafkaError._AUTO_OFFSET_RESET:  # placing it again says what was lost
                 self._error(error.args[0])
         else:
             self._report(Log.BROKER_AWAY, str(error), str(error))
@@ -385,7 +385,7 @@ class KafkaConsumer:
         return found
 
     def _look(self) -> None:
-        """Whether a topic that is read has been made again. Raises KafkaException, so that it is read anew."""
+        """Whether a topic that is read has been made again. Raises KafkaException, so that it is read again."""
         with suppress(Unavailable):
             for topic, found in self._topic_ids({topic for topic, _ in self._next}).items():
                 if found and self._ids.get(topic, found) != found:

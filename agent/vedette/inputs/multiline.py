@@ -71,7 +71,7 @@ class Events:
     """Bytes of the file up to the end of the last line."""
     _held: int = 0
 
-    def anew(self) -> Events:
+    def fresh(self) -> Events:
         """The same of another content."""
         return Events(self.begins, self.unwrap, self.timeout)
 

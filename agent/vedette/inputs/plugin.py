@@ -3,7 +3,7 @@
 Delivery: ``put`` returns when the events are in the raw log, ``flush`` when they are on disk. While the agent takes
 nothing ``put`` waits, so nothing piles up here.
 
-A plugin that ends or raises before it is to end is made anew after a second, then twice as long each time, up to 30 s;
+A plugin that ends or raises before it is to end is made again after a second, then twice as long each time, up to 30 s;
 after ``FAULTS`` in a row it is in quarantine until its settings change or the agent starts. One that does not end when
 it is to end is left behind: its thread keeps nothing of the agent waiting, and what it hands over raises ``Stopped``.
 """

@@ -496,7 +496,7 @@ class FileTail(Stoppable):
                 rest = file.take()
                 file.base, file.head, file.lines = 0, b"", Lines()
                 if file.events is not None:
-                    file.events = file.events.anew()
+                    file.events = file.events.fresh()
                 self._give(file, rest)
                 continue
             if not data:

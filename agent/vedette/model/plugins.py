@@ -37,7 +37,7 @@ class Input(Protocol):
 
     def run(self, feed: Feed) -> None:
         """Receive until ``feed`` says that the input is to end. In a thread of its own; what it raises, or its end
-        before that, is a fault: it is made anew and run again, later each time."""
+        before that, is a fault: it is made again and run, later each time."""
 
 
 class Decoder(Protocol):

@@ -1,7 +1,7 @@
 """What this host must not lose, as the kernel and its files say: its own addresses, its gateways, its name servers,
 who is logged in, and where it sends its alerts.
 
-Read anew every few seconds, by a thread. What cannot be read allows nothing. Sources: ``/proc/net/fib_trie``,
+Read again every few seconds, by a thread. What cannot be read allows nothing. Sources: ``/proc/net/fib_trie``,
 ``if_inet6``, ``route`` and ``ipv6_route`` (proc(5)); resolv.conf(5); utmp(5), and logind's ``/run/systemd/sessions``
 where newer sshd writes no utmp.
 """

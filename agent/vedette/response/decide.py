@@ -9,6 +9,7 @@ address is then blocked is decided when that is done (``runtime/response.py``), 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
 
@@ -67,15 +68,20 @@ def asked(settings: ResponseSettings, alert: Alert, get: Callable[[str], str | N
         address = address_of(text)
     except ValueError as error:
         return Asked(f"nothing blocked: {error}", "")
-    if why := Allowed(configured(settings)).why(address):
+    if why := _allowed(settings.allow).why(address):
         return Asked(f"nothing blocked: {address} is allowed ({why})", "")
     verb = "would block" if settings.dry_run else "block"
     return Asked(f"{verb} {address} for {settings.ttl:g} s", str(address))
 
 
-def configured(settings: ResponseSettings) -> Iterable[tuple[Network, str]]:
-    """What the configuration allows."""
-    return [(ip_network(text, strict=False), f"response.allow: {text}") for text in settings.allow]
+def configured(allow: Iterable[str]) -> Iterable[tuple[Network, str]]:
+    """What ``response.allow`` of the configuration allows."""
+    return [(ip_network(text, strict=False), f"response.allow: {text}") for text in allow]
+
+
+@lru_cache(maxsize=1)
+def _allowed(allow: tuple[str, ...]) -> Allowed:
+    return Allowed(configured(allow))
 
 
 class Allowed:

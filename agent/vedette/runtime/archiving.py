@@ -2,7 +2,7 @@
 
 A segment's turn comes when it has been sealed for ``archive.after``, or when half of the raw log's budget is used. A
 failure is logged once and tried again, with pauses that grow; nothing else waits for it, until the raw log is full.
-The store is opened anew after each failure, so that new keys in the options file count without a restart.
+The store is opened again after each failure, so that new keys in the options file count without a restart.
 """
 
 from __future__ import annotations

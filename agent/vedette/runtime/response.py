@@ -14,7 +14,7 @@ also when it came late.
 
 In order of strength: what is allowed, what an operator has undone, the time, ``max_blocked``. An event older than
 ``ttl`` blocks nothing: it was read late, from a file or a backlog. What an attacker can repeat costs little: an address
-that is blocked is blocked anew only when that adds a tenth of ``ttl`` or more; a refusal of an address is reported once
+that is blocked is blocked again only when that adds a tenth of ``ttl`` or more; a refusal is reported once an address
 in ``ttl``, and of all ``MAX_REFUSED``; the others are counted.
 
 Every ``poll`` seconds the firewall is looked at: a table that somebody has changed or deleted is put back whole, and
@@ -136,7 +136,7 @@ class Response:
         self._record = Record(agent.data_dir / "response" / "blocked.json")
         self._audit = Audit(agent.fleet_dir / "audit.jsonl", context.clock)
         self._nft = Nft(self.settings.nft, self.settings.table, self.settings.max_blocked)
-        self._allowed = Allowed(configured(self.settings))
+        self._allowed = Allowed(configured(self.settings.allow))
         self._resolved: list[tuple[Network, str]] = []
         self._resolve_at = 0.0
         self._shape: str | None = None
@@ -261,7 +261,7 @@ class Response:
             )  # fmt: skip
 
     async def _apply(self, new: Mapping[str, Block], now: int) -> None:
-        """These too in the firewall. Where that cannot be added to, it is made anew: it may have been deleted, or be
+        """These too in the firewall. Where that cannot be added to, it is made again: it may have been deleted, or be
         full of what is over. Raises OSError."""
         if self.settings.dry_run:
             return
@@ -330,7 +330,7 @@ class Response:
             self._resolved = found or self._resolved  # a resolver that is away takes nothing back
         sessions = self.settings.allow_sessions
         host = await asyncio.to_thread(lambda: list(of_host(sessions=sessions)))
-        self._allowed = Allowed([*configured(self.settings), *host, *self._resolved])
+        self._allowed = Allowed([*configured(self.settings.allow), *host, *self._resolved])
 
     async def _restore(self) -> None:
         """The record as it is on disk; of a dry run only in one. Raises OSError."""

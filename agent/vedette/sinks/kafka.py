@@ -70,7 +70,7 @@ class KafkaTopic:
             ):  # brokers see a batch: perhaps only together too large
                 answers[i : i + 1] = self._sent(producer, alerts[i : i + 1])
         if any(one.verdict is Verdict.LATER for one in answers):
-            self._producer = None  # the next attempt reads passwords and certificates anew
+            self._producer = None  # the next attempt reads passwords and certificates again
         return answers
 
     def _sent(self, producer: Producer, alerts: Sequence[Outgoing]) -> list[Answer]:

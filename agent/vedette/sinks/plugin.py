@@ -2,7 +2,7 @@
 
 Delivery: TAKEN when ``send`` returned None, else what it answered. What it raises, answers wrongly, or does not answer
 within ``timeout`` is a fault: its alerts are tried again. A call that hangs is left behind; while it hangs, nothing
-else is asked of the plugin. After ``FAULTS`` in a row the plugin is in quarantine: it is made anew and asked again
+else is asked of the plugin. After ``FAULTS`` in a row the plugin is in quarantine: it is made again and asked
 every ``QUARANTINE_SECONDS``. Alerts wait meanwhile, as for any receiver that is away.
 """
 
@@ -85,7 +85,7 @@ class PluginReceiver:
         try:
             answers = _checked(await self._ask(lambda: self._made().send(rows), self._settings.timeout), len(alerts))
         except Exception as error:  # of the plugin, whatever it is
-            self._sink = None  # made anew
+            self._sink = None  # made again
             before = self._health.quarantined
             reason = self._health.fault(error)
             if self._health.quarantined and not before:

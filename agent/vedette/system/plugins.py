@@ -117,7 +117,7 @@ _health: dict[tuple[str, str, str], Health] = {}
 
 
 def health(entry: Entry, used: str) -> Health:
-    """The account of ``entry`` in this process; begun anew, but for its count of faults."""
+    """The account of ``entry`` in this process; begun again, but for its count of faults."""
     known = _health.get((entry.kind, entry.label, used))
     made = Health(entry.label, entry.kind, used, 0 if known is None else known.faults)
     _health[entry.kind, entry.label, used] = made
