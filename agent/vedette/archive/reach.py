@@ -92,7 +92,7 @@ class Reach:
                 assert self._identity is not None
                 with file as sealed:
                     sealed.seek(0)
-                    file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+                    file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # it is kept
                     decrypt(sealed, file, self._identity)
                 file.flush()
                 file.seek(0)

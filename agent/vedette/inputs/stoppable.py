@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 
 
-class Stoppable:
+class Stoppable(ABC):
     """Subclasses read in ``_run``."""
 
     _task: asyncio.Task[None] | None = None
@@ -25,9 +26,9 @@ class Stoppable:
         finally:
             self._task = None
 
+    @abstractmethod
     async def _run(self) -> None:
         """Until cancelled."""
-        raise NotImplementedError
 
     async def stop(self) -> None:
         """Ends ``run``, which returns. What was not handed over is read again at the next start, where it can be."""

@@ -61,10 +61,10 @@ class AlertRedaction:
         redaction itself raises."""
         try:
             made = self._of(alert, record)
-        except Exception as error:
-            failed(f"redacting an alert of {alert.rule_title}", error)
-            self._counters.totals["redactions_failed"] += 1
+        except Exception as error:  # whatever it is: the alert leaves, with nothing of its event
             title, tags = self._origins.titles.get(alert.rule_id, ("", ()))
+            failed(f"redacting an alert of {title}", error)  # the rule's own title: the alert's may quote its event
+            self._counters.totals["redactions_failed"] += 1
             made = replace(
                 alert, rule_title=title, tags=tags, host=None, fields={}, entities=(), raw="", group_by={},
                 flags=(*alert.flags, REDACTED, FAILED),
