@@ -98,19 +98,22 @@ async def test_overflow_is_counted(tmp_path: Path) -> None:
 
 async def test_absence_is_counted() -> None:
     """Events while nobody listened are counted at the next start, from their numbers; without a position none are."""
-    bin = Bin()
-    with auditing(), speaker() as speaking:
-        speaking.say("said 0")
-        async with listening(bin) as counters:
-            speaking.say("said 1")
-            await until(lambda: texts(bin) == [b"said 1"])
-        assert not counters.dropped
-        for i in range(7):
-            speaking.say(f"said {i}")
-        again = Counters()
-        async with listening(bin, again):
-            speaking.say("said 9")
-            await until(lambda: texts(bin) == [b"said 1", b"said 9"])
+    bin, witness = Bin(), Bin()
+    async with listening(witness):  # it tells when the kernel has delivered, which it does later
+        with auditing(), speaker() as speaking:
+            speaking.say("said 0")
+            await until(lambda: texts(witness) == [b"said 0"])
+            async with listening(bin) as counters:
+                speaking.say("said 1")
+                await until(lambda: texts(bin) == [b"said 1"])
+            assert not counters.dropped
+            for i in range(7):
+                speaking.say(f"said {i}")
+            await until(lambda: texts(witness)[2:] == [b"said %d" % i for i in range(7)])
+            again = Counters()
+            async with listening(bin, again):
+                speaking.say("said 9")
+                await until(lambda: texts(bin) == [b"said 1", b"said 9"])
     assert 7 - OWN < again.dropped["a", Dropped.MISSED] <= 7
     assert again.totals["audit_gaps"] == 1
 
