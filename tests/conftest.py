@@ -27,9 +27,11 @@ for name in [name for name in os.environ if name.startswith("PYTHON")]:
     del os.environ[name]  # commands and agents that tests start behave as in anybody's shell: buffered, say
 os.environ["VEDETTE_INTERNAL_SETTINGS"] = "1"  # small segments, short waits
 
-hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("repeatable")
-"""A run says the same of the same code; ``pytest --hypothesis-profile default`` draws anew."""
+"""A run says the same of the same code on any machine; ``pytest --hypothesis-profile default`` draws others."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.bundle.manifest import Manifest, Part, describe, part_name, release
@@ -24,7 +24,6 @@ names = st.sampled_from(["plan.msgpack", "rules.json", "tests.msgpack", "databas
 times = st.integers(0, 4_000_000_000).map(lambda seconds: seconds * SECOND)
 
 
-@settings(deadline=None)
 @given(
     st.builds(
         Manifest,

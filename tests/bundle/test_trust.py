@@ -344,7 +344,7 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, str]:
     return author.bundle(), author.public
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_no_flipped_bit_changes_what_runs(signed: tuple[bytes, str], position: float, bit: int) -> None:
     """A bundle with one bit flipped is refused, wherever it is."""
@@ -355,7 +355,7 @@ def test_no_flipped_bit_changes_what_runs(signed: tuple[bytes, str], position: f
         verify(bytes(damaged), [public], "0.1.0")
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.binary(max_size=300))
 def test_random_bytes_are_refused(data: bytes) -> None:
     """Bytes of any kind are refused and raise nothing else."""

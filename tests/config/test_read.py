@@ -249,7 +249,7 @@ toml_values = st.recursive(
     st.sampled_from(["id", "max_bytes", "paths", "trusted_keys", "url", "plant", "type", "level", "path", "heartbeat"]),
     toml_values,
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_value_breaks_the_reader(table: str, key: str, value: object) -> None:
     """Whatever value a key has, the answer is a configuration or a list of mistakes, never another exception."""
     text = f"[{table}]\n{key} = {str(value).replace('True', 'true').replace('False', 'false')}"

@@ -407,7 +407,7 @@ _LINES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(_LINES), st.binary(max_size=12), st.integers(0, 120), st.sampled_from(sorted(CODECS)))
 def test_total(line: bytes, noise: bytes, at: int, codec: str) -> None:
     """Any bytes under any codec give a record whose every face works, and is the same the second time."""
@@ -424,7 +424,7 @@ def test_total(line: bytes, noise: bytes, at: int, codec: str) -> None:
         assert read(raw, codec, origin="a/b").get(name) == r.get(name), name
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(_LINES), st.binary(max_size=12), st.integers(0, 120))
 def test_verbatim(line: bytes, noise: bytes, at: int) -> None:
     """Outside JSON and structured data, the text of every field that is not synthetic stands in the raw event."""

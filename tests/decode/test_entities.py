@@ -69,7 +69,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.dictionaries(st.sampled_from(sorted(_KINDS)), _VALUES, max_size=5), st.none() | st.text(max_size=10))
 def test_total(fields: dict[str, Any], host: str | None) -> None:
     """Any values give entities of known kinds without doubles."""

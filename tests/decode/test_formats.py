@@ -584,7 +584,7 @@ def changed(draw: st.DrawFn) -> bytes:
     return line
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.composite(changed)(), st.sampled_from(sorted(CODECS)))
 def test_total(raw: bytes, codec: str) -> None:
     """Any bytes under any codec: every face works, twice the same, and within the input's possible sources."""
@@ -604,7 +604,7 @@ def test_total(raw: bytes, codec: str) -> None:
             assert read(line, codec).get(name) == whole.get(name), name
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.composite(changed)())
 def test_provenance(raw: bytes) -> None:
     """What is not synthetic stands in the raw event, under escapes that the prefilter tolerates or behind a guard."""

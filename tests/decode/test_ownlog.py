@@ -140,7 +140,7 @@ def test_what_inputs_can_have() -> None:
     assert set(DAEMONS) <= set(CODECS)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.sampled_from(DAEMONS),
     st.sampled_from([f"1763668800: {OPENED}", "[Nov 20 20:00:00] x", ""]),

@@ -380,7 +380,7 @@ _PARTS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(_PARTS, max_size=14), st.text(max_size=6))
 def test_any_message(parts: list[str], noise: str) -> None:
     """Whatever is said: no exception, no field but the declared ones, all cut out of the message, the address one."""

@@ -194,7 +194,7 @@ _WORD = st.text("abcdefghijklmnopqrstuvwxyzABCXYZ0123456789._-/", min_size=1, ma
 _STAMP = st.sampled_from(["Nov 20 10:00:00", "Jan  1 00:00:00", "Feb 29 12:34:56", "Nov  2 23:59:59"])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @example("", "Nov 20 10:00:00", "-", "app", "", "no host")
 @given(
     st.sampled_from(["", "<0>", "<38>", "<191>"]),
@@ -210,7 +210,7 @@ def test_fast_path_equals_slow(pri: str, stamp: str, host: str, app: str, pid: s
     assert parse(raw, NOW) == syslog._legacy(raw, NOW, None)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.one_of(st.binary(max_size=80), st.text('<>0123456789 -:[]="\\TZNov1abc\n', max_size=80).map(str.encode)))
 def test_total(raw: bytes) -> None:
     """Any bytes give a header within the event, or none; nothing raises."""

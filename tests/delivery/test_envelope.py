@@ -103,7 +103,7 @@ def test_an_alert_comes_back(alert: Alert) -> None:
     assert envelope.decode_row(data) == envelope.to_row(alert)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ALERTS)
 def test_any_alert_comes_back(alert: Alert) -> None:
     """Any alert within the bounds comes back equal, of the bytes that its row has."""
@@ -217,7 +217,6 @@ def test_a_dead_letter_is_bounded() -> None:
     assert max(len(row["topic"]), len(row["reason"])) <= envelope.MAX_VALUE
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40), st.integers(0, 50))
 def test_cut_is_the_longest_whole_beginning(text: str, limit: int) -> None:
     """``cut`` keeps the longest beginning that fits and splits no character."""
@@ -314,7 +313,6 @@ def test_a_malformed_receipt_is_refused(ranges: Any) -> None:
         receipts.unpack_receipt(msgpack.packb({"log_id": LOG, "ranges": ranges}))
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 30)))
 def test_ranges_cover_exactly(seqs: list[int]) -> None:
     """``ranges`` covers exactly the given seqs, ascending, with a gap between any two runs."""

@@ -121,7 +121,7 @@ def check(schema: Schema, rows: list[dict[str, Any]]) -> None:
     assert table.equals(pa.Table.from_pylist(pairs, schema=expected))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_pyarrow_reads_back_any_schema(data: st.DataObject) -> None:
     """Any rows of any schema come back equal, with the types and the nullability of the schema."""
@@ -130,7 +130,7 @@ def test_pyarrow_reads_back_any_schema(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("schema", [LANDED_ALERT, STATUS, DEAD_LETTER, SEQS], ids=["alerts", "status", "bad", "seqs"])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.data())
 def test_pyarrow_reads_back_the_landing(schema: Schema, data: st.DataObject) -> None:
     """The landing's tables come back equal, and what fits them is written as it was."""

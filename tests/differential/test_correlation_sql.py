@@ -99,7 +99,7 @@ readings = st.lists(st.tuples(st.integers(0, 200), st.sampled_from("ab"), st.int
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("kind", MEASURES)
 @given(drawn=readings, condition=st.sampled_from([("gte", 3), ("gt", 6), ("lt", 5), ("neq", 2)]))
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 def test_the_same_windows(window: str, kind: str, drawn: Any, condition: tuple[str, int]) -> None:
     """Whatever the measure and comparison; once a window, also where it is decided at the event that completes it."""
     events = [{"t": START + time, "kind": "reading", "g": g, "v": v} for time, g, v in drawn]

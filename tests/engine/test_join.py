@@ -305,7 +305,7 @@ def chunk_of(run: list[Line], way: str) -> Chunk:
     return Chunk("test", "auto", 5, data, ends if way == "e" else None, origins, origin_of)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(streams(), st.sampled_from("leo"), st.sampled_from([1, 2, MAX_OPEN]))
 def test_cuts_change_nothing(stream: list[Line], way: str, most: int) -> None:
     """However a stream is cut into frames, the matches are those of one frame that holds all of it, in its order."""
@@ -313,7 +313,7 @@ def test_cuts_change_nothing(stream: list[Line], way: str, most: int) -> None:
         assert judge(cut(stream, "-" + way), Joiner()) == judge(cut(stream, way), Joiner())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(streams(), st.sampled_from("leo"), st.booleans(), st.sampled_from([1, 2, MAX_OPEN]))
 def test_crashes_change_nothing(stream: list[Line], way: str, rewrite: bool, most: int) -> None:
     """Gone on with from the deltas and the cursor, at the end of a frame or before any event within one, the joiner
@@ -357,7 +357,7 @@ def go_on_after_crashes(stream: list[Line], way: str, rewrite: bool) -> None:
     assert found == judge(cut(stream, "-" + way), Joiner())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(streams(), st.sampled_from("leo"))
 def test_prefilter_changes_nothing(stream: list[Line], way: str) -> None:
     """With the prefilter and without, the same events match."""

@@ -170,7 +170,7 @@ def test_the_real_bound_holds() -> None:
 PIECES = st.sampled_from([b"alpha", b"beta", b"lph", b" ", b"a", b"\n"])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.lists(PIECES, max_size=4).map(b"".join), max_size=8))
 def test_events_are_named_exactly(events: list[bytes]) -> None:
     """In explicit ends: every event that holds a literal is named, in order, at its own bounds."""

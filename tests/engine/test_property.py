@@ -46,7 +46,6 @@ def cases(default: int) -> settings:
     """The profile of a property test: ``default`` examples, or those of a deep run."""
     return settings(
         max_examples=DEEP or default,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
     )
 
@@ -414,7 +413,7 @@ def test_routing_before_the_scan_loses_nothing(data: st.DataObject) -> None:
     }
 
 
-@settings(max_examples=DEEP or 300, deadline=None)
+@settings(max_examples=DEEP or 300)
 @given(st.text(drawn.CHARS))
 def test_fold_is_per_character(text: str) -> None:
     """Folding a text is folding its characters; folding twice changes nothing."""

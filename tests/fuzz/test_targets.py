@@ -41,7 +41,7 @@ def test_no_exception_escapes(name: str) -> None:
     """Changed good inputs and any bytes: nothing but what the reader promises, and what it gives is consistent."""
     target = TARGETS[name]
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     @example(b"")
     @given(changed(target.seeds))
     def check(data: bytes) -> None:

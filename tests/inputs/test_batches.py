@@ -47,7 +47,7 @@ def test_what_is_a_batch(payload: bytes, events: list[bytes] | None) -> None:
     assert split(payload) == events
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(objects, min_size=2, max_size=6), st.sampled_from([None, 1]), st.booleans())
 def test_arrays_and_lines_give_their_objects(values: list[object], indent: int | None, ascii_only: bool) -> None:
     """Whatever stands in the objects and however they are printed, each event is one of them, in order."""

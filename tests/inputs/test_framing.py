@@ -115,7 +115,7 @@ TOKENS = st.sampled_from(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(TOKENS, max_size=30).map(b"".join) | st.binary(max_size=60),
     st.lists(st.integers(0, 90), max_size=8),
@@ -234,7 +234,7 @@ def test_cut(stream: list[bytes], events: Events) -> None:
     assert unpack(runs + framer.take()) == events
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(TOKENS, max_size=30).map(b"".join), st.lists(st.integers(0, 90), max_size=8))
 def test_cut_keeps_the_count_of_events(stream: bytes, cuts: list[int]) -> None:
     """Wherever lines are cut there are as many events as without, each the same or a flagged beginning."""

@@ -21,7 +21,7 @@ from vedette.plan.ir import fold
 HASHES = st.integers(0, (1 << 64) - 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(HASHES, max_size=200), st.lists(HASHES, max_size=200), st.integers(1, 40), st.integers(1, 7))
 def test_no_key_is_hidden(keys: list[int], others: list[int], lines: int, tests: int) -> None:
     """Whatever the hashes and the shape: a hash that was put in may be there, any other as its bits in a set say."""

@@ -30,7 +30,7 @@ def both(path: Path, *args: Any, **more: Any) -> Iterator[Lookup]:
                 yield found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(NAMES, min_size=1, unique=True, max_size=60), st.lists(NAMES, max_size=20), st.booleans())
 def test_texts(tmp_path_factory: pytest.TempPathFactory, names: list[str], others: list[str], alone: bool) -> None:
     """A text is found when it is in the table, in its case, with its row; and no other."""
@@ -46,7 +46,7 @@ def test_texts(tmp_path_factory: pytest.TempPathFactory, names: list[str], other
             assert found.contains("name", other) == (other in names)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(NAMES, min_size=1, unique_by=fold, max_size=30), st.lists(NAMES, max_size=10), st.booleans())
 def test_texts_of_any_case(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], others: list[str], alone: bool
@@ -62,7 +62,7 @@ def test_texts_of_any_case(
             assert found.contains("name", other) == (fold(other) in map(fold, names))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.integers(-(1 << 63) + 1, (1 << 63) - 1) | st.integers(-50, 50), min_size=1, unique=True, max_size=60),
     st.lists(st.integers(), max_size=20),
@@ -90,7 +90,7 @@ def test_numbers(tmp_path_factory: pytest.TempPathFactory, keys: list[int], othe
 ADDRESSES = st.ip_addresses(network="10.0.0.0/24") | st.ip_addresses()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(ADDRESSES.map(str), min_size=1, unique=True, max_size=60), st.lists(ADDRESSES, max_size=20), st.booleans()
 )
@@ -108,7 +108,7 @@ def test_addresses(tmp_path_factory: pytest.TempPathFactory, keys: list[str], ot
             assert not found.contains("ip", strange)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.ip_addresses(v=4), st.integers(0, 32)) | st.tuples(st.ip_addresses(v=6), st.integers(0, 128)),
              min_size=1, max_size=40),
@@ -135,7 +135,7 @@ def test_networks(tmp_path_factory: pytest.TempPathFactory, given_: list[tuple[A
             assert found.contains("net", str(address)) == bool(expected)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(LABELS, min_size=1, unique=True, max_size=30), st.lists(LABELS, max_size=20), st.booleans())
 def test_domains(tmp_path_factory: pytest.TempPathFactory, keys: list[str], asked: list[str], alone: bool) -> None:
     """A domain finds itself and all above it, the longest first; a dot at the end and case do not matter."""
@@ -149,7 +149,7 @@ def test_domains(tmp_path_factory: pytest.TempPathFactory, keys: list[str], aske
             assert found.get("domain", f"{domain.upper()}.") == (expected[0] if expected else None)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 12)), min_size=1, max_size=30))
 def test_ranges(tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[int, int]]) -> None:
     """Both ends belong to a range; of nested ones the narrowest comes first; overlapping ones are refused."""

@@ -6,7 +6,7 @@ import unicodedata
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from vedette.plan import ir
 from vedette.plan.ir import And, Leaf, Not, Or, as_shown, dump, fold, leaves, load, text
@@ -58,7 +58,6 @@ def test_fold_of_special_characters(char: str, folded: str) -> None:
     assert fold(char) == folded
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_fold_keeps_positions_and_is_idempotent(value: str) -> None:
     """A folded text is as long as the text, and folding it again changes nothing."""
@@ -66,7 +65,6 @@ def test_fold_keeps_positions_and_is_idempotent(value: str) -> None:
     assert fold(fold(value)) == fold(value)
 
 
-@settings(deadline=None)
 @given(
     st.text(
         st.sampled_from("aKz\u0130\u00b5\u00c0\u00df\u00ff\u00d7\u017f\u212a\u03a3\u03c2\u1e9e\U00010400\ud800")

@@ -118,7 +118,7 @@ def test_regexes_with_anchors_anywhere(bodies: list[tuple[str, str, str]], value
     assert not engine.tally.undecided
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     texts=st.lists(st.tuples(st.sampled_from(list(Op)[1:4]), LETTERS), min_size=SCAN_FROM, max_size=12, unique=True),
     sizes=st.lists(st.integers(0, 70), min_size=1, max_size=4),

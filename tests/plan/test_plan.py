@@ -109,7 +109,7 @@ def test_what_is_no_plan_is_refused(data: bytes) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, len(PLAN.to_bytes()) - 1), st.integers(1, 255))
 def test_a_flipped_byte_is_refused_or_gives_a_plan(position: int, change: int) -> None:
     """Damage never raises anything but ValueError, neither when read nor when made ready to judge."""
@@ -121,7 +121,7 @@ def test_a_flipped_byte_is_refused_or_gives_a_plan(position: int, change: int) -
         return
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_no_artifact(data: bytes) -> None:
     """Neither a plan nor a built rule set is read from bytes at random."""
@@ -143,7 +143,7 @@ def test_an_artifact_survives_its_bytes() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_damaged_artifact_is_refused(data: st.DataObject) -> None:
     """A flipped byte anywhere in a cached rule set: ValueError, so that it is built anew."""

@@ -72,7 +72,7 @@ TIMES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(TIMES, TIMES, DIGITS), st.integers(0, 60), st.sampled_from(sorted(UNITS)))
 def test_as_the_reference_says(text: str, number: int, unit: str) -> None:
     """On drawn times the engine and the naive evaluator give one answer, and nothing raises."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.engine.test_property import rule
 from vedette.engine.prefilter import measured
@@ -14,7 +14,6 @@ from vedette.plan.plan import build
 from vedette.plan.window import WINDOW, rarest, windows
 
 
-@settings(deadline=None)
 @given(st.text("ab1.e- /\\\u00e9", min_size=1, max_size=20))
 def test_a_window_is_a_part_that_needs_no_guard_of_its_own(text: str) -> None:
     """Whatever holds the literal holds each of its windows; none could be a number where the literal could not."""

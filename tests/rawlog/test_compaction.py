@@ -94,7 +94,7 @@ def test_readers_see_the_same(tmp_path: Path) -> None:
     log.close()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(line_chunks() | message_chunks(), min_size=1, max_size=12))
 def test_any_chunks(tmp_path_factory: pytest.TempPathFactory, chunks: list[Chunk]) -> None:
     """Whatever chunks a segment holds come back from its compacted frames as they were."""

@@ -68,7 +68,7 @@ def test_segment_header_bytes() -> None:
     assert format.parse_segment_name("lock") is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(line_chunks() | message_chunks())
 def test_round_trip(chunk: Chunk) -> None:
     """Any chunk comes back as it was."""
@@ -89,7 +89,7 @@ def test_long_event() -> None:
     assert decode(encode(chunk)) == chunk
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_bit_flip_is_found(data: st.DataObject) -> None:
     """A frame with one changed bit is refused, wherever the bit is."""

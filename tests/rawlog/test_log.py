@@ -26,7 +26,7 @@ from vedette.rawlog.segment import segments
 SMALL = RawLogSettings(max_bytes=80_000, segment_bytes=10_000, max_age=86400)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(line_chunks() | message_chunks(), max_size=8), st.integers(0, 8))
 def test_what_is_appended_is_read(tmp_path_factory: pytest.TempPathFactory, chunks: list[Chunk], reopen: int) -> None:
     """Any chunks come back in order at rising offsets, with a restart anywhere between."""

@@ -68,7 +68,7 @@ def test_search(folder: Path) -> None:
     assert list(read.search(folder, since=NOW + 20 * 10**6)) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.text("ab. ", max_size=6), min_size=1, max_size=4), min_size=1, max_size=5),
     st.sampled_from(["a", "ab", "b a", "a.b", "(?i)A", "^a", "b$", r"a\.", "", "(?<!a)b", "."]),

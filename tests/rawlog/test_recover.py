@@ -102,7 +102,7 @@ def test_first_segment_torn(tmp_path: Path) -> None:
     log.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_one_flipped_byte_anywhere(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """One damaged byte costs one frame at most when all was synced; events kept and lost add up, per open and read."""

@@ -493,7 +493,7 @@ MODIFIERS = (
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_any_yaml_is_answered(data: st.DataObject) -> None:
     """Whatever stands where in a document: it is a rule or a refusal, and a rule's plan can be made."""

@@ -36,7 +36,7 @@ def arrivals(window: Window, found: list[tuple[int, int, bool]], dropped: int) -
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.booleans()), max_size=40), st.integers(0, 39),
     st.sampled_from([[(0, 1, 2)], [(0, 1), (2,)], [(0, 2)]]),
 )  # fmt: skip
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_links(found: list[tuple[int, int, bool]], dropped: int, tracks: list[tuple[int, ...]]) -> None:
     """A chain is found exactly where there is one, in any order of arrival, with some gone from the front."""
     c = made(Kind.TEMPORAL_ORDERED, bounds=(), clauses=tuple(map(Clause, tracks)))
@@ -48,7 +48,7 @@ def test_links(found: list[tuple[int, int, bool]], dropped: int, tracks: list[tu
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.booleans()), max_size=30), st.integers(0, 30))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_longest_chain(found: list[tuple[int, int, bool]], dropped: int) -> None:
     """The number of links is that of the naive evaluator, in any order of arrival, with some gone from the front."""
     c, window, links = made(Kind.TEMPORAL_ORDERED), Window(), Longest(3)

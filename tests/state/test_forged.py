@@ -108,7 +108,7 @@ def others(draw: st.DrawFn, c: Correlation, skew: st.SearchStrategy[int]) -> lis
     return received
 
 
-EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 every_shape = pytest.mark.parametrize("shape", SHAPES)
 
 

@@ -18,7 +18,7 @@ from vedette.state.windows import HELD, Window, meta
 
 
 @given(st.lists(st.tuples(st.sampled_from(["touch", "touch", "least", "sweep", "drop", "fill"]), st.integers(0, 15))))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_recency(steps: list[tuple[str, int]]) -> None:
     """The least is always the one touched longest ago, whatever was looked at and forgotten between."""
     stamps: dict[bytes, int] = {}
@@ -89,7 +89,7 @@ STEPS = st.tuples(st.sampled_from(["add", "add", "add", "hold", "drop", "keep", 
 
 
 @given(st.lists(STEPS, max_size=40), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_rows(steps: list[tuple[str, int]], carried: bool) -> None:
     """Of a window only what is new is written, and it makes the whole of what was written before."""
     window, whole = Window(share=8), Window(share=8)

@@ -84,7 +84,7 @@ def anew(c: Correlation, window: Window, start: int, stop: int, monkeypatch: pyt
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("values", [NUMBERS, SMALL])
 @given(data=st.data(), steps=STEPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_slides(kind: Kind, values: st.SearchStrategy[Any], data: st.DataObject, steps: list[Any]) -> None:
     """Whatever is put in anywhere, goes from the front, and is asked for: value and type are as if looked at anew."""
     c, window = made(kind, percentile=30.0), Window()

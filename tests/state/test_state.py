@@ -172,7 +172,7 @@ class Parts:
     st.lists(st.tuples(st.integers(0, 40), st.sampled_from("xyz")), max_size=30), st.sets(st.integers(0, 30)),
     st.sampled_from([0, 1, 3, 1 << 60]), st.sampled_from([1, 200, 1 << 20]), st.booleans(),
 )  # fmt: skip
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_deltas(
     events: list[tuple[int, str]], commits: set[int], above: int, slices: int, restart: bool
 ) -> None:  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgpack
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.plan.relation import Suppress
@@ -70,7 +70,6 @@ def test_bounded() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.sampled_from("ab")), max_size=30), st.integers(0, 30), st.booleans())
-@settings(deadline=None)
 def test_nothing_is_lost(alerts: list[tuple[int, str]], stop: int, advance: bool) -> None:
     """Sent and folded alerts are all there are, over a restart at any place too."""
     one, clock = made(5 * SECOND)

@@ -44,7 +44,7 @@ def test_a_transaction_that_raises_leaves_nothing(env: Environment) -> None:
     assert contents(env) == {}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(content=st.binary(max_size=40), at=st.integers(0), bit=st.integers(0, 7))
 def test_no_bit_of_a_value_can_be_flipped(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, at: int, bit: int
@@ -76,7 +76,7 @@ def test_a_value_under_another_key_is_damage(env: Environment) -> None:
         contents(env)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     keys=st.sets(st.integers(0, 30), max_size=20), first=st.integers(0, 30), last=st.integers(0, 30), move=st.booleans()
 )

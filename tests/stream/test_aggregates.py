@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stream import naive
@@ -127,7 +127,6 @@ def test_aggregates_share_their_parts() -> None:
     assert len(Accumulators(every).parts) == 2
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(["SUM", "AVG", "VAR_POP", "STDDEV_SAMP", "MIN", "MAX", "COUNT", "PERCENTILE", "ARRAY_AGG"]),
     st.lists(st.lists(st.none() | st.floats(-1e200, 1e200), max_size=8), max_size=5), st.booleans(),

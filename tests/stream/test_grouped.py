@@ -20,7 +20,7 @@ NAMES = (*(Named(*one) for one in COLUMNS), *(Named(f"window_{name}", TIME) for 
 
 @pytest.mark.parametrize("grid", [GRIDS[0], GRIDS[4], GRIDS[8]], ids=lambda grid: grid.kind)
 @given(events=EVENTS, stops=st.lists(st.integers(0, 30), max_size=3))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_window_function_and_a_group_by_are_a_window(grid: Grid, events: list[Any], stops: list[int]) -> None:
     rows = stream(events)
     columns = (Named(*COLUMNS[1]), *NAMES[4:6], *(Named(f"a{i}", one.type) for i, one in enumerate(AGGREGATES)))
@@ -34,7 +34,7 @@ def test_a_window_function_and_a_group_by_are_a_window(grid: Grid, events: list[
 
 
 @given(events=EVENTS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_function_by_itself_gives_each_row_for_each_window_and_drops_none(events: list[Any]) -> None:
     from tests.stream.naive import windows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.stream.keyed import KEY_BYTES, Budget, Table, pack, unpack
@@ -17,7 +17,6 @@ def table(budget: Budget) -> Table[list[Any]]:
     return Table(budget, len, load=list)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(KEYS, st.none() | st.lists(st.integers(0, 9), max_size=3), st.booleans())))
 def test_all_deltas_give_the_same_table(steps: list[tuple[tuple[Any, ...], list[int] | None, bool]]) -> None:
     """Whenever deltas are taken, a table restored from them holds what the first holds, and accounts the same."""

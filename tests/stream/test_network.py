@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stream.walk import BIGINT, STRING, TIME, calc, scan, seconds, statement
@@ -198,7 +198,6 @@ def test_the_row_comes_before_the_watermark_that_it_moves() -> None:
     assert one.counts()["a"].late == 1
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from("rs"), st.integers(0, 60), st.sampled_from(["", "", "a", "b", None])), max_size=40

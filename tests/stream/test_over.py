@@ -27,7 +27,7 @@ def over(rows: int | None = None, range: int | None = None) -> Over:
     [(0, None), (1, None), (4, None), (ALL_ROWS, None), (None, 10 * SECOND), (None, 0), (None, None)],
 )
 @given(events=EVENTS, stops=st.lists(st.integers(0, 30), max_size=3))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_each_row_has_the_aggregates_of_its_frame(
     rows: int | None, range: int | None, events: list[Any], stops: list[int]
 ) -> None:

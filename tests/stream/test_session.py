@@ -40,7 +40,7 @@ def check(rows: Sequence[Any], gap: int, stops: Sequence[int]) -> None:
 
 
 @given(EVENTS, st.sampled_from([1, 5, 20, 100]), st.lists(st.integers(0, 30), max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_sessions_give_what_all_of_their_rows_give(events: list[Any], gap: int, stops: list[int]) -> None:
     check(stream(events), gap * SECOND, stops)
 

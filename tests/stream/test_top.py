@@ -25,7 +25,7 @@ ORDERS = st.lists(
 
 
 @given(EVENTS, ORDERS, st.integers(1, 2), st.integers(0, 3), st.lists(st.integers(0, 30), max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_first_rows_of_a_window_by_any_order(
     events: list[Any], order: list[tuple[int, bool, bool]], first: int, more: int, stops: list[int]
 ) -> None:
@@ -58,7 +58,7 @@ def test_the_first_rows_of_a_window_by_any_order(
 
 
 @given(EVENTS, st.lists(st.integers(0, 30), max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_first_row_of_a_key_is_given_once(events: list[Any], stops: list[int]) -> None:
     rows = stream(events)
     node = Top(TABLE.columns, 1, TABLE, (2,), ((1, False, False),), 1, 1, ranked=False)

@@ -136,7 +136,7 @@ def check(nodes: Sequence[Windowed], events: Sequence[Any], stops: Sequence[int]
     st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=4),
     EVENTS, st.lists(st.integers(0, 30), max_size=3),
 )  # fmt: skip
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_windows_give_what_all_of_their_rows_give(
     grids: list[Grid], aggregates: list[Aggregate], events: list[Any], stops: list[int]
 ) -> None:
@@ -145,7 +145,7 @@ def test_windows_give_what_all_of_their_rows_give(
 
 
 @given(st.lists(st.sampled_from(ORDERED), min_size=1, max_size=6), EVENTS, st.lists(st.integers(0, 30), max_size=3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_aggregates_by_arrival_share_no_finer_slices(
     aggregates: list[Aggregate], events: list[Any], stops: list[int]
 ) -> None:
@@ -154,7 +154,7 @@ def test_aggregates_by_arrival_share_no_finer_slices(
 
 @pytest.mark.parametrize("grid", [GRIDS[0], GRIDS[4], GRIDS[8]], ids=lambda grid: grid.kind)
 @given(events=EVENTS, stops=st.lists(st.integers(0, 30), max_size=2))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_grouping_sets_have_a_group_for_each_of_their_sets(grid: Grid, events: list[Any], stops: list[int]) -> None:
     check([windowed(grid, AGGREGATES[:3], (2, 3), ((0, 1), (1,), ()))], events, stops)
     check([windowed(grid, AGGREGATES[:3], ())], events, stops)
@@ -170,7 +170,7 @@ def test_grouping_id_has_a_bit_for_each_key_that_is_rolled_up() -> None:
     st.lists(st.tuples(st.sampled_from(GRIDS), st.sampled_from(AGGREGATES)), max_size=4),
     EVENTS, st.integers(0, 30), st.integers(0, 30), st.booleans(),
 )  # fmt: skip
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_hot_update_changes_nothing_for_statements_that_stay(
     kept: list[Any], before: list[Any], after: list[Any], events: list[Any], at: int, again: int, saved: bool
 ) -> None:

@@ -31,7 +31,7 @@ def _lines(seed: int) -> bytes:
 
 
 random_lines = st.integers(0, 1 << 32).map(_lines)
-EXAMPLES = settings(max_examples=30, deadline=None)
+EXAMPLES = settings(max_examples=30)
 
 
 class Slow(io.RawIOBase):

@@ -164,7 +164,7 @@ VALUES = st.recursive(
 ATTRIBUTES = st.dictionaries(st.text(max_size=8) | st.sampled_from(["http.url", "url.full", "appname"]), VALUES)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(VALUES, ATTRIBUTES, ATTRIBUTES, st.integers(0, 24), st.integers(0, (1 << 63) - 1))
 def test_json_and_protobuf_are_the_same(
     body: Any, attributes: dict[str, Any], resource: dict[str, Any], severity: int, time: int

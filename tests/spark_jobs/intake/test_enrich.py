@@ -206,7 +206,7 @@ _RANGES = st.one_of(
 
 
 @given(st.lists(_RANGES, max_size=20), st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_ranges_equal_the_plain_form(ranges: list[str], rng: random.Random) -> None:
     """The search by prefix finds the ranges that ``ipaddress`` says an address lies in, and no others."""
     known = {}

@@ -223,7 +223,7 @@ TAGS = st.lists(
 
 
 @given(TEXTS, ENTITIES, TAGS)
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_any_alert_can_be_exported(texts: dict[str, Any], entities: list[dict[str, Any]], tags: list[str]) -> None:
     """Whatever an alert's texts are, both formats stay within their lists."""
     one = row(**texts, entities=entities, tags=tags)

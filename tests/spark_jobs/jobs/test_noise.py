@@ -152,7 +152,7 @@ def test_the_patch_applies_to_the_folder_of_the_rules(proposed: Proposed, tmp_pa
 
 
 @given(st.text(max_size=40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_entity_makes_a_filter_of_that_value(value: str) -> None:
     """YAML gives back whatever was in the log, wildcards escaped, and each line of the patch is a line of the file."""
     source = Row("product", "category", "service")("linux", None, "sshd")

@@ -32,7 +32,7 @@ def test_sites_without_coordinates_have_no_map() -> None:
 
 
 @given(st.lists(st.tuples(LONGITUDES, LATITUDES, st.integers(0, 10**6)), min_size=1, max_size=40))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_every_site_is_on_the_map(places: list[tuple[float, float, int]]) -> None:
     """Wherever sites are, all dots lie in a picture of a bearable shape, the polar caps at its edge."""
     found = chart([site(str(n), *place) for n, place in enumerate(places)])
@@ -66,7 +66,7 @@ def test_red_says_where_it_is_worst() -> None:
 
 
 @given(st.lists(st.tuples(LONGITUDES, LATITUDES, st.integers(1, 10**6)), min_size=1, max_size=40))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_names_cover_nothing(places: list[tuple[float, float, int]]) -> None:
     """In either size no name covers another one, or a dot, and none leaves the map."""
     found = chart([site(f"Site {n:03}", *place) for n, place in enumerate(places)])

@@ -190,7 +190,7 @@ _BATCH = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.intege
 
 
 @given(st.lists(_BATCH, max_size=4))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_upserts_equal_a_count_by_hand(batches: list[list[tuple[str, int, int]]]) -> None:
     """Any upserts of any rules leave the sums, the newest title, and the ends of time that a dictionary gives."""
     by_hand: dict[str, dict[str, Any]] = {}
