@@ -8,6 +8,7 @@ bin=$1
 only="not slow and not peer and not crash and not spark and not install and not boot and not release"
 [ "${2:-}" = unit ] || only=
 AGAIN=12 # failed tests that may run again; with more of them something is wrong that time does not mend
+HUNG=600 # seconds after which a test ends its stream, and says where each thread stands
 logs=build/streams
 rm -rf $logs
 mkdir -p $logs
@@ -19,7 +20,8 @@ echo "VEDETTE_CRASH_SEED=$VEDETTE_CRASH_SEED"
 tests() { # NAME [ARGUMENT...]: those of a stream, as its arguments say, instead of this shell
     name=$1
     shift
-    exec "$bin/pytest" -q --durations 10 -m "$only" -o cache_dir=$logs/"$name" "$@" >>$logs/"$name".log 2>&1
+    exec "$bin/pytest" -q --durations 10 -m "$only" -o cache_dir=$logs/"$name" -o faulthandler_timeout=$HUNG \
+        -o faulthandler_exit_on_timeout=true "$@" >>$logs/"$name".log 2>&1
 }
 again() { # NAME: the tests of a stream that failed, by name; an error where none is known, as when pytest itself failed
     "$bin/python" -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\0", end="")' \
