@@ -46,7 +46,8 @@ stream rest $(printf -- '--ignore %s ' $APART) tests
 # shellcheck disable=SC2086 # the same
 stream rules $RULES
 if [ -z "$only" ]; then
-    stream spark_jobs tests/spark_jobs
+    stream spark_jobs --ignore tests/spark_jobs/jobs tests/spark_jobs
+    stream jobs tests/spark_jobs/jobs
     stream install tests/install tests/bench
     stream agents-a-f tests/e2e/test_[a-f]*.py
     stream agents-g-r tests/e2e/test_[g-r]*.py

@@ -17,7 +17,7 @@ from bench.fleet.world import RINGS, Centre, World
 from vedette.fleet.documents import Target, place
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
-AGENTS = int(os.environ.get("VEDETTE_SIMULATED", "400"))
+AGENTS = int(os.environ.get("VEDETTE_SIMULATED", "200"))
 BEAT = 5.0
 SECONDS = 240.0
 

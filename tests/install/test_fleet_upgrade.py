@@ -243,6 +243,7 @@ WORSE = {
 }
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("what", WORSE)
 def test_a_release_that_does_not_stay_up(host: Host, centre: Centre, variant: Variant, what: str) -> None:
     """The supervisor, which is of the release before, puts that back; it is not tried again."""
@@ -257,6 +258,7 @@ def test_a_release_that_does_not_stay_up(host: Host, centre: Centre, variant: Va
     assert host.recorded()[-1] == "release_refused"
 
 
+@pytest.mark.release
 def test_a_release_that_is_not_well(
     host: Host, centre: Centre, variant: Variant, files: Mapping[str, tuple[int, bytes]]
 ) -> None:
@@ -277,6 +279,7 @@ def test_a_release_that_is_not_well(
     ]  # fmt: skip
 
 
+@pytest.mark.release
 def test_no_room_and_no_right(host: Host, centre: Centre, variant: Variant, ground: Path) -> None:
     """A program folder that is full, or that cannot be written to: the heartbeat says so, the agent stays, and the
     installation is as it was."""
@@ -315,6 +318,7 @@ def _free(folder: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
+@pytest.mark.release
 @pytest.mark.crash
 def test_killed_at_random(host: Host, centre: Centre, variant: Variant, zip_file: Path) -> None:
     """Wherever agent, supervisor and installation are killed while releases come and go, the end is the one wanted."""

@@ -86,7 +86,7 @@ def _compact_early(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReque
     monkeypatch.setattr(Window, "limit", property(lambda self: 1, lambda self, value: None))
 
 
-EXAMPLES = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 every_shape = pytest.mark.parametrize("shape", SHAPES)
 
 
