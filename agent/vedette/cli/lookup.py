@@ -1,4 +1,4 @@
-"""Dimension tables: lookup build, show, get, verify, list, rollback, remove; with the region's package also sign."""
+"""Dimension tables: lookup build, show, get, verify, list, rollback, remove; at the region also fetch, sign."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROLLBACK_SECONDS = 300.0
 KINDS = "text (default), nocase, number, ip, cidr, domain; or LOW..HIGH:range; may be repeated."
 
 
-@click.group(cls=Commands, region={"sign": "lookup_sign"})
+@click.group(cls=Commands, region={"fetch": "lookup_fetch", "sign": "lookup_sign"})
 def lookup() -> None:
     """Build and ask dimension tables.
 

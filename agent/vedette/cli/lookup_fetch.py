@@ -1,0 +1,112 @@
+"""Intelligence feeds to lookups, where the region's package is: lookup fetch."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vedette.bundle.manifest import rfc3339
+from vedette.cli.console import fail, json_line, safe
+
+if TYPE_CHECKING:
+    from vedette.region.feeds.fetch import Made, Read
+
+
+@click.command("fetch")
+@click.argument("feeds", type=click.Path(path_type=Path), metavar="FEEDS")
+@click.option("-o", "--output", "folder", type=click.Path(path_type=Path), required=True,
+              help="The folder of the lookups.")  # fmt: skip
+@click.option("--state", type=click.Path(path_type=Path),
+              help="Where what was read is kept.  [default: FOLDER/.feeds]")  # fmt: skip
+@click.option("--prefix", metavar="TEXT", default="intel_", show_default=True,
+              help="What lookups' names begin with, before the kind.")  # fmt: skip
+@click.option("--only", metavar="NAME", multiple=True, help="Read this feed only; may be repeated.")
+@click.option("--full", is_flag=True, help="Read all of each feed, not only what is new.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def fetch(
+    feeds: Path, folder: Path, state: Path | None, prefix: str, only: tuple[str, ...], full: bool, as_json: bool
+) -> None:
+    """Read intelligence feeds into lookups.
+
+    FEEDS is a TOML file of [[feed]] tables: STIX bundles, TAXII 2.1 collections, MISP exports and feed folders. Of all
+    feeds together a lookup is built for each kind of indicator, of what holds now; one whose rows did not change stays
+    as it is. Run it by a timer.
+
+    Exit code 1 when a feed could not be read: what was read of it before stays in the lookups. 2 when FEEDS has a
+    mistake, or a lookup cannot be written.
+
+    Example: vedette lookup fetch feeds.toml -o lookups
+    """
+    from vedette.region.feeds import fetch as reader
+    from vedette.region.feeds.settings import read
+    from vedette.region.feeds.store import Store
+
+    found = read(feeds)
+    if unknown := sorted({*only} - {feed.name for feed in found}):
+        fail(f"--only {unknown[0]}: no such feed; there are {', '.join(feed.name for feed in found)}")
+    store = Store(state or folder / ".feeds")
+    try:
+        readings = []
+        for feed in found:
+            if not only or feed.name in only:
+                done = reader.fetch(feed, store, time.time_ns() // 1000, full=full)
+                readings.append(done)
+                if not as_json:
+                    _show_reading(done)
+        made = list(reader.lookups(found, store, folder, prefix, time.time_ns() // 1000))
+    except sqlite3.Error as error:
+        fail(f"{state or folder / '.feeds'}: {error}: remove this folder, and all feeds are read anew")
+    finally:
+        store.close()
+    failed = any(one.error for one in readings)
+    if as_json:
+        click.echo(json_line(_document(readings, made), indent=True))
+    else:
+        for one in made:
+            was = "unchanged" if one.built is None else f"version {one.built.version[:12]}, not signed yet"
+            dropped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(one.dropped.items()))
+            click.echo(safe(f"{one.path}: {one.rows:,} rows, {was}" + (f"; dropped {dropped}" if dropped else "")))
+    raise SystemExit(1 if failed else 0)
+
+
+def _show_reading(one: Read) -> None:
+    if one.error:
+        kept = f"{one.indicators:,} indicators of {rfc3339(one.read)} stay" if one.read else "nothing is kept of it"
+        click.echo(safe(f"{one.name}: not read: {one.error}; {kept}"), err=True)
+    else:
+        click.echo(safe(f"{one.name}: {one.indicators:,} indicators" + ("" if one.changed else ", unchanged")))
+    for reason, (count, first) in sorted(one.left.reasons.items()):
+        click.echo(safe(f"  left out {count:,}: {reason} (the first: {first})"))
+
+
+def _document(readings: list[Read], made: list[Made]) -> dict[str, object]:
+    return {
+        "feeds": [
+            {
+                "name": one.name,
+                "indicators": one.indicators,
+                "read": rfc3339(one.read) if one.read else None,
+                "changed": one.changed,
+                "error": one.error or None,
+                "left_out": [
+                    {"reason": reason, "count": count, "first": first}
+                    for reason, (count, first) in sorted(one.left.reasons.items())
+                ],
+            }
+            for one in readings
+        ],
+        "lookups": [
+            {
+                "path": str(one.path),
+                "kind": one.kind,
+                "rows": one.rows,
+                "changed": one.built is not None,
+                "dropped": dict(sorted(one.dropped.items())),
+            }
+            for one in made
+        ],
+    }

@@ -1,0 +1,108 @@
+"""A collection of a TAXII 2.1 server, read on from where the last complete reading ended.
+
+``url`` is the discovery document, an API root, or the collection itself (``…/collections/ID/``). Objects come in pages,
+ordered by the date on which the server added them (section 3.4): the next page by ``next``, or, where a server gives
+none, by ``added_after`` with the last date of the page. The date of the last page (``X-TAXII-Date-Added-Last``) is the
+cursor for the next reading. A page that does not lead on ends the reading with an error, and the cursor stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, urlencode, urljoin
+
+import orjson
+
+from vedette.region.feeds.entry import Found, LeftOut, plain
+from vedette.region.feeds.settings import Feed
+from vedette.region.feeds.stix import MAX_OBJECT, TYPES, objects
+from vedette.region.feeds.web import Answer, Failed, Web, shown
+
+ACCEPT = "application/taxii+json;version=2.1"
+MAX_PAGES = 100_000
+LIMIT = 1000
+"""Objects that a page is asked to have; servers may give fewer."""
+
+
+class Collection:
+    """``cursor``: where the next reading begins; it moves while the pages are read."""
+
+    def __init__(self, feed: Feed, web: Web, cursor: str) -> None:
+        self._feed, self._web = feed, web
+        self.cursor = cursor
+        self.pages = 0
+
+    def read(self, left: LeftOut) -> Iterator[Found]:
+        """Raises OSError and ValueError."""
+        url = self._objects()
+        after, following, asked = self.cursor, "", set[tuple[str, str]]()
+        while True:
+            if (after, following) in asked or self.pages == MAX_PAGES:
+                raise ValueError(f"{shown(url)}: page {self.pages} leads to a page that was read already")
+            asked.add((after, following))
+            query = {"limit": str(LIMIT), "match[type]": ",".join(TYPES)}
+            query |= {"added_after": after} if after else {}
+            query |= {"next": following} if following else {}
+            answer = self._web.get(f"{url}?{urlencode(query)}", ACCEPT)
+            page = envelope(answer, url)
+            self.pages += 1
+            found = page.get("objects", [])
+            if not isinstance(found, list):
+                raise ValueError(f"{shown(url)}: page {self.pages}: objects is no list")
+            yield from objects(found, left)
+            last = answer.headers.get("x-taxii-date-added-last", "")
+            if found and not last:
+                raise ValueError(f"{shown(url)}: page {self.pages} lacks X-TAXII-Date-Added-Last")
+            self.cursor = last or self.cursor
+            if page.get("more") is not True:
+                return
+            given = page.get("next")
+            if isinstance(given, str) and given:
+                following = given
+            else:
+                after, following = self.cursor, ""
+
+    def _objects(self) -> str:
+        """The URL of the collection's objects."""
+        url = self._feed.url if self._feed.url.endswith("/") else self._feed.url + "/"
+        if url.endswith("/objects/"):
+            return url
+        if "/collections/" in url:
+            return urljoin(url, "objects/")
+        document = envelope(self._web.get(url, ACCEPT), url)
+        roots = document.get("api_roots")
+        if isinstance(document.get("versions"), list):
+            roots = [url]
+        if not isinstance(roots, list) or not all(isinstance(root, str) for root in roots):
+            raise ValueError(f"{shown(url)}: neither a discovery document nor an API root of TAXII 2.1")
+        known: list[dict[str, Any]] = []
+        for root in roots[:100]:
+            root = str(urljoin(url, root if root.endswith("/") else root + "/"))
+            if root.partition("/")[0] != url.partition("/")[0] or root.split("/")[2] != url.split("/")[2]:
+                raise ValueError(f"{shown(url)}: its API root is at {shown(root)}: give that as url")
+            there = envelope(self._web.get(urljoin(root, "collections/"), ACCEPT), root).get("collections", [])
+            for one in there if isinstance(there, list) else []:
+                if isinstance(one, dict) and one.get("can_read") is True and isinstance(one.get("id"), str):
+                    known.append(one)
+                    if self._feed.collection in (one["id"], one.get("alias"), one.get("title")):
+                        return str(urljoin(root, f"collections/{quote(one['id'], safe='')}/objects/"))
+        names = ", ".join(plain(one.get("title"))[:60] or one["id"] for one in known[:20])
+        raise ValueError(f"collection {self._feed.collection!r} is none that may be read; there are: {names or 'none'}")
+
+
+def envelope(answer: Answer, url: str) -> dict[str, Any]:
+    """The object of a TAXII answer. Raises OSError and ValueError."""
+    if answer.body is None:
+        raise Failed(f"{shown(url)}: HTTP 304 for a document that was never read")
+    with answer.body as body:
+        data = body.read(MAX_OBJECT + 1)
+    if len(data) > MAX_OBJECT:
+        raise ValueError(f"{shown(url)}: a page of more than {MAX_OBJECT >> 20} MiB")
+    try:
+        found: object = orjson.loads(data or b"{}")
+    except ValueError as error:
+        raise ValueError(f"{shown(url)}: not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{shown(url)}: expects an object of JSON")
+    return found
