@@ -45,6 +45,8 @@ class Node:
 
     tag = b""
     """What the keys of its groups begin with in this process."""
+    number = 0
+    """Its place among all, which the plan determines."""
 
     def __init__(self, correlation: Correlation, depth: int, settle: bool) -> None:
         self.c = correlation
@@ -145,7 +147,7 @@ class Graph:
         self.tag_size = 1 if len(self.nodes) <= 256 else 4
         self.by_tag: dict[bytes, Node] = {}
         for number, node in enumerate(self.nodes):
-            node.tag = number.to_bytes(self.tag_size, "big")
+            node.number, node.tag = number, number.to_bytes(self.tag_size, "big")
             node.packs = node.prompt and node.slides and node.least > 1 and node.newest
             node.packs = node.packs and not node.carry and len(node.own) == len(node.c.slots)
             self.by_tag[node.tag] = node

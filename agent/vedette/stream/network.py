@@ -27,29 +27,21 @@ more, and its statements are in ``failures``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from heapq import merge
-from itertools import groupby, repeat
-from operator import itemgetter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vedette.plan.query import MILLISECOND, Call, Column, Literal, Node, Row, Scan, Statement, nodes, scans_of
-from vedette.stream.expression import FAILURES
-from vedette.stream.expression import one as evaluate
-from vedette.stream.functions.javaregex import Patience
+from vedette.plan.query import MILLISECOND, Node, Row, Scan, Statement, nodes, scans_of
+from vedette.stream.island import MAX_OVERRUNS, Entry, Sink, filters_of, islands_of, mark_of
 from vedette.stream.keyed import Budget
 from vedette.stream.lacking import Lacking
-from vedette.stream.lanes import IDLE, MAX_LANES, MIN_LANES, Lanes, Source
+from vedette.stream.lanes import IDLE, MAX_LANES, MIN_LANES, Source
 from vedette.stream.operator import FOREVER, NEVER, AtWork, Operator
-from vedette.stream.operators.calc import Calc
 from vedette.stream.operators.table import OPERATORS
 from vedette.stream.userfunctions import Functions
 from vedette.stream.waiting import Waiting
 
 MAX_WAITING = 4096
 """Rows of one ``Scan`` that may wait."""
-MAX_OVERRUNS = 10
-"""Regular expressions of an island that take too long: with the last it is muted, as a rule would be."""
 MAX_FORGOTTEN = 64 << 10
 """Bytes of keys that gave way, beyond as many as are there, which an operator's timers may still name."""
 
@@ -82,157 +74,6 @@ class Counts(NamedTuple):
     """Rows that it gave and that had no room to wait."""
 
 
-class _Sink:
-    """The end of a statement."""
-
-    def __init__(self, statement: Statement, waiting: Waiting) -> None:
-        self.statement, self.waiting, self.rows = statement, waiting, 0
-
-    def push(self, port: int, rows: Sequence[Row]) -> None:
-        self.rows += len(rows)
-        self.waiting.add(self.statement, rows)
-
-    def advance(self, port: int, mark: int) -> None:
-        pass
-
-
-class _Entry:
-    """Where rows of one ``Scan`` come in, and how far its watermark is."""
-
-    def __init__(self, scan: Scan, mark_of: Callable[[Row], int | None]) -> None:
-        self.scan, self.time_at, self.mark_of = scan, scan.time, mark_of
-        self.timed = False
-        """Whether a watermark makes a difference to anything below."""
-        self.merged = False
-        """Whether an island takes its rows in their order among those of other entries."""
-        self.mark = self.written = NEVER
-        self.lanes = Lanes()
-        self.boundary = FOREVER
-        """The least watermark that some island has to see."""
-        self.rows: list[Row] = []
-        self.order: list[int] = []
-        """Of each of ``rows`` its number among those of all entries."""
-        self.islands: list[_Island] = []
-        self.outputs: list[tuple[Any, int]] = []
-
-    def look(self) -> None:
-        self.boundary = min((island.taps[self].boundary for island in self.islands), default=FOREVER)
-
-
-class _Tap:
-    """What an island has of an entry."""
-
-    def __init__(self) -> None:
-        self.outputs: list[tuple[Any, int]] = []
-        self.ports: dict[Operator, set[int]] = {}
-        """Of all operators that the entry's watermark reaches those ports."""
-        self.exact = False
-        """Whether a row behind the watermark must find it there (``Operator.exact``)."""
-        self.forked = False
-        """Whether an operator below takes its rows at several ports: then each row goes everywhere before the next."""
-        self.taken = 0
-        """So many of the entry's rows went on."""
-        self.mark = NEVER
-        self.boundary = FOREVER
-
-    def push(self, run: Sequence[Row]) -> None:
-        for part in ([row] for row in run) if self.forked else (run,):
-            for operator, port in self.outputs:
-                operator.push(port, part)
-
-
-_Filter = tuple[Calc, list[_Sink]]
-"""WHERE and SELECT right above a table, and the statements that give its rows."""
-
-
-class _Island:
-    def __init__(self, at_work: AtWork | None) -> None:
-        self._at_work = at_work
-        self.taps: dict[_Entry, _Tap] = {}
-        self.statements: list[Statement] = []
-        self.muted = False
-        self.failure: Exception | None = None
-        """Why it was muted, until somebody has asked."""
-        self.patience = MAX_OVERRUNS
-        """So many searches may still take too long."""
-
-    def flush(self) -> None:
-        """Let the rows that wait go on, then the watermarks."""
-        at_work = self._at_work if self.statements and not self.muted else None
-        Patience.left = self.patience
-        try:
-            if not self.muted:
-                if at_work is not None:
-                    at_work(self.statements[0].id)
-                self._flush()
-        except Exception as error:  # the statements of other islands go on
-            self.muted, self.failure = True, error
-        finally:
-            self.patience, Patience.left = max(1, Patience.left), 1 << 62
-            if at_work is not None:
-                at_work("")
-        for entry, tap in self.taps.items():
-            tap.taken, tap.mark = len(entry.rows), max(tap.mark, entry.mark)
-        self.look()
-
-    def _flush(self) -> None:
-        taps = self.taps
-        if len(taps) == 1:
-            for entry, tap in taps.items():
-                if run := entry.rows[tap.taken :]:
-                    tap.push(run)
-        else:
-            waiting = [
-                zip(entry.order[tap.taken :], repeat(tap), entry.rows[tap.taken :], strict=False)
-                for entry, tap in taps.items()
-            ]
-            for tap, numbered in groupby(merge(*waiting, key=itemgetter(0)), key=itemgetter(1)):
-                tap.push([row for _, _, row in numbered])
-        for entry, tap in taps.items():
-            if entry.mark > tap.mark:
-                for operator, port in tap.outputs:
-                    operator.advance(port, entry.mark)
-
-    def given(self, filters: Sequence[_Filter], rows: Sequence[Row]) -> list[tuple[Statement, list[Row]]]:
-        """What the statements of ``filters``, which are the island's, give for ``rows``."""
-        found: list[tuple[Statement, list[Row]]] = []
-        if self.muted:
-            return found
-        Patience.left, at_work = self.patience, self._at_work
-        try:
-            if at_work is not None:
-                at_work(self.statements[0].id)
-            for calc, sinks in filters:
-                given = calc.given(rows)
-                for sink in sinks:
-                    sink.rows += len(given)
-                    found.append((sink.statement, given))
-        except Exception as error:  # the statements of other islands go on
-            self.muted, self.failure = True, error
-        finally:
-            self.patience, Patience.left = max(1, Patience.left), 1 << 62
-            if at_work is not None:
-                at_work("")
-        return found
-
-    def look(self) -> None:
-        """Ask the operators again how far watermarks may go unseen."""
-        for entry, tap in self.taps.items():
-            tap.boundary = (
-                FOREVER
-                if self.muted
-                else min(
-                    (
-                        operator.boundary(operator.mark)
-                        for operator, ports in tap.ports.items()
-                        if any(operator.marks[port] <= operator.mark for port in ports)
-                    ),
-                    default=FOREVER,
-                )
-            )
-            entry.look()
-
-
 class Network:
     """See the module's text.
 
@@ -252,7 +93,7 @@ class Network:
         """By table: rows dropped because they had no time."""
         self.operators: dict[bytes, Operator] = {}
         """By the fingerprint that its state has, each after its inputs."""
-        self._entries: dict[bytes, _Entry] = {}
+        self._entries: dict[bytes, Entry] = {}
         self._runs: dict[bytes, Operator] = {}
         """By node."""
         self._number = 0
@@ -260,7 +101,7 @@ class Network:
         """Whether nothing was fed and no watermark has moved since the last ``drain``."""
         self._receipts = self._running = self._receipts_written = 0
         """Microseconds of receipts gone by, as ``advance`` was given them, and without those of another clock."""
-        self._sinks: dict[str, _Sink] = {}
+        self._sinks: dict[str, Sink] = {}
         self._build(operators)
         self.lacking = Lacking(self.statements, self.operators, self._runs)
         """Statements whose rows may lack something."""
@@ -272,7 +113,7 @@ class Network:
         takers: dict[bytes, list[tuple[Any, int]]] = {fingerprint: [] for fingerprint in every}
         for fingerprint, node in every.items():
             if isinstance(node, Scan):
-                entry = self._entries[fingerprint] = _Entry(node, _mark_of(node))
+                entry = self._entries[fingerprint] = Entry(node, mark_of(node))
                 entry.outputs = takers[fingerprint]
                 continue
             kind = operators[type(node)].kind_for(node)
@@ -287,7 +128,7 @@ class Network:
         for running in self.operators.values():
             running.ready()
         for statement in self.statements:
-            sink = self._sinks[statement.id] = _Sink(statement, self.waiting)
+            sink = self._sinks[statement.id] = Sink(statement, self.waiting)
             takers[statement.root.fingerprint].append((sink, 0))
         self._by_rule = {
             rule: [self._entries[scan.fingerprint] for scan in scans]
@@ -299,43 +140,8 @@ class Network:
         self._make_islands()
 
     def _make_islands(self) -> None:
-        """Operators that are connected but by a scan; what an entry's rows reach in each."""
-        root: dict[int, int] = {}
-
-        def find(one: Any) -> int:
-            at = id(one)
-            while root.setdefault(at, at) != at:
-                at = root[at]
-            return at
-
-        every: list[Any] = [*self.operators.values(), *self._sinks.values()]
-        for operator in self.operators.values():
-            for below, _ in operator.takers():
-                root[find(below)] = find(operator)
-        islands: dict[int, _Island] = {}
-        for one in every:
-            island = islands.setdefault(find(one), _Island(self._at_work))
-            if isinstance(one, _Sink):
-                island.statements.append(one.statement)
-        for entry in self._entries.values():
-            for operator, port in entry.outputs:
-                island = islands[find(operator)]
-                tap = island.taps.setdefault(entry, _Tap())
-                tap.outputs.append((operator, port))
-            entry.islands = [island for island in islands.values() if entry in island.taps]
-            for island in entry.islands:
-                tap = island.taps[entry]
-                ahead = list(tap.outputs)
-                while ahead:
-                    operator, port = ahead.pop()
-                    if isinstance(operator, Operator):
-                        if operator not in tap.ports:
-                            ahead += operator.takers()
-                        tap.ports.setdefault(operator, set()).add(port)
-                        tap.exact = tap.exact or operator.exact
-                        tap.forked = tap.forked or len(tap.ports[operator]) > 1
-            entry.timed = any(operator.tables for island in entry.islands for operator in island.taps[entry].ports)
-        filters = {rule: [_filters(entry) for entry in entries] for rule, entries in self._by_rule.items()}
+        islands = islands_of(self.operators.values(), self._sinks.values(), self._entries.values(), self._at_work)
+        filters = {rule: [filters_of(entry) for entry in entries] for rule, entries in self._by_rule.items()}
         self._filters = {rule: [one for one in found if one] for rule, found in filters.items() if all(found)}
         for entry in self._entries.values():
             entry.merged = any(len(island.taps) > 1 for island in entry.islands)
@@ -343,7 +149,7 @@ class Network:
         for entry in timed:
             entry.lanes.limit = max(MIN_LANES, MAX_LANES // len(timed))
         self._timed = timed
-        self._islands = list(islands.values())
+        self._islands = islands
         for island in self._islands:
             island.look()
 
@@ -404,7 +210,7 @@ class Network:
             rows = timed
         return [one for island, filters in self._filters[rule][at] for one in island.given(filters, rows)]
 
-    def _no_time(self, entry: _Entry, rows: int) -> None:
+    def _no_time(self, entry: Entry, rows: int) -> None:
         if rows:
             table = entry.scan.table
             self.timeless[table] = self.timeless.get(table, 0) + rows
@@ -462,21 +268,21 @@ class Network:
                 mark = max(mark, entry.mark + beyond // MILLISECOND * MILLISECOND)
             self._raise(entry, mark)
 
-    def _raise(self, entry: _Entry, mark: int) -> None:
+    def _raise(self, entry: Entry, mark: int) -> None:
         if mark > entry.mark:
             entry.mark = mark
             self._drained = False
             if mark >= entry.boundary:
                 self._pass(entry)
 
-    def _catch_up(self, entry: _Entry) -> None:
+    def _catch_up(self, entry: Entry) -> None:
         """A row comes that is behind the watermark: let who asks see the watermark first."""
         for island in entry.islands:
             tap = island.taps[entry]
             if tap.exact and tap.mark < entry.mark:
                 island.flush()
 
-    def _pass(self, entry: _Entry) -> None:
+    def _pass(self, entry: Entry) -> None:
         for island in entry.islands:
             if entry.mark >= island.taps[entry].boundary:
                 island.flush()
@@ -666,39 +472,3 @@ def _begin(operator: Any, port: int, mark: int) -> None:
     if isinstance(operator, Operator) and mark > operator.marks[port]:
         operator.marks[port] = mark
         operator.mark = min(operator.marks)
-
-
-def _filters(entry: _Entry) -> list[tuple[_Island, list[_Filter]]] | None:
-    """By island what takes the entry's rows, where each gives the rows of statements and nothing else does."""
-    found: list[tuple[_Island, list[_Filter]]] = []
-    for island in entry.islands:
-        filters = list[_Filter]()
-        for calc, _ in island.taps[entry].outputs:
-            if not isinstance(calc, Calc):
-                return None
-            ends: list[Any] = [taker for taker, _ in calc.takers()]
-            if not all(isinstance(end, _Sink) for end in ends):
-                return None
-            filters.append((calc, ends))
-        found.append((island, filters))
-    return found
-
-
-def _mark_of(scan: Scan) -> Callable[[Row], int | None]:
-    match scan.mark:
-        case None:
-            return lambda row: None
-        case Column(index):
-            return itemgetter(index)
-        case Call("-", (Column(index), Literal(int() as delay)), type) if type.name.startswith("TIMESTAMP"):
-            return lambda row: row[index] - delay if row[index] is not None else None
-    compiled = evaluate(scan.mark)
-
-    def mark(row: Row) -> int | None:
-        try:
-            found: int | None = compiled(row)
-        except FAILURES:
-            return None
-        return found
-
-    return mark

@@ -1,13 +1,7 @@
-"""MATCH_RECOGNIZE, as Flink 2.3 answers it (``plan/pattern.py`` has the calls by which expressions refer to rows).
+"""MATCH_RECOGNIZE, as Flink 2.3 answers it, by the pattern's ``automaton.py``.
 
 **Rows** wait until the watermark reaches their time; then those of all keys go on by time, ties as they came. A row
 that comes when the watermark is already there is late. NULL is a key as any other.
-
-**The automaton.** A pattern is a chain of states; a state *takes* a row that meets a variable's condition, and leads
-on, or lets the row *pass* to the next state where the variable may take no (further) row. A greedy variable puts "and
-not mine" on every edge of the state that follows its own: a row fit for it never goes on, not even where it can take no
-more (``X{1,3} Y`` over four rows fit for both finds nothing). ``?`` is never greedy. Where several edges are open, all
-are followed. Each row begins a partial match, too.
 
 **Partial matches.** A match's rows lie next to each other, so a partial match is a state, the number of its first row,
 and how many rows each variable has. It ends with the first row that no edge takes, when its time is ``within`` or more
@@ -25,245 +19,32 @@ A row for which a condition fails is left out and counted. Of a key at most ``MA
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from vedette.plan import query
-from vedette.plan.pattern import AGGREGATE, ANY, FIRST, LAST, ROWTIME, greedy
-from vedette.plan.query import SECOND, Call, Column, Expression, Row
-from vedette.stream.accumulators import Accumulators
-from vedette.stream.expression import FAILURES, condition, several
+from vedette.plan.pattern import ANY
+from vedette.plan.query import SECOND, Row
+from vedette.stream.expression import FAILURES, several
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import Function
 from vedette.stream.keyed import EVER, Budget, Key, Table
 from vedette.stream.operator import FOREVER, NEVER, Operator
 from vedette.stream.operators import heap
+from vedette.stream.operators.automaton import FINAL, Automaton, Counts
 from vedette.stream.operators.rows import Rows, newest_by
+from vedette.stream.operators.seen import Condition, Seen, View
 
 MAX_PARTIALS = 1_000
 MAX_ROWS = 10_000
 
-Counts = tuple[int, ...]
-"""Of each variable of the pattern how many rows it has."""
 Partial = tuple[int, int, Counts]
 """Number of the first row, state, counts. Of a key they are a heap; one of them is ``BEGIN``, in ``start``, from which
 the next row begins a match."""
 BEGIN = FOREVER
 Found = tuple[int, Counts]
 """A complete match: number of the first row, counts."""
-
-
-# --- the automaton
-
-
-class Edge(NamedTuple):
-    """``takes``: the row, else it passes. ``when``: the variable whose condition it must meet, -1 for none; ``unless``:
-    the variables whose conditions it must not meet."""
-
-    takes: bool
-    target: int
-    when: int
-    unless: tuple[int, ...] = ()
-
-
-FINAL = 0
-
-
-class Automaton:
-    """``edges``: of each state, in the order in which they are tried. ``variables``: of each state whose rows it takes.
-    ``start``: where a match begins."""
-
-    def __init__(self, pattern: tuple[query.Variable, ...]) -> None:
-        self.edges: list[list[Edge]] = [[]]
-        self.variables = [-1]
-        self._moves: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
-        self._none: Counts = (0,) * len(pattern)
-        follows = FINAL
-        for variable in range(len(pattern) - 1, -1, -1):
-            follows = self._variable(variable, pattern[variable], follows)
-        self.start = follows
-
-    def _variable(self, number: int, variable: query.Variable, follows: int) -> int:
-        """The first state of a variable; ``follows`` is that of the next."""
-        _, least, most, _ = variable
-        optional = least == 0
-        least = max(1, least)
-        if greedy(variable) and least != most:
-            self.edges[follows] = [edge._replace(unless=(*edge.unless, number)) for edge in self.edges[follows]]
-        state = follows
-        if most is None:
-            state = self._state(number, [Edge(False, follows, -1)])
-            self.edges[state].append(Edge(True, state, number))
-        for _ in range(0 if most is None else most - least):
-            state = self._state(number, [Edge(True, state, number), Edge(False, follows, -1)])
-        for _ in range(least - 1):
-            state = self._state(number, [Edge(True, state, number)])
-        return self._state(number, [Edge(True, state, number), *([Edge(False, follows, -1)] if optional else [])])
-
-    def _state(self, variable: int, edges: list[Edge]) -> int:
-        self.edges.append(edges)
-        self.variables.append(variable)
-        return len(self.edges) - 1
-
-    def moves(self, state: int, met: int) -> tuple[tuple[int, int], ...]:
-        """As ``step``, where the bits of ``met`` say which conditions the row meets: target and the variable that takes
-        the row."""
-        known = self._moves.get((state, met))
-        if known is None:
-            after = self.step(state, self._none, lambda variable: bool(met >> variable & 1))
-            known = self._moves[state, met] = tuple((target, more.index(1)) for target, more in after)
-        return known
-
-    def step(self, state: int, counts: Counts, meets: Callable[[int], bool]) -> Iterator[tuple[int, Counts]]:
-        """Where a partial match in ``state`` is after a row; ``meets`` says which conditions the row meets."""
-
-        def is_open(edge: Edge) -> bool:
-            return (edge.when < 0 or meets(edge.when)) and not any(map(meets, edge.unless))
-
-        ahead = [state]
-        takes = []
-        while ahead:
-            at = ahead.pop()
-            for edge in self.edges[at]:
-                if is_open(edge):
-                    if edge.takes:
-                        takes.append(edge)
-                    else:
-                        ahead.append(edge.target)
-        for edge in takes:
-            more = (*counts[: edge.when], counts[edge.when] + 1, *counts[edge.when + 1 :])
-            yield edge.target, more
-            ahead = [edge.target]
-            while ahead:  # whether nothing more is needed
-                for edge in self.edges[ahead.pop()]:
-                    if not edge.takes and is_open(edge):
-                        if edge.target == FINAL:
-                            yield FINAL, more
-                            ahead.clear()
-                            break
-                        ahead.append(edge.target)
-
-
-# --- what expressions see of a match
-
-
-class View(NamedTuple):
-    """``rows`` from ``start`` on: of the match so far; ``counts``: whose they are; ``row``: the one under test, for
-    ``variable``, None in a complete match."""
-
-    rows: Sequence[Row]
-    start: int
-    counts: Counts
-    row: Row | None
-    variable: int
-    time: int
-
-    def span(self, variable: int) -> tuple[int, int]:
-        """First place in ``rows`` and number of the rows of a variable (-1: of all), the one under test left out."""
-        if variable < 0:
-            return self.start, sum(self.counts)
-        return self.start + sum(self.counts[:variable]), self.counts[variable]
-
-    def tests(self, variable: int) -> bool:
-        """Whether the row under test is one of the variable's."""
-        return self.row is not None and variable in (self.variable, -1)
-
-    def of(self, variable: int) -> list[Row]:
-        first, count = self.span(variable)
-        rows = list(self.rows[first : first + count])
-        if self.tests(variable):
-            assert self.row is not None
-            rows.append(self.row)
-        return rows
-
-    def at(self, variable: int, distance: int, from_end: bool) -> Row | None:
-        """The row so far from the variable's first or last."""
-        first, count = self.span(variable)
-        all_of = count + self.tests(variable)
-        if distance >= all_of:
-            return None
-        place = all_of - 1 - distance if from_end else distance
-        return self.row if place == count else self.rows[first + place]
-
-
-def _refer(call: Call, names: dict[str, int]) -> Callable[[View], Any]:
-    """What a call of ``plan/pattern.py`` gives."""
-    if call.name == ROWTIME:
-        return lambda view: view.time
-    variable = names[call.options[0]]
-    if call.name == AGGREGATE:
-        return _aggregate(query.Aggregate(call.options[1], call.args, call.type, options=call.options[2:]), variable)
-    (column,), distance, from_end = call.args, call.options[1], call.name == LAST
-    assert isinstance(column, Column)
-    index = column.index
-
-    def value(view: View) -> Any:
-        row = view.at(variable, distance, from_end)
-        return None if row is None else row[index]
-
-    return value
-
-
-def _aggregate(aggregate: query.Aggregate, variable: int) -> Callable[[View], Any]:
-    accumulators = Accumulators([aggregate])
-    add, _, values = accumulators.compiled([aggregate])
-
-    def value(view: View) -> Any:
-        fields = accumulators.new()
-        for row in view.of(variable):
-            add(fields, row)
-        return values(fields)[0]
-
-    return value
-
-
-class _Seen:
-    """Expressions over a row with what they refer to behind its columns."""
-
-    def __init__(self, width: int, names: dict[str, int]) -> None:
-        self._width, self._names = width, names
-        self._calls: dict[Call, int] = {}
-
-    def rewritten(self, expression: Expression, variable: int = -2) -> Expression:
-        """``expression`` with columns in place of calls that refer to rows; ``variable`` is the one being defined."""
-        if not isinstance(expression, Call):
-            return expression
-        if expression.name not in (LAST, FIRST, AGGREGATE, ROWTIME):
-            args = tuple(self.rewritten(one, variable) for one in expression.args)
-            return Call(expression.name, args, expression.type, expression.options)
-        if (
-            expression.name == LAST
-            and expression.options[1] == 0
-            and variable >= 0
-            and (self._names[expression.options[0]] in (variable, -1))
-        ):  # the row under test
-            return expression.args[0]
-        index = self._calls.setdefault(expression, len(self._calls))
-        return Column(self._width + index, expression.type)
-
-    def references(self) -> list[Callable[[View], Any]]:
-        return [_refer(call, self._names) for call in self._calls]
-
-
-class Condition:
-    """Of one variable. ``plain``: of a row alone, when it refers to no other."""
-
-    def __init__(self, expression: Expression, variable: int, width: int, names: dict[str, int]) -> None:
-        seen = _Seen(width, names)
-        self._test = condition(seen.rewritten(expression, variable))
-        self._references = seen.references()
-        self.variable, self.plain = variable, not self._references
-
-    def alone(self, row: Row) -> bool:
-        return self._test(row)
-
-    def holds(self, row: Row, rows: Sequence[Row], start: int, counts: Counts) -> bool:
-        view = View(rows, start, counts, row, self.variable, 0)
-        return self._test((*row, *[refer(view) for refer in self._references]))
-
-
-# --- the operator
 
 
 class _Run:
@@ -297,7 +78,7 @@ class Match(Operator):
             for place, variable in enumerate(node.pattern)
         ]
         self._plain = all(one is None or one.plain for one in self._conditions)
-        seen = _Seen(1, self._names)
+        seen = Seen(1, self._names)
         self._measures = several([seen.rewritten(measure) for measure in node.measures])
         self._references = seen.references()
         newest = newest_by(node.input.time)
