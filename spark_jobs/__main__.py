@@ -18,11 +18,13 @@ from spark_jobs.jobs.baselines import baselines
 from spark_jobs.jobs.campaigns import campaigns
 from spark_jobs.jobs.coverage import coverage
 from spark_jobs.jobs.export import export
+from spark_jobs.jobs.filters import filters
 from spark_jobs.jobs.ingest import ingest
 from spark_jobs.jobs.maintain import maintain
 from spark_jobs.jobs.noise import noise
 from spark_jobs.jobs.notify import notify
 from spark_jobs.jobs.report import report
+from spark_jobs.jobs.risk import risk
 from spark_jobs.jobs.triage import triage
 from spark_jobs.jobs.views import views
 
@@ -32,11 +34,13 @@ JOBS = (
     baselines,
     noise,
     coverage,
+    risk,
     report,
     export,
     backtest,
     maintain,
     triage,
+    filters,
     notify,
     views,
     all_due,

@@ -28,7 +28,6 @@ REAL = {("docs/rules.md", "door"), ("docs/examples.md", "door"),
 """A door that opens and closes is one; the old name of ``vedette.evaluate``; a column of ``agents`` keeps its name."""
 STILL = {
     "agent/vedette/delivery/queue.py",
-    "spark_jobs/jobs/backtest.py",
 }
 """Files that have some yet: this list only gets shorter. ``judged`` is a column of the table ``agents``,
 which keeps its name."""

@@ -28,6 +28,10 @@ LOCAL = {
     "spark.sql.files.openCostInBytes": "65536",
     # On two cores G1, the default, takes a sixth more CPU (`docs/scale.md`).
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    # Where in this code each column was made, for the message of an error in it: some calls into the JVM for each
+    # column, and a stack trace there (decision 93).
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
     # A failed job is reported by its exception; the executor's own log of it would be one stack trace a bad file.
     "spark.log.level": "FATAL",
 }

@@ -1,5 +1,5 @@
 """The jobs, one module each: a function of a `Job` (`job.py`) and its options.
 
 Listed in `spark_jobs/__main__.py`.
-Imports: common, export, findings, intake, report, tables.
+Imports: backtest, common, export, findings, intake, report, tables.
 """

@@ -25,6 +25,7 @@ from spark_jobs.jobs.job import COUNT, DURATION, FOLDER, Job, spark_job
 from spark_jobs.jobs.maintain import maintain
 from spark_jobs.jobs.noise import noise
 from spark_jobs.jobs.report import report
+from spark_jobs.jobs.risk import risk
 from spark_jobs.tables import storage
 from spark_jobs.tables.schema import RUNS
 from spark_jobs.tables.tables import Tables
@@ -33,8 +34,8 @@ log = logging.getLogger(__name__)
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 COMMANDS: tuple[tuple[click.Command, timedelta | None], ...] = (
-    (ingest, None), (campaigns, HOUR), (baselines, HOUR), (noise, DAY), (coverage, DAY), (maintain, DAY),
-    (report, None),
+    (ingest, None), (campaigns, HOUR), (baselines, HOUR), (risk, HOUR), (noise, DAY), (coverage, DAY),
+    (maintain, DAY), (report, None),
 )  # fmt: skip
 """What is run, in this order, and how often; None: each time."""
 NAMES = tuple(str(command.name) for command, _ in COMMANDS)
@@ -71,6 +72,7 @@ def all_due(
         "ingest": ["--landing", landing, *known] if landing else ["--kafka", str(kafka), *known],
         "campaigns": known,
         "baselines": [],
+        "risk": known,
         "noise": ["--date", "yesterday"],
         "maintain": [f"--keep={one}" for one in keep]
         + ([] if landing_days is None else ["--landing", str(landing), "--landing-days", str(landing_days)]),

@@ -5,71 +5,41 @@ any depth; a folder's path below ``--logs`` is taken for the agent's name. Execu
 must be on a disk that all of them see; and they need ``vedette`` installed.
 
 The rules are compiled once, on the driver, and broadcast with their databases and the lookups that they ask. A
-**segment** is the unit of work: its frames are evaluated chunk by chunk, as the agent and ``vedette scan`` do it, with
-the same matches. Audit records that belong together may lie in two segments: so a unit also looks at ``AROUND`` bytes
-on either side, and gives only the events that begin in its own segment.
+**segment** is the unit of work for what single events match (``backtest/segments.py``). What correlations and
+statements want of the matches is then sorted by agent and time, by Spark and thus on disk where it is much, and passes
+by in one task an agent (``backtest/ordered.py``). Both find what ``vedette scan`` finds in that agent's log.
 
-Nothing is passed over silently: a damaged part of a log, and a rule that could not be decided on some event, are
-rows of their own ``kind``. Correlations are not evaluated, nor are rules shown that only a correlation looks at.
+Nothing is passed over silently: a damaged part of a log, a rule that could not be decided on some event, and matches
+that could not be correlated are rows of their own ``kind``; rules that do not run are named. Rules that only a
+correlation or a statement looks at are not shown.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import pyarrow as pa
+from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.backtest.ordered import over_time
+from spark_jobs.backtest.rows import MATCHES, ORDER, WORK, Rules, batches
+from spark_jobs.backtest.segments import segment_rows
+from spark_jobs.common.plain import plain
 from spark_jobs.jobs.job import COUNT, FILE, FOLDER, Job, spark_job
 from spark_jobs.tables import storage
-from spark_jobs.tables.arrow import arrow_schema
-from spark_jobs.tables.schema import columns
 from spark_jobs.tables.storage import bare
-
-if TYPE_CHECKING:
-    from vedette.model.event import Frame
-    from vedette.rawlog.read import Gap
-    from vedette.runtime.evaluation import Detection
 
 log = logging.getLogger(__name__)
 
-AROUND = 1 << 20
-"""Bytes of the log on either side of a segment in which records of its events may lie, as the engine looks for them."""
-
-REMEMBERED = 4 << 20
-"""Bytes of frames that are kept to name the place of an event in them: more than an event can be long."""
-
-MAX_RAW = 2048
-"""Bytes of an event that a row shows; as in an alert."""
-
-ROWS = 1000
-"""Rows handed to Spark at once."""
-
 MAX_TASKS = 20_000
-
-MATCHES = columns(
-    """string kind agent log_id; long offset; int length; string input host; time received_at event_time;
-    string rule_id rule_title level; map fields; string raw reason; long events bytes; double seconds"""
-)
-"""``kind`` ``match``: a rule matched the event at ``offset`` of ``log_id``. ``read``: a segment was read; ``events``,
-``bytes`` and the CPU ``seconds`` it took. ``gap``: ``events`` from ``offset`` on that cannot be read, with ``reason``.
-``undecided``: ``events`` of a segment on which ``rule_id`` could not be decided, with ``reason``."""
-
-
-class Rules(NamedTuple):
-    """What executors evaluate: a built rule set (``vedette.engine.artifact``), and how it is asked."""
-
-    artifact: bytes
-    route: bool
-    product: str
+MAX_NAMED = 20
+"""Rules that do not run, and reasons, that are printed."""
+FOUND = ("match", "correlation", "statement")
 
 
 def built(rules: Sequence[Path], keys: Sequence[str], pipelines: Sequence[Path], lookups: Sequence[Path],
@@ -85,12 +55,15 @@ def built(rules: Sequence[Path], keys: Sequence[str], pipelines: Sequence[Path],
         artifact = bundled(bundle)
     else:
         plan = compile_rules(*rules, pipelines=pipelines, lookups=lookups)
-        for refusal in plan.refused:
-            log.warning("not run: %s", refusal)
         if not plan.rules:
+            for refusal in plan.refused:
+                log.warning("not run: %s", refusal)
             raise ValueError("no rule runs")
         artifact = whole(plan)
-    return Rules(artifact.to_bytes(), route, product)
+    plan = artifact.read_plan()
+    calling = tuple(f"{one.title}: it calls functions in Python" for one in plan.statements if one.modules)
+    later = bool(plan.correlations or plan.statements)
+    return Rules(artifact.to_bytes(), route, product, later, (*map(str, plan.refused), *calling))
 
 
 def matches(spark: SparkSession, logs: str, rules: Rules) -> DataFrame:
@@ -105,154 +78,69 @@ def matches(spark: SparkSession, logs: str, rules: Rules) -> DataFrame:
     number = paths.count()
     if not number:
         raise FileNotFoundError(f"{logs}: holds no segments (*.seg); copy DATA_DIR/raw of agents there")
-    return paths.repartition(min(number, MAX_TASKS)).mapInArrow(_evaluating(spark, str(root), rules), MATCHES)
-
-
-def _evaluating(
-    spark: SparkSession, root: str, rules: Rules
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow``: batches of segments' paths (first column) to ``MATCHES``."""
     shared = spark.sparkContext.broadcast(rules)
+    found = paths.repartition(min(number, MAX_TASKS)).mapInArrow(_by_segment(root, shared), WORK)
+    if not rules.over_time:
+        return found.select(*MATCHES.names)
+    return found.repartition("agent").sortWithinPartitions(*ORDER).mapInArrow(_by_agent(root, shared), MATCHES)
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        schema, rows = arrow_schema(MATCHES), list[dict[str, Any]]()
-        for batch in batches:
-            for path in batch.column(0).to_pylist():
-                for row in segment_rows(Path(bare(path)), Path(root), shared.value):
-                    rows.append(row)
-                    if len(rows) >= ROWS:
-                        yield pa.RecordBatch.from_pylist(rows, schema)
-                        rows = []
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema)
+
+Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def _by_segment(root: Path, shared: Broadcast[Rules]) -> Work:
+    """Batches of segments' paths (first column) to ``WORK``."""
+
+    def work(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        paths = (Path(bare(path)) for batch in given for path in batch.column(0).to_pylist())
+        rows = (row for path in paths for row in segment_rows(path, root, shared.value))
+        yield from batches(rows, WORK)
 
     return work
 
 
-def segment_rows(path: Path, root: Path, rules: Rules) -> Iterator[dict[str, Any]]:
-    """Rows of ``MATCHES`` of one segment."""
-    from vedette.model.event import LogSource
-    from vedette.rawlog import read
-    from vedette.rawlog.segment import segments
-    from vedette.runtime.evaluation import evaluate
-
-    began = time.process_time()
-    every = segments(path.parent)
-    place = next(number for number, one in enumerate(every) if one.path.name == path.name)
-    segment = every[place]
-    behind = next((one.base for one in every[place + 1 :] if one.log_id == segment.log_id), None)
-    about = {"agent": str(path.parent.relative_to(root)), "log_id": segment.log_id}
-    gaps: list[Gap] = []
-    stop = None if behind is None else behind + AROUND
-    start = max(0, segment.base - AROUND)
-    frames = read.frames(path.parent, start, stop, log_id=segment.log_id, on_gap=gaps.append)
-    artifact, lookups = _artifact(rules.artifact)
-    engine = artifact.engine(lookups, route=rules.route)
-    line = _Line(segment.base, behind)
-    for found in evaluate(engine, line.chunks(frames), logsource=LogSource(product=rules.product)):
-        if (at := line.place(found)) is not None:
-            yield {**about, **_match(found, *at)}
-    for gap in gaps:
-        if gap.offset >= segment.base and (behind is None or gap.offset < behind):
-            yield {**about, "kind": "gap", "offset": gap.offset, "events": gap.events, "reason": gap.reason}
-    for number, count in engine.tally.undecided.items():
-        rule, reason = engine.plan.rules[number], engine.tally.reasons[number]
-        count += engine.tally.skipped.get(number, 0)
-        yield {**about, "kind": "undecided", "rule_id": rule.id, "rule_title": rule.title, "events": count,
-               "offset": segment.base, "reason": reason}  # fmt: skip
-    yield {**about, "kind": "read", "offset": segment.base, "events": line.events, "bytes": line.bytes,
-           "seconds": time.process_time() - began}  # fmt: skip
+def _by_agent(root: Path, shared: Broadcast[Rules]) -> Work:
+    """Batches of ``WORK``, sorted, to ``MATCHES``."""
+    return lambda given: over_time(given, root, shared.value)
 
 
-@lru_cache(maxsize=2)
-def _artifact(data: bytes) -> tuple[Any, Any]:
-    """The rules, and the lookups that they bring, opened."""
-    from vedette.engine.artifact import Artifact
-    from vedette.lookup.sets import made
-
-    artifact = Artifact.from_bytes(data)
-    return artifact, made(artifact.lookups)
-
-
-class _Line:
-    """Frames in their order, and where in the raw log the events lie that ``judge`` numbers."""
-
-    def __init__(self, base: int, behind: int | None) -> None:
-        self._base, self._behind = base, behind
-        self._held: deque[tuple[int, Frame]] = deque()
-        self._size = 0
-        self._spans: tuple[int, list[tuple[int, int]]] = -1, []
-        self.events = self.bytes = 0
-        """Of the segment itself."""
-
-    def chunks(self, frames: Iterable[Frame]) -> Iterator[Any]:
-        """Their chunks; each frame is remembered with the number, from 1, of its first event."""
-        first = 1
-        for frame in frames:
-            self._held.append((first, frame))
-            self._size += len(frame.chunk.data)
-            while self._size - len(self._held[0][1].chunk.data) > REMEMBERED:
-                self._size -= len(self._held.popleft()[1].chunk.data)
-            if self._own(frame.offset):
-                self.events += len(frame.chunk)
-                self.bytes += len(frame.chunk.data)
-            yield frame.chunk
-            first += len(frame.chunk)
-
-    def place(self, found: Detection) -> tuple[Frame, int, int] | None:
-        """Frame, start and end in it of the event that matched; None when it begins in another segment."""
-        first, frame = next((number, frame) for number, frame in reversed(self._held) if number <= found.line)
-        if self._spans[0] != frame.offset:
-            self._spans = frame.offset, list(frame.chunk.spans())
-        start, end = self._spans[1][found.line - first]
-        return (frame, start, end) if self._own(frame.offset) else None
-
-    def _own(self, offset: int) -> bool:
-        return offset >= self._base and (self._behind is None or offset < self._behind)
-
-
-def _match(found: Detection, frame: Frame, start: int, end: int) -> dict[str, Any]:
-    return {
-        "kind": "match",
-        "offset": frame.offset + start,
-        "length": end - start,
-        "input": frame.chunk.input,
-        "host": found.record.host,
-        "received_at": frame.chunk.received_at,
-        "event_time": found.record.event_time,
-        "rule_id": found.rule.id,
-        "rule_title": found.rule.title,
-        "level": found.rule.level,
-        "fields": found.fields,
-        "raw": frame.chunk.data[start : min(end, start + MAX_RAW)].decode(errors="replace"),
-    }
-
-
-def _summary(found: DataFrame, top: int) -> str:
+def _summary(found: DataFrame, rules: Rules, top: int) -> str:
     """What came of it, in words: the account of the reading, then the rules by their matches."""
     total = found.groupBy("kind").agg(
         F.count("*").alias("rows"), F.sum("events").alias("events"), F.sum("bytes").alias("bytes"),
         F.sum("seconds").alias("seconds"),
     )  # fmt: skip
     by = {row.kind: row for row in total.collect()}
-    read = by["read"]
+    number = {kind: by[kind].rows if kind in by else 0 for kind in FOUND}
+    read = by.get("read")
+    later = f"; {number['correlation']} correlations and {number['statement']} rows of statements"
     lines = [
-        f"backtest: {read.events} events, {read.bytes} bytes, of {read.rows} segments; "
-        f"{by['match'].rows if 'match' in by else 0} matches; {read.seconds:.1f} CPU-seconds"
+        f"backtest: {read.events if read else 0} events, {read.bytes if read else 0} bytes, of "
+        f"{read.rows if read else 0} segments; {number['match']} matches{later if rules.over_time else ''}; "
+        f"{read.seconds if read else 0:.1f} CPU-seconds"
     ]
+    lines += _named("not run", rules.not_run)
     if "gap" in by:
         lines.append(f"{by['gap'].events} events cannot be read, in {by['gap'].rows} places: kind gap")
     if "undecided" in by:
         lines.append(f"{by['undecided'].events} times a rule could not be decided on an event: kind undecided")
-    rules = (
-        found.where("kind = 'match'")
+    if "not_correlated" in by:
+        rows = found.where("kind = 'not_correlated'").select("agent", "reason").orderBy("agent", "reason")
+        lines += _named("not correlated", [f"{row.agent}: {row.reason}" for row in rows.limit(MAX_NAMED + 1).collect()])
+    loudest = (
+        found.where(F.col("kind").isin(*FOUND))
         .groupBy("rule_id", "rule_title", "level")
         .agg(F.count("*").alias("n"), F.count_distinct("agent").alias("agents"))
         .orderBy(F.desc("n"), "rule_id")
         .limit(top)
     )
-    lines += [f"{row.n:10}  {row.level:13}  {row.agents:5} agents  {row.rule_title}" for row in rules.collect()]
+    lines += [f"{row.n:10}  {row.level:13}  {row.agents:5} agents  {row.rule_title}" for row in loudest.collect()]
     return "\n".join(lines)
+
+
+def _named(what: str, reasons: Iterable[str]) -> list[str]:
+    lines = [f"{what}: {plain(one)}" for one in reasons]
+    return lines if len(lines) <= MAX_NAMED else [*lines[:MAX_NAMED], f"{what}: more"]
 
 
 @spark_job(tables=False)
@@ -273,7 +161,8 @@ def backtest(
 ) -> str:  # fmt: skip
     """Try rules on exported raw logs.
 
-    The agent's own engine evaluates them; correlations are not evaluated.
+    The agent's own engine evaluates them, correlations and statements in SQL over each agent's log by the events' own
+    times, as `vedette scan` does.
 
     Example: vedette-spark backtest --logs exported --rules new-rules --output matches
     """
@@ -285,6 +174,6 @@ def backtest(
     asked = built(rules, keys, pipelines, lookups, route, product)
     found = matches(job.spark, logs, asked)
     if output is None:
-        return _summary(found.persist(), top)
+        return _summary(found.persist(), asked, top)
     found.write.mode("errorifexists").parquet(output)
-    return _summary(job.spark.read.schema(MATCHES).parquet(storage.literal(output)), top)
+    return _summary(job.spark.read.schema(MATCHES).parquet(storage.literal(output)), asked, top)

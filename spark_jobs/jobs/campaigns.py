@@ -37,6 +37,7 @@ from spark_jobs.common.plain import many
 from spark_jobs.findings import merging, moves, sessions
 from spark_jobs.findings.weight import Way, decoy, weighed
 from spark_jobs.intake.enrich import Lookups
+from spark_jobs.intake.own import EXERCISE, OWN, threats_of
 from spark_jobs.jobs.job import COUNT, Job, days_options, lookups_option, spark_job
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.schema import ALERTS, CAMPAIGNS, ENTITY_SITE_5M, RULES
@@ -52,12 +53,6 @@ GAP = timedelta(days=1)
 
 NEW = timedelta(days=1)
 """Steps that are no older are new: who looks once a day has not seen them."""
-
-OWN = frozenset(("exercise", "scanner", "shared"))
-"""Threats by which ``intel`` names what is one's own: a red team, a scanner in service, an address that many share."""
-
-EXERCISE = "exercise"
-"""Of these the one that takes all that it joined with it: the accounts that a red team took are its own."""
 
 _RUN = [*WHO, "run"]
 _LISTS = ("sites", "rules", "tactics", "techniques")
@@ -155,7 +150,7 @@ def find(spark: SparkSession, tables: Tables, seen: DataFrame, lookups: Lookups 
     key = identity(*map(F.col, WHO), F.col("run").cast("string"))
     alone = moves.find(seen, rules, _RUN).where(F.col("evidence") >= moves.MIN_EVIDENCE).withColumn("member", key)
     found = keep(alone)
-    threats = {} if lookups is None else _threats(spark, found, lookups)
+    threats = {} if lookups is None else threats_of(spark, found, lookups)
     ways = {}
     for way in found.toArrow().to_pylist():
         known = threats.get(way["member"], frozenset())
@@ -197,22 +192,6 @@ def _merge(
         ways[group] = {
             **way, **names, "member": group, "entities": every, "exercise": any(one["exercise"] for one in mine)
         }  # fmt: skip
-
-
-def _threats(spark: SparkSession, found: DataFrame, lookups: Lookups) -> Mapping[str, frozenset[str]]:
-    """By ``member`` of ``found`` what ``intel`` says of its entity at the time it was last seen."""
-    asked = found.select(
-        F.col("member").alias("origin"), F.lit(0).cast("long").alias("position"),
-        F.col("last_seen").alias("counted_at"), F.array(F.struct("kind", "value")).alias("entities"),
-        *(F.lit(None).cast("string").alias(name) for name in ("fleet", "site", "host")),
-    )  # fmt: skip
-    known = lookups.enrich(spark, asked)
-    if "intel" not in known.columns:
-        return {}
-    return {
-        row.origin: frozenset(row.threats)
-        for row in known.select("origin", F.col("intel.threat").alias("threats")).where("size(threats) > 0").collect()
-    }
 
 
 def named(found: Sequence[Way], known: Sequence[Row], wanted: Period) -> list[Row]:

@@ -143,10 +143,15 @@ def days_options(days: int, what: str, most: int | None = None) -> Callable[[Cal
 
     def added(run: Callable[..., str]) -> Callable[..., str]:
         run = click.option("--days", type=click.IntRange(1, most), default=days, show_default=True, help=what)(run)
-        return click.option("--date", "last", type=DAY, default="today", show_default=True, metavar="DAY",
-                            help="Last of these: YYYY-MM-DD, today or yesterday, in UTC.")(run)  # fmt: skip
+        return date_option("Last of these")(run)
 
     return added
+
+
+def date_option(what: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
+    """``--date`` (as ``last``)."""
+    return click.option("--date", "last", type=DAY, default="today", show_default=True, metavar="DAY",
+                        help=f"{what}: YYYY-MM-DD, today or yesterday, in UTC.")  # fmt: skip
 
 
 def lookups_option(what: str) -> Callable[[Callable[..., str]], Callable[..., str]]:

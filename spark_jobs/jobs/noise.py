@@ -15,10 +15,7 @@ to which filters do not apply; and none where no field holds the entity.
 
 from __future__ import annotations
 
-import json
 import logging
-import re
-import uuid
 from datetime import date
 from pathlib import Path
 
@@ -30,6 +27,7 @@ from spark_jobs.common import entities
 from spark_jobs.common.entities import SEVERE
 from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import short
+from spark_jobs.findings.proposals import added, file_name, filter_text
 from spark_jobs.jobs.job import COUNT, FILE, Job, days_options, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, NOISE, RULES, WIN_5M
@@ -55,12 +53,6 @@ PROPOSED_SHARE = 0.5
 MAX_PROPOSALS = 200
 """The loudest rules for which one is made: each is read by a person."""
 
-NAMESPACE = uuid.UUID("5d0c3c0e-6a0f-5b55-9f2f-0a3c1c6f7d11")
-"""Of the filters' ids: the same proposal has the same id each time."""
-
-
-_ODD = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
-
 
 @spark_job()
 @days_options(DAYS, "Days looked at.")
@@ -77,7 +69,7 @@ def noise(job: Job, last: date, days: int, top: int, folder: Path | None, patch:
     rows = tables.frame(spark, NOISE, wanted.until, wanted.until).orderBy(F.desc("score"), "rule_id")
     if folder or patch:
         proposed = {
-            _file(row.rule_id): row.proposal for row in rows.where("proposal != ''").limit(MAX_PROPOSALS).collect()
+            file_name(row.rule_id): row.proposal for row in rows.where("proposal != ''").limit(MAX_PROPOSALS).collect()
         }
         if folder:
             folder.mkdir(parents=True, exist_ok=True)
@@ -191,43 +183,10 @@ def proposals(loud: DataFrame, alerts: DataFrame) -> list[tuple[str, str]]:
 
 
 def filter_of(row: Row) -> str:
-    """A Sigma filter in YAML that leaves ``row.top_value`` out of the rule. Texts are JSON's, which are YAML's too."""
-    title = f"{short(row.top_value, 60)} in {short(row.rule_title or row.rule_id, 60)}"
-    source = {name: value for name, value in row.logsource.asDict().items() if value}
-    share = f"{row.top_share:.0%} of {row.alerts} alerts named it. Apply it only if it is harmless."
-    lines = [
-        f"title: {_text(title)}",
-        f"id: {uuid.uuid5(NAMESPACE, f'{row.rule_id} {row.field} {row.top_value}')}",
-        f"description: {_text(share)}",
-        "logsource:",
-        *(f"    {name}: {_text(value)}" for name, value in source.items()),
-        "filter:",
-        f"    rules: [{_text(row.rule_id)}]",
-        "    selection:",
-        f"        {_text(row.field)}: {_text(_plain(row.top_value))}",
-        "    condition: not selection",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _plain(value: str) -> str:
-    """``value`` as a Sigma value that means itself: wildcards and their escape escaped."""
-    return value.replace("\\", "\\\\").replace("*", "\\*").replace("?", "\\?")
-
-
-def _text(text: str) -> str:
-    """``text`` in quotes on one line; what YAML takes for the end of one, or refuses, is escaped."""
-    return _ODD.sub(lambda one: f"\\u{ord(one[0]):04x}", json.dumps(text, ensure_ascii=False))
-
-
-def _file(rule_id: str) -> str:
-    """Name of the file that holds the filter for a rule."""
-    return "filter-" + "".join(one if one.isalnum() or one in "-_" else "_" for one in rule_id) + ".yml"
-
-
-def added(name: str, text: str) -> str:
-    """``text`` as a new file ``name`` in a unified diff. Without git's own header the name counts from the folder in
-    which it is applied, for ``git apply`` as for ``patch -p1``."""
-    lines = text.rstrip("\n").split("\n")
-    head = ["--- /dev/null", f"+++ b/{name}", f"@@ -0,0 +1,{len(lines)} @@"]
-    return "\n".join([*head, *(f"+{one}" for one in lines)]) + "\n"
+    """A Sigma filter in YAML that leaves ``row.top_value`` out of the rule."""
+    return filter_text(
+        row.rule_id, row.logsource.asDict(), {row.field: [row.top_value]},
+        key=f"{row.rule_id} {row.field} {row.top_value}",
+        title=f"{short(row.top_value, 60)} in {short(row.rule_title or row.rule_id, 60)}",
+        description=f"{row.top_share:.0%} of {row.alerts} alerts named it. Apply it only if it is harmless.",
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The job ``triage``: what somebody decides about a campaign or an anomaly, kept in the table ``triage``.
+"""The job ``triage``: what somebody decides about a campaign, an anomaly or a risk, kept in the table ``triage``.
 
 Decisions are only ever added, so the table says who decided what and when. The report shows the one that holds.
 """
@@ -19,7 +19,7 @@ from spark_jobs.report.figures import Line
 from spark_jobs.report.triage import CLOSED, NEW, STATES, decisions, words
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import Reader
-from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, TRIAGE
+from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, RISK, TRIAGE
 from spark_jobs.tables.tables import texts
 
 MAX_SHOWN = 50
@@ -50,7 +50,7 @@ def triage(
     job: Job, finding: str | None, state: str | None, assignee: str, reason: str, expires: datetime | None,
     author: str | None,
 ) -> str:  # fmt: skip
-    """Acknowledge, assign or close a campaign or an anomaly.
+    """Acknowledge, assign or close a campaign, an anomaly or a risk.
 
     FINDING is its id, which the report shows, or the beginning of it; without one, open campaigns are listed.
 
@@ -83,15 +83,17 @@ def _found(reader: Reader, beginning: str) -> tuple[str, str]:
     """Kind and id of the one finding whose id begins so; raises ValueError when there is none, or several."""
     reader.view("campaigns", CAMPAIGNS)
     reader.view("anomalies", ANOMALIES)
+    reader.view("risk", RISK)
     size, wanted = len(beginning), texts([beginning])
     rows = reader.rows(
         f"""SELECT 'campaign' AS kind, campaign_id AS id FROM campaigns WHERE substr(campaign_id, 1, {size}) = {wanted}
         UNION SELECT 'anomaly' AS kind, anomaly_id AS id FROM anomalies WHERE substr(anomaly_id, 1, {size}) = {wanted}
+        UNION SELECT 'risk' AS kind, risk_id AS id FROM risk WHERE substr(risk_id, 1, {size}) = {wanted}
         ORDER BY id LIMIT 3"""
     )
     exact = [row for row in rows if row["id"] == beginning] or rows
     if len(exact) != 1:
-        raise ValueError(f"{beginning}: {'several findings begin so' if exact else 'no such campaign or anomaly'}; the "
+        raise ValueError(f"{beginning}: {'several findings begin so' if exact else 'no such finding'}; the "
                          "report shows the ids")  # fmt: skip
     return exact[0]["kind"], exact[0]["id"]
 

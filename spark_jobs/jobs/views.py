@@ -19,6 +19,7 @@ from spark_jobs.tables.schema import (
     CAMPAIGNS,
     COVERAGE,
     NOISE,
+    RISK,
     TABLES,
     TRIAGE,
     WIN_5M,
@@ -64,6 +65,13 @@ WHERE f.score > 0""",
         f"""SELECT f.anomaly_id, f.kind, f.fleet, f.site, f.rule_id, f.started_at, f.ended_at, f.observed, f.median,
     f.score, f.level, f.reason, {_DECISION}
 FROM {{anomalies}} f {_DECIDED}anomaly_id""",
+    ),
+    "risk_now": View(
+        (RISK, TRIAGE),
+        f"""SELECT f.risk_id, f.kind, f.value, f.scope, f.score, f.threshold, f.over, f.level, f.rules, f.tactics,
+    f.days, f.first_seen, f.last_seen, f.reason, {_DECISION}
+FROM {{risk}} f {_DECIDED}risk_id
+WHERE f.as_of = (SELECT max(as_of) FROM {{risk}})""",
     ),
     "noise_now": View(
         (NOISE,),

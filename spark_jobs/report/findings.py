@@ -15,7 +15,7 @@ from spark_jobs.common.period import Period
 from spark_jobs.report.figures import ALERT, ALERT_COLUMNS, Line, Listed, in_period, lines
 from spark_jobs.report.triage import NEW, decisions
 from spark_jobs.tables.ask import Reader, severity, total
-from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, Table
+from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, RISK, Table
 from spark_jobs.tables.tables import texts
 
 MAX_CAMPAIGNS = 100
@@ -25,6 +25,7 @@ MAX_SAMPLED = 40
 MAX_SAMPLES = 5
 MAX_ANOMALIES = 200
 MAX_NOISE = 50
+MAX_RISKS = 50
 MAX_TECHNIQUES = 2_000
 """Techniques under a tactic, those with most alerts first."""
 
@@ -39,7 +40,7 @@ MAX_HOSTS = 3
 """Of a campaign's step, the first ones met."""
 
 JOBS = (("ingest", ALERTS), ("campaigns", CAMPAIGNS), ("baselines", ANOMALIES), ("noise", NOISE),
-        ("coverage", COVERAGE))  # fmt: skip
+        ("coverage", COVERAGE), ("risk", RISK))  # fmt: skip
 """Each job that the report shows, and a table that it writes also when it finds nothing."""
 
 
@@ -71,6 +72,11 @@ class Findings:
     """Anomalies, all of them, by kind."""
     noise: Listed
     noise_as_of: str
+    risks: Listed
+    """Entities over their threshold first, with ``triage``."""
+    over: int
+    """Entities over their threshold, listed or not."""
+    risks_as_of: str
     matrix: Matrix
     unrun: tuple[str, ...]
     """Jobs that have written nothing into these tables."""
@@ -84,11 +90,16 @@ def findings(reader: Reader, period: Period, known: Mapping[str, Line]) -> Findi
     noise_as_of, of_noise = _newest(reader, "noise", NOISE, period)
     noise = lines(reader, _columns("noise", NOISE, "coalesce(score, 0) DESC, rule_id", MAX_NOISE))
     campaigns, still_open = _campaigns(reader, period)
+    risks_as_of, risks, over = _risks(reader, period)
     decided = decisions(
         reader,
-        [one.campaign_id for one in campaigns.items] + [one.anomaly_id for one in anomalies],
+        [one.campaign_id for one in campaigns.items]
+        + [one.anomaly_id for one in anomalies]
+        + [one.risk_id for one in risks.items],
         period.now,
     )
+    for one in risks.items:
+        one.triage = decided.get(one.risk_id, NEW)
     for one in campaigns.items:
         one.triage = decided.get(one.campaign_id, NEW)
     for one in anomalies:
@@ -100,6 +111,9 @@ def findings(reader: Reader, period: Period, known: Mapping[str, Line]) -> Findi
         by_kind={row["kind"] or "": row["n"] for row in kinds},
         noise=Listed(noise, of_noise),
         noise_as_of=noise_as_of,
+        risks=risks,
+        over=over,
+        risks_as_of=risks_as_of,
         matrix=_matrix(reader, period, known),
         unrun=tuple(job for job, table in JOBS if not reader.has(table)),
     )
@@ -125,6 +139,19 @@ def _newest(reader: Reader, view: str, table: Table, period: Period) -> tuple[st
     as_of = days["last"] or days["first"] or ""
     reader.view(view, table, as_of, as_of)
     return as_of, reader.only(f"SELECT count(*) AS n FROM {view}")["n"] if as_of else 0
+
+
+def _risks(reader: Reader, period: Period) -> tuple[str, Listed, int]:
+    """The day of the newest risks, these, and how many of all are over their threshold."""
+    as_of, number = _newest(reader, "risk", RISK, period)
+    over = reader.only(f"SELECT {total('CASE WHEN over THEN 1 ELSE 0 END', 'n')} FROM risk")["n"]
+    # Critical ones first, as they are over whatever their score is.
+    order = """over DESC, CASE WHEN over AND score < threshold THEN 0 ELSE 1 END, score / threshold DESC, kind, value,
+        scope"""
+    found = lines(reader, _columns("risk", RISK, order, MAX_RISKS))
+    for one in found:
+        one.contributions = one.contributions or ()
+    return as_of, Listed(found, number), over
 
 
 def _campaigns(reader: Reader, period: Period) -> tuple[Listed, int]:

@@ -17,6 +17,8 @@ MAX_FIRST = 12
 MAX_CAMPAIGNS = 3
 MAX_ANOMALIES = 2
 """Of each kind."""
+MAX_RISKS = 3
+"""That no campaign names."""
 
 LOUD = 0.3
 """A rule with a larger share of all matches is worth a word."""
@@ -138,6 +140,11 @@ def look_first(report: Report) -> list[Pointer]:
         note = f"score {one.score:.0f} · {one.state} · {_span(one.first_seen, one.last_seen)}"
         note += f" · {words(one.triage)}" if one.triage.state != "new" else ""
         found.append(Pointer(one.level, "campaign", text, f"campaign-{number}", note))
+    for risk in _risks(findings)[:MAX_RISKS]:
+        name = f"{risk.kind} {short(risk.value)}" + (f" at {risk.scope}" if risk.scope else "")
+        found.append(
+            Pointer(risk.level, "risk", f"{name}: {risk.reason}", "risk", _span(risk.first_seen, risk.last_seen))
+        )
     for kind, called in (("silence", "gone quiet"), ("burst", "burst")):
         here = [one for one in findings.anomalies.items if one.kind == kind and not closed(one, one.ended_at)]
         for anomaly in here[:MAX_ANOMALIES]:
@@ -171,6 +178,15 @@ def look_first(report: Report) -> list[Pointer]:
         found.append(Pointer("low", "noise", f"{share:.0%} of all matches are of one rule: {loud.rule_title}", "noise"))
     shown = sum(one.level == "critical" and one.kind == "campaign" for one in found)
     return found[: max(MAX_FIRST, shown + MAX_FIRST - MAX_CAMPAIGNS)]
+
+
+def _risks(findings: Findings) -> list[Line]:
+    """Those over their threshold that are not closed, and that no campaign listed names; sites last, which have what
+    their users and hosts have."""
+    named = {(one["kind"], one["value"]) for listed in findings.campaigns.items for one in listed.entities or ()}
+    named |= {(one.kind, one.value) for one in findings.campaigns.items}
+    over = [one for one in findings.risks.items if one.over and not closed(one, one.last_seen)]
+    return sorted((one for one in over if (one.kind, one.value) not in named), key=lambda one: one.kind == "site")
 
 
 def _span(first: datetime | None, last: datetime | None) -> str:

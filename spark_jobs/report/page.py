@@ -41,6 +41,7 @@ SECTIONS = (
     ("heat", "Sites and rules"),
     ("sites", "Map"),
     ("campaigns", "Campaigns"),
+    ("risk", "Risk"),
     ("attack", "ATT&CK"),
     ("anomalies", "Anomalies"),
     ("noise", "Noise"),

@@ -21,17 +21,18 @@ NEW = Line(state="new", assignee="", reason="", author="", expires_at=None, upda
 """Of a finding about which nothing was decided."""
 
 
-def decisions(reader: Reader, findings: Collection[str], now: datetime) -> dict[str, Line]:
-    """What holds at ``now`` for those of ``findings`` (ids) about which something was decided."""
-    if not findings:
+def decisions(reader: Reader, findings: Collection[str] | None, now: datetime) -> dict[str, Line]:
+    """What holds at ``now`` for those of ``findings`` (ids; None: all) about which something was decided."""
+    if findings is not None and not findings:
         return {}
+    asked = "" if findings is None else f"WHERE finding_id IN ({texts(set(findings))})"
     reader.view("triage", TRIAGE)
     rows = lines(
         reader,
         f"""SELECT finding_id, state, coalesce(assignee, '') AS assignee, coalesce(reason, '') AS reason,
             coalesce(author, '') AS author, expires_at, updated_at FROM (
                 SELECT *, row_number() OVER (PARTITION BY finding_id ORDER BY updated_at DESC, state) AS place
-                FROM triage WHERE finding_id IN ({texts(set(findings))})) t
+                FROM triage {asked}) t
         WHERE place = 1""",
     )
     return {one.finding_id: one for one in rows if one.expires_at is None or one.expires_at > now}

@@ -298,14 +298,33 @@ COVERAGE = Table(
 """Which rule speaks for which ATT&CK technique, and what it has seen; ``alerts`` 0 for a rule that never fired,
 ``technique`` empty for one without tags, ``deployed`` false for one that alerted and is in no bundle landed."""
 
+RISK = Table(
+    "risk",
+    columns(
+        """string as_of risk_id kind value scope; double score threshold usual kind_usual; bool over; string level;
+        time critical_at; long alerts rules tactics days; time first_seen last_seen; contributions contributions;
+        long others; double others_points; string reason; time updated_at""",
+        contributions=ArrayType(
+            columns("double points; time time; string rule_id level tactic; long alerts; string why")
+        ),
+    ),
+    partition="as_of",
+    keys=("as_of", "kind", "value", "scope"),
+)
+"""What an entity has come to by ``as_of``, of those with most. ``kind`` is user, ip, device, host or site (``value``
+``FLEET/SITE``); ``scope`` is the site of a host and of a private address, else empty; ``risk_id`` is the same every
+day. ``score`` is the sum of the points of ``contributions`` (the largest) and of the ``others``; ``threshold`` is what
+it takes to be ``over``: the largest of a fixed one, 1.5 times what is ``usual`` for this entity (null: its past is too
+short), and what is for its kind. An entity with a ``critical_at`` of the last days is over as well."""
+
 TRIAGE = Table(
     "triage",
     columns("string finding_id kind state assignee reason author; time expires_at updated_at"),
     partition=None,
 )
-"""What people decided about campaigns and anomalies, a row a decision, the newest ``updated_at`` of a ``finding_id``
-counts: ``state`` is ``new``, ``acknowledged``, ``assigned`` (to ``assignee``), ``true-positive`` or ``false-positive``;
-it holds until ``expires_at`` (null: for good)."""
+"""What people decided about campaigns, anomalies and risks, a row a decision, the newest ``updated_at`` of a
+``finding_id`` counts: ``state`` is ``new``, ``acknowledged``, ``assigned`` (to ``assignee``), ``true-positive`` or
+``false-positive``; it holds until ``expires_at`` (null: for good)."""
 
 NOTICES = Table(
     "notices",
@@ -330,7 +349,7 @@ TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
         ALERTS, WIN_5M, ENTITY_SITE_5M, HOST_1H, RULES, HEARTBEATS, AGENTS, SEQS, DEAD_LETTERS,
-        CAMPAIGNS, SESSIONS, BASELINES, ANOMALIES, FIRST_SEEN, NOISE, COVERAGE, TRIAGE, NOTICES, RUNS,
+        CAMPAIGNS, SESSIONS, BASELINES, ANOMALIES, FIRST_SEEN, NOISE, COVERAGE, RISK, TRIAGE, NOTICES, RUNS,
     )
 }  # fmt: skip
 """Every table by name."""
@@ -339,5 +358,6 @@ LOOKUPS: Mapping[str, StructType] = {
     "assets": _with(columns("string host site"), _ASSET),
     "sites": _with(columns("string site fleet"), _GEO),
     "intel": columns("string kind value source threat; int score; time valid_from valid_until"),
+    "entities": columns("string kind value; int criticality"),
 }
-"""Columns of the lookups that ``enrich`` joins; ``docs/tables.md`` says what they mean."""
+"""Columns of the lookups; ``docs/tables.md`` says what they mean."""

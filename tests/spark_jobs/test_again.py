@@ -89,7 +89,7 @@ def test_an_empty_day_is_no_failure(spark: SparkSession, fleet: Fleet, tmp_path:
         ["export", "--format=ecs", f"--output={tmp_path / 'out'}"],
     ]
     if not full:
-        jobs.append(["maintain"])
+        jobs += [["maintain"], ["risk"]]
     told = {job[0]: job_run(spark, *job, f"--tables={tables}", "--date=2026-09-05") for job in jobs}
     assert told["campaigns"] == "0 open campaigns, 0 closed; 0 sessions"
     assert told["baselines"] == "0 bursts, 0 silences, 0 new rules, 0 new entities"
@@ -98,3 +98,4 @@ def test_an_empty_day_is_no_failure(spark: SparkSession, fleet: Fleet, tmp_path:
     assert "No alerts." in told["report"]
     assert told["export"].endswith("ecs-2026-09-05.ndjson: 0 alerts")
     assert full or "0 files deleted" in told["maintain"]
+    assert full or told["risk"] == "risk: 0 entities over the threshold"

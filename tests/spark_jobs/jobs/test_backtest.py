@@ -1,4 +1,4 @@
-"""Backtests: the same matches as `vedette scan`, from segments of a raw log, however it is cut; damage is told."""
+"""Backtests: what `vedette scan` finds, from segments of a raw log, however it is cut; damage is reported."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bench import traffic
+from spark_jobs.backtest.rows import MATCHES
+from spark_jobs.backtest.segments import segment_rows
 from spark_jobs.jobs import backtest
 from tests.lookup.tables import made
 from tests.spark_jobs.conftest import run
@@ -55,11 +57,20 @@ class Export(NamedTuple):
     rules: Path
 
 
+def _guesses() -> list[bytes]:
+    """An address tries many users, then one user again and again, and gets in; what came last is received first."""
+    line = "<38>Nov 20 11:{:02}:{:02} Web9 sshd[7]: {} password for {} from 203.0.113.77 port 22 ssh2"
+    tries = [*(("Failed", f"User{n}") for n in range(12)), *[("Failed", "Carl")] * 12, ("Accepted", "Carl")]
+    return [line.format(*divmod(n * 5, 60), *what).encode() for n, what in enumerate(tries * 2)][::-1]
+
+
 def _written() -> Iterator[bytes]:
-    """Lines with attacks, and audit events whose records lie apart."""
-    waiting: list[str] = []
+    """Lines with attacks, and audit events whose records lie apart; what completes a correlation lies far apart."""
+    waiting, guesses = list[str](), _guesses()
     for number, line in enumerate(traffic.lines(3, 2000, attack_rate=0.05)):
         yield line
+        if number % 30 == 0 and guesses:
+            yield guesses.pop(0)
         if number % 40 == 0:
             waiting += [record.format(number) for record in RECORDS]
         if waiting and number % 7 == 0:
@@ -86,6 +97,8 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     for rule in sorted((ROOT / "rules/sigma/linux").glob("*.yml")):
         if rule.name.startswith(("account", "cron", "download", "root", "ssh", "sudo")) and ".test." not in rule.name:
             shutil.copy(rule, rules)
+    for name in ("password_spray", "guessed_password", "sudo_session"):
+        shutil.copy(ROOT / f"rules/sql/linux/{name}.sql", rules)
     return Export(folder / "log.txt", folder / "logs", rules)
 
 
@@ -99,9 +112,9 @@ def _scanned(export: Export, *options: str) -> Counter[Row]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     rows = (json.loads(line) for line in done.stdout.splitlines())
     return Counter(
-        (row["line"], row["rule_id"], json.dumps(row["fields"], sort_keys=True))
-        for row in rows if row["kind"] == "detection"
-    )  # fmt: skip
+        (row["line"], row["rule_id"], json.dumps({k: str(v) for k, v in row["fields"].items()}, sort_keys=True))
+        for row in rows
+    )
 
 
 def _by_agent(rows: list[Any], text: Path) -> dict[str, Counter[Row]]:
@@ -109,7 +122,7 @@ def _by_agent(rows: list[Any], text: Path) -> dict[str, Counter[Row]]:
     line_at = {offset: number for number, offset in enumerate(accumulate(lengths, initial=0), 1)}
     found: dict[str, Counter[Row]] = {}
     for row in rows:
-        if row.kind == "match":
+        if row.kind in backtest.FOUND:
             fields = json.dumps(row.fields, sort_keys=True)
             found.setdefault(row.agent, Counter())[line_at[row.offset], row.rule_id, fields] += 1
     return found
@@ -117,8 +130,9 @@ def _by_agent(rows: list[Any], text: Path) -> dict[str, Counter[Row]]:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("options", [(), ("--route", "--product", "linux")])
-def test_matches_are_those_of_scan_row_for_row(spark: SparkSession, export: Export, options: tuple[str, ...]) -> None:
-    """Line, rule and fields of every match, of both agents, whatever their frames and segments; events counted once."""
+def test_what_scan_finds_row_for_row(spark: SparkSession, export: Export, options: tuple[str, ...]) -> None:
+    """Line, rule and fields of every match, correlation and row of a statement, of both agents, whatever their frames
+    and segments; events counted once."""
     rules = backtest.built([export.rules], [], [], [], bool(options), options[2] if options else "")
     rows = backtest.matches(spark, str(export.logs), rules).collect()
     expected = _scanned(export, *options)
@@ -131,7 +145,9 @@ def test_matches_are_those_of_scan_row_for_row(spark: SparkSession, export: Expo
     assert sum(row.events for row in read) == 2 * lines
     assert sum(row.bytes for row in read) == 2 * export.text.stat().st_size
     assert len(read) == sum(1 for _ in export.logs.rglob("*.seg"))
-    assert {row.kind for row in rows} == {"match", "read"}
+    kinds = Counter(row.kind for row in rows)
+    assert min(kinds["correlation"], kinds["statement"]) > 1
+    assert kinds.keys() == {"match", "correlation", "statement", "read"}
 
 
 @pytest.mark.parametrize("bundled", [False, True])
@@ -158,7 +174,7 @@ def test_rules_ask_their_lookups(tmp_path: Path, bundled: bool) -> None:
     built = backtest.built([asked], keys, [], lookups, False, "linux")
     (tmp_path / "staff.vlookup").unlink()
     (segment,) = segments(tmp_path / "logs" / "a")
-    rows = [*backtest.segment_rows(segment.path, tmp_path / "logs", built)]
+    rows = [*segment_rows(segment.path, tmp_path / "logs", built)]
     assert [row["fields"]["user"] for row in rows if row["kind"] == "match"] == ["ann", "BOB"]
 
 
@@ -179,7 +195,8 @@ def test_damage_is_told_and_costs_no_other_match(spark: SparkSession, export: Ex
     assert gap.reason
     assert sum(row.events for row in rows if row.kind == "read") + gap.events == export.text.read_bytes().count(b"\n")
     found = _by_agent(rows, export.text)["a"]
-    missing = _scanned(export) - found
+    single = {row.rule_id for row in rows if row.kind == "match"}
+    missing = [one for one in _scanned(export) - found if one[1] in single]
     lost = range(_line(export.text, gap.offset) - 40, _line(export.text, gap.offset) + gap.events)
     assert {line for line, _, _ in missing} <= set(lost)
 
@@ -190,16 +207,18 @@ def _line(text: Path, offset: int) -> int:
 
 @pytest.mark.spark
 def test_the_command_tells_and_keeps_its_matches(spark: SparkSession, export: Export, tmp_path: Path) -> None:
-    """The account, the loudest rules; Parquet of all matches; not twice into one folder."""
+    """The account, what does not run, the loudest rules; Parquet of all matches; not twice into one folder."""
     out = tmp_path / "matches"
     command = ["backtest", f"--logs={export.logs}", f"--rules={export.rules}", f"--output={out}", "--top=3"]
     lines = run(spark, *command).splitlines()
-    number = sum(_scanned(export).values()) * 2
-    assert f"; {number} matches; " in lines[0]
-    assert len(lines) == 4
-    assert " 2 agents  " in lines[1]
-    rows = spark.read.schema(backtest.MATCHES).parquet(str(out)).where("kind = 'match'")
-    assert rows.count() == number
+    found = Counter(row.kind for row in spark.read.schema(MATCHES).parquet(str(out)).collect())
+    assert sum(found[kind] for kind in backtest.FOUND) == sum(_scanned(export).values()) * 2
+    said = f"; {found['match']} matches; {found['correlation']} correlations and {found['statement']} rows of"
+    assert said in lines[0]
+    assert "sudo_and_su_refused.yml" in lines[1], "which refers to a rule that is not there"
+    assert lines[1].startswith("not run: ")
+    assert len(lines) == 5
+    assert " 2 agents  " in lines[2]
     with pytest.raises(Exception, match="already exists"):
         run(spark, *command)
 
@@ -214,3 +233,37 @@ def test_nothing_to_try_is_said(spark: SparkSession, export: Export, tmp_path: P
     (tmp_path / "bad.yml").write_text("title: Nothing\nlogsource: {product: linux}\ndetection: {condition: x}\n")
     with pytest.raises(ValueError, match="no rule runs"):
         run(spark, "backtest", f"--logs={export.logs}", f"--rules={tmp_path}/bad.yml")
+
+
+@pytest.mark.spark
+def test_what_cannot_be_read_is_named_and_the_rest_goes_on(spark: SparkSession, export: Export, tmp_path: Path) -> None:
+    """A file that is no segment, one of garbage, one cut short, events in an unknown format, a rule that does not
+    compile: each is named with its reason, and the events around them are evaluated."""
+    logs, rules = tmp_path / "logs", tmp_path / "rules"
+    shutil.copytree(export.logs / "a", logs / "a")
+    last = segments(logs / "a")[-1].path
+    last.write_bytes(last.read_bytes()[:-40])
+    (logs / "b").mkdir()
+    (logs / "b" / "notes.seg").write_text("no segment")
+    (logs / "c").mkdir()
+    (logs / "c" / segments(logs / "a")[0].path.name).write_bytes(b"garbage" * 100)
+    log = RawLog.open(logs / "d", RawLogSettings(), Counters(), clock=lambda: NOW)
+    log.append(Chunk("app", "rules:unheard", NOW, b"first\nsecond\n"))
+    log.append(Chunk("auth", "auto", NOW, b"".join(record.format(7).encode() + b"\n" for record in RECORDS)))
+    log.close()
+    rules.mkdir()
+    (rules / "hidden.yml").write_text(AUDIT)
+    (rules / "broken.yml").write_text(AUDIT.replace("ran and file", "ran and nothing").replace("eff", "efe"))
+    (rules / "broken.sql").write_text("-- title: Broken\nINSERT INTO alerts SELECT x FROM nowhere;\n")
+    text = run(spark, "backtest", f"--logs={logs}", f"--rules={rules}", f"--output={tmp_path / 'out'}")
+    rows = spark.read.schema(MATCHES).parquet(str(tmp_path / "out")).collect()
+    gaps = {(row.agent, row.events): row.reason for row in rows if row.kind == "gap"}
+    assert "no whole frame" in gaps["a", 0]
+    assert gaps["b", 0] == "notes.seg: is no segment of a raw log"
+    assert "no whole frame" in gaps["c", 0]
+    assert gaps["d", 2] == "the rules do not know the format 'rules:unheard'"
+    assert sum(row.kind == "match" for row in rows if row.agent == "d") == 1
+    assert sum(row.kind == "match" for row in rows if row.agent == "a") > 10
+    not_run = [line for line in text.splitlines() if line.startswith("not run: ")]
+    assert sorted(line.split("/")[-1].split(":")[0] for line in not_run) == ["broken.sql", "broken.yml"]
+    assert "2 events cannot be read, in 4 places" in text

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import UTC, date, datetime, timedelta
+import logging
+from datetime import date
+from logging.handlers import BufferingHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import available_timezones
 
 import pyarrow as pa
@@ -15,86 +16,83 @@ from pyspark.sql import SparkSession
 
 from bench.simulate import Plan
 from spark_jobs.common import period
-from spark_jobs.common.period import Period
 from spark_jobs.findings import newness
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.jobs import baselines
-from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.schema import (
     AGENTS,
     ANOMALIES,
     BASELINES,
-    ENTITY_SITE_5M,
     FIRST_SEEN,
     HEARTBEATS,
     RULES,
     WIN_5M,
-    Table,
 )
-from spark_jobs.tables.tables import open_tables
 from tests.spark_jobs.fleet import SEEDS, Fleet, made, told
+from tests.spark_jobs.judged import DAY, HOUR, MONDAY, Case, Region, Row, arrow, filled
 
 pytestmark = pytest.mark.spark
 
-MONDAY = datetime(2026, 11, 2, tzinfo=UTC)
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-
-
-class Region:
-    """Tables filled by hand: (site, rule, hours since ``MONDAY``, matches)."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.tables = spark, open_tables(str(folder / "tables"))
-        self.lookups = Lookups(str(folder / "lookups"))
-
-    def match(
-        self,
-        rows: Iterable[tuple[str, str, float, int]],
-        level: str = "low",
-        user: str = "",
-        kind: str = "user",
-        alerts: int = 1,
-    ) -> None:
-        counts, rules, people = [], {}, []
-        for site, rule, hours, matches in rows:
-            at = MONDAY + hours * HOUR
-            row = {"date": f"{at:%Y-%m-%d}", "window_start": at, "fleet": "north", "site": site, "rule_id": rule,
-                   "level": level, "alerts": alerts, "matches": matches, "first_time": at, "last_time": at}  # fmt: skip
-            counts.append({**row, "rule_title": rule.upper()})
-            first = min(at, rules.get(rule, {"first_time": at})["first_time"])
-            rules[rule] = {"rule_id": rule, "rule_title": rule.upper(), "first_time": first, "last_time": at}
-            if user:
-                people.append({**row, "kind": kind, "value": user})
-        self._upsert(WIN_5M, counts)
-        self._upsert(RULES, list(rules.values()))
-        if people:
-            self._upsert(ENTITY_SITE_5M, people)
-
-    def people(self, rows: Iterable[dict[str, Any]]) -> None:
-        self._upsert(ENTITY_SITE_5M, list(rows))
-
-    def _upsert(self, table: Table, rows: list[dict[str, Any]]) -> None:
-        self.tables.upsert(table, _arrow(table, rows))
-
-    def run(self, first: int, days: int = 7, until: float | None = None, weeks: int = 4) -> list[dict[str, Any]]:
-        """Judge ``days`` days from day ``first`` since ``MONDAY`` on; its anomalies in order."""
-        start = (MONDAY + first * DAY).date()
-        now = MONDAY + until * HOUR if until else MONDAY + (first + days) * DAY
-        wanted = Period(start, start + timedelta(days=days - 1), now)
-        baselines.write(self.spark, self.tables, wanted, weeks, self.lookups)
-        rows = self.tables.arrow(ANOMALIES).to_pylist()
-        assert len({row["anomaly_id"] for row in rows}) == len(rows)
-        return sorted(rows, key=lambda row: (row["started_at"], row["kind"], row["site"]))
-
-
-def _arrow(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
-    kinds = [field for field in arrow_schema(table.columns) if field.name in rows[0]]
-    return pa.Table.from_pylist(rows, pa.schema(kinds))
-
 
 @pytest.fixture
-def region(spark: SparkSession, tmp_path: Path) -> Region:
-    return Region(spark, tmp_path)
+def case(request: pytest.FixtureRequest) -> Case:
+    """That of this test."""
+    return Case(request.node.name)
+
+
+@pytest.fixture(scope="module")
+def region(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Region:
+    region = Region(spark, tmp_path_factory.mktemp("region"))
+    for table, rows in ((HEARTBEATS, BEATS), (AGENTS, KNOWN_AGENTS)):
+        region.tables.append(table, arrow(table, rows))
+    folder = Path(region.lookups.folder)
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pylist(PLACES), folder / "sites.parquet")
+    return region
+
+
+@pytest.fixture(scope="module")
+def in_the_evening(region: Region) -> list[Row]:
+    """The eighth day until half past eight."""
+    return region.run(7, days=1, until=7 * 24 + 20.5)
+
+
+@pytest.fixture(scope="module")
+def two_days(in_the_evening: list[Row], region: Region) -> list[Row]:
+    """The eighth and the ninth day in full."""
+    return region.run(7, days=2)
+
+
+@pytest.fixture(scope="module")
+def two_days_again(two_days: list[Row], region: Region) -> list[Row]:
+    return region.run(7, days=2)
+
+
+@pytest.fixture(scope="module")
+def ninth_day(two_days_again: list[Row], region: Region) -> list[Row]:
+    """The ninth day alone; the anomalies of the eighth are those of the run before."""
+    return region.run(8, days=1, until=9 * 24)
+
+
+class Usual(NamedTuple):
+    """What a run held to be usual, and what it logged."""
+
+    rows: list[Row]
+    said: str
+
+
+@pytest.fixture(scope="module")
+def after_three_weeks(ninth_day: list[Row], region: Region) -> Usual:
+    log, said = logging.getLogger("spark_jobs"), BufferingHandler(1000)
+    log.addHandler(said)
+    try:
+        region.run(21, weeks=3)
+    finally:
+        log.removeHandler(said)
+    rows = region.tables.arrow(BASELINES).to_pylist()
+    return Usual(
+        [row for row in rows if row["as_of"] == "2026-11-23"], "\n".join(map(logging.LogRecord.getMessage, said.buffer))
+    )
 
 
 @pytest.fixture(scope="module", params=SEEDS)
@@ -140,52 +138,63 @@ def test_rules_new_in_the_fleet_are_found(fleet: Fleet) -> None:
     assert len(rows) == 4
 
 
-def test_the_median_counts_hours_without_a_match_as_none(region: Region) -> None:
-    """Three hours each of three weeks, one of the nine without a match: median and MAD as by hand, of the rule and of
-    all rules together; hours beside which there is little are not there."""
+def _three_hours(case: Case) -> None:
     counts = [[10, 20, 30], [40, 0, 50], [60, 70, 80]]
-    region.match(
+    case.match(
         ("a", "r", week * 168 + 9 + n, counts[week][n]) for week in range(3) for n in range(3) if counts[week][n]
     )
-    region.run(21, weeks=3)
-    rows = region.tables.arrow(BASELINES).to_pylist()
+
+
+@filled(_three_hours, by=5)
+def test_the_median_counts_hours_without_a_match_as_none(case: Case, after_three_weeks: Usual) -> None:
+    """Three hours each of three weeks, one of the nine without a match: median and MAD as by hand, of the rule and of
+    all rules together; hours beside which there is little are not there."""
+    rows = case.of(after_three_weeks.rows)
     found = {(row["rule_id"], row["hour_of_week"]): (row["median"], row["mad"], row["weeks"]) for row in rows}
     assert found["r", 10] == (40.0, 20.0, 3)  # 0 10 20 30 40 50 60 70 80; 0 10 10 20 20 30 30 40 40
     assert found["", 10] == found["r", 10]
     assert {hour for _, hour in found} == {9, 10, 11}
-    assert {row["as_of"] for row in rows} == {"2026-11-23"}
 
 
-def test_hours_of_the_week_are_those_of_the_place(region: Region, tmp_path: Path, caplog: Any) -> None:
+PLACES = [
+    {"site": "tokyo", "fleet": "test_hours_of_the_week_are_those_of_the_place", "timezone": "Asia/Tokyo"},
+    {"site": "seoul", "fleet": None, "timezone": "Asia/Seoul"},
+    {"site": "moon", "fleet": "test_hours_of_the_week_are_those_of_the_place", "timezone": "Moon/Crater"},
+    {"site": "works", "fleet": "test_hours_of_the_week_are_those_of_the_place", "timezone": "Factory"},
+]
+"""The lookup of sites, in every run."""
+
+
+def _mornings(case: Case) -> None:
+    for place in PLACES:
+        site = str(place["site"])
+        case.match([(site, "r", 0, 1)])  # from here on it is known, so the hours before the others are seen thrice
+        case.match((site, "r", week * 168 + hour, 9) for week in range(3) for hour in (7, 8, 9))
+
+
+@filled(_mornings, by=5)
+def test_hours_of_the_week_are_those_of_the_place(case: Case, after_three_weeks: Usual) -> None:
     """08:00 UTC is 17:00 in Tokyo, also of a fleet not named; a time zone that is none, or one that the JVM
     does not know, is said, and UTC taken."""
-    (tmp_path / "lookups").mkdir()
-    places = [
-        {"site": "tokyo", "fleet": "north", "timezone": "Asia/Tokyo"},
-        {"site": "seoul", "fleet": None, "timezone": "Asia/Seoul"},
-        {"site": "moon", "fleet": "north", "timezone": "Moon/Crater"},
-        {"site": "works", "fleet": "north", "timezone": "Factory"},
-    ]
-    pq.write_table(pa.Table.from_pylist(places), tmp_path / "lookups" / "sites.parquet")
     assert "Factory" in available_timezones()
-    for site in ("tokyo", "seoul", "moon", "works"):
-        region.match([(site, "r", 0, 1)])  # from here on it is known, so the hours before the others are seen twice
-        region.match((site, "r", week * 168 + hour, 9) for week in range(2) for hour in (7, 8, 9))
-    region.run(14)
-    rows = region.tables.arrow(BASELINES).to_pylist()
+    rows = case.of(after_three_weeks.rows)
     hours = {site: sorted({row["hour_of_week"] for row in rows if row["site"] == site}) for site in
              ("tokyo", "seoul", "moon", "works")}  # fmt: skip
     assert hours == {"tokyo": [16, 17, 18], "seoul": [16, 17, 18], "moon": [7, 8, 9], "works": [7, 8, 9]}
-    assert "unknown time zones: Factory, Moon/Crater" in caplog.text
+    assert "unknown time zones: Factory, Moon/Crater" in after_three_weeks.said
 
 
-def test_a_burst_is_told_once_with_its_worst_hour(region: Region) -> None:
+def _loud_hours(case: Case) -> None:
+    case.match(("a", "r", 24 * day + hour + 0.25 * n, 3) for day in range(7) for hour in range(24) for n in range(4))
+    case.match(("a", rule, 0, 1) for rule in ("fold", "flood"))
+    case.match(("a", "r", 7 * 24 + hour + n / 12, 10 * (hour - 8)) for hour in (10, 11, 12) for n in range(12))
+    case.match([("a", "fold", 7 * 24 + 15, 400), ("a", "flood", 7 * 24 + 16, 4000)])
+
+
+@filled(_loud_hours)
+def test_a_burst_is_told_once_with_its_worst_hour(case: Case, two_days: list[Row]) -> None:
     """Three loud hours in a row are one burst; a fold of 400 matches is none, 4,000 within five minutes are."""
-    region.match(("a", "r", 24 * day + hour + 0.25 * n, 3) for day in range(7) for hour in range(24) for n in range(4))
-    region.match(("a", rule, 0, 1) for rule in ("fold", "flood"))
-    region.match(("a", "r", 7 * 24 + hour + n / 12, 10 * (hour - 8)) for hour in (10, 11, 12) for n in range(12))
-    region.match([("a", "fold", 7 * 24 + 15, 400), ("a", "flood", 7 * 24 + 16, 4000)])
-    burst, flood = (row for row in region.run(7, days=1) if row["kind"] == "burst")
+    burst, flood = (row for row in case.of(two_days) if row["kind"] == "burst")
     assert (burst["rule_id"], burst["started_at"], burst["ended_at"]) == (
         "r", MONDAY + (7 * 24 + 10) * HOUR, MONDAY + (7 * 24 + 13) * HOUR,
     )  # fmt: skip
@@ -194,110 +203,154 @@ def test_a_burst_is_told_once_with_its_worst_hour(region: Region) -> None:
     assert (flood["rule_id"], flood["observed"]) == ("flood", 4000)
 
 
-def test_a_silence_ends_with_late_alerts(region: Region) -> None:
+def _until_noon(case: Case) -> None:
+    case.match(("a", "r", hour, 6) for hour in range(7 * 24 + 12))
+    case.match(("b", "r", hour, 6) for hour in range(9 * 24))
+
+
+def _late(case: Case) -> None:
+    case.match(("a", "r", hour, 6) for hour in range(7 * 24 + 12, 9 * 24))
+
+
+@filled(_until_noon)
+@filled(_late, by=2)
+def test_a_silence_ends_with_late_alerts(case: Case, in_the_evening: list[Row], two_days: list[Row]) -> None:
     """A site without a match since noon is silent until now; when its alerts arrive late, it was not."""
-    region.match(("a", "r", hour, 6) for hour in range(7 * 24 + 12))
-    region.match(("b", "r", hour, 6) for hour in range(7 * 24 + 24))
-    (row,) = region.run(7, days=1, until=7 * 24 + 20.5)
+    (row,) = case.of(in_the_evening)
     assert (row["kind"], row["site"], row["rule_id"]) == ("silence", "a", "")
     assert (row["started_at"], row["ended_at"]) == (MONDAY + (7 * 24 + 12) * HOUR, MONDAY + (7 * 24 + 20) * HOUR)
     assert (row["observed"], row["median"]) == (0, 48)
     assert row["reason"].startswith("no match for 8 h where 48 are usual")
-    again = region.run(7, days=1, until=7 * 24 + 20.5)
-    assert again == [row]
-    region.match(("a", "r", hour, 6) for hour in range(7 * 24 + 12, 7 * 24 + 24))
-    assert region.run(7, days=1) == []
+    assert case.of(two_days) == []
 
 
-def test_a_silence_tells_who_was_heard_meanwhile(region: Region) -> None:
+def test_days_judged_again_are_judged_the_same(two_days: list[Row], two_days_again: list[Row]) -> None:
+    """Nothing has come in: the same rows, of every kind."""
+    assert {row["kind"] for row in two_days} == {"burst", "silence", "new_rule", "new_entity"}
+    assert two_days_again == two_days
+
+
+SILENT = "test_a_silence_tells_who_was_heard_meanwhile"
+BEATS = [
+    {"agent_id": agent, "fleet": SILENT, "site": "a", "state": state, "received_at": MONDAY + hour * HOUR,
+     "date": f"{MONDAY + hour * HOUR:%Y-%m-%d}"}
+    for agent, state, hour in (
+        ("up", "running", 12 * 24), ("down", "running", 7 * 24 + 11), ("down", "running", 7 * 24 + 23),
+        *(("up", "running", 7 * 24 + hour) for hour in range(24)), ("down", "lost", 7 * 24 + 13),
+    )
+]  # fmt: skip
+KNOWN_AGENTS = [
+    {"fleet": SILENT, "agent_id": agent, "site": "a", "first_seen": MONDAY, "last_seen": MONDAY + 7 * DAY + 23 * HOUR}
+    for agent in ("up", "down")
+]
+
+
+@filled(lambda case: case.match(("a", "r", hour, 6) for hour in range(7 * 24 + 12)))
+def test_a_silence_tells_who_was_heard_meanwhile(case: Case, in_the_evening: list[Row]) -> None:
     """Of two agents one sent heartbeats in the silence; the other before and after it, and a last will in it."""
-    region.match(("a", "r", hour, 6) for hour in range(7 * 24 + 12))
-    hours = [("up", "running", 12 * 24), ("down", "running", 7 * 24 + 11), ("down", "running", 7 * 24 + 23),
-             *(("up", "running", 7 * 24 + hour) for hour in range(24)), ("down", "lost", 7 * 24 + 13)]  # fmt: skip
-    beats = [{"agent_id": agent, "fleet": "north", "site": "a", "state": state, "received_at": MONDAY + hour * HOUR,
-              "date": f"{MONDAY + hour * HOUR:%Y-%m-%d}"} for agent, state, hour in hours]  # fmt: skip
-    region.tables.append(HEARTBEATS, _arrow(HEARTBEATS, beats))
-    region.tables.upsert(AGENTS, _arrow(AGENTS, [
-        {"fleet": "north", "agent_id": agent, "site": "a", "first_seen": MONDAY, "last_seen": MONDAY + 7 * DAY + 23 *
-        HOUR} for agent in ("up", "down")
-    ]))  # fmt: skip
-    (row,) = region.run(7, days=1, until=7 * 24 + 20.5)
+    (row,) = case.of(in_the_evening)
     assert row["reason"] == (
         "no match for 8 h where 48 are usual; 1 of 2 agents sent a heartbeat meanwhile: "
         "they run, and what they read is silent"
     )
 
 
-def test_a_burst_of_45_alerts_at_a_site_that_began_in_the_night(region: Region) -> None:
+def _in_the_night(case: Case) -> None:
+    case.match(("a", rule, 1.17 + hour, 1) for hour in range(0, 8 * 24, 5) for rule in ("r", "fold"))
+    case.match([("a", "r", 7 * 24 + 12, 45)], alerts=45)
+    case.match([("a", "fold", 7 * 24 + 12, 45)])
+
+
+@filled(_in_the_night)
+def test_a_burst_of_45_alerts_at_a_site_that_began_in_the_night(case: Case, two_days: list[Row]) -> None:
     """A site whose first alert came at 01:10 has a week of history when its eighth day begins; 45 alerts within five
     minutes are a burst, 45 matches of one alert and its fold are none."""
-    region.match(("a", rule, 1.17 + hour, 1) for hour in range(0, 8 * 24, 5) for rule in ("r", "fold"))
-    region.match([("a", "r", 7 * 24 + 12, 45)], alerts=45)
-    region.match([("a", "fold", 7 * 24 + 12, 45)])
-    (row,) = region.run(7, days=1)
+    (row,) = case.of(two_days)
     assert (row["kind"], row["rule_id"], row["observed"]) == ("burst", "r", 45)
 
 
-def test_a_loud_new_rule_is_before_the_many_new_entities(region: Region) -> None:
-    """A rule new in the fleet with 18,000 alerts comes first; entities that severe rules name for the first time are a
-    row each, however many sites they are new at, and no more than a reader takes."""
-    region.match((site, "r", hour, 6) for hour in range(0, 9 * 24, 6) for site in "ab")
-    region.match([("a", "severe", 30, 1), ("b", "severe", 30, 1)], level="high")
-    region.match([("a", "flood", 7 * 24 + n / 12, 1) for n in range(40)], alerts=450)
+def _a_flood_and_many(case: Case) -> None:
+    case.match((site, "r", hour, 6) for hour in range(0, 9 * 24, 6) for site in "ab")
+    case.match([("a", "severe", 30, 1), ("b", "severe", 30, 1)], level="high")
+    case.match([("a", "flood", 7 * 24 + n / 12, 1) for n in range(40)], alerts=450)
     at = MONDAY + 7 * DAY + 3 * HOUR
-    region.people(
-        {"date": f"{at:%Y-%m-%d}", "window_start": at, "kind": "user", "value": f"user{n:03}", "fleet": "north",
-         "site": site, "rule_id": "severe", "level": "high", "alerts": 1, "matches": 1, "first_time": at, "last_time":
-         at}
+    case.people(
+        {"date": f"{at:%Y-%m-%d}", "window_start": at, "kind": "user", "value": f"user{n:03}", "site": site,
+         "rule_id": "severe", "level": "high", "alerts": 1, "matches": 1, "first_time": at, "last_time": at}
         for n in range(newness.MAX_ENTITIES + 10) for site in "ab"
     )  # fmt: skip
-    rows = sorted(region.run(7, days=2), key=lambda row: -row["score"])
+
+
+@filled(_a_flood_and_many)
+def test_a_loud_new_rule_is_before_the_many_new_entities(case: Case, two_days: list[Row]) -> None:
+    """A rule new in the fleet with 18,000 alerts comes first; entities that severe rules name for the first time are a
+    row each, however many sites they are new at, and no more than a reader takes."""
+    rows = sorted(case.of(two_days), key=lambda row: -row["score"])
     first = rows[0]
     assert (first["kind"], first["rule_id"], first["observed"]) == ("new_rule", "flood", 18_000)
+    assert sum(row["kind"] == "new_entity" for row in two_days) == newness.MAX_ENTITIES
     entities = [row for row in rows if row["kind"] == "new_entity"]
-    assert len(entities) == newness.MAX_ENTITIES
+    assert len(entities) == newness.MAX_ENTITIES - 1  # and one of another fleet, with more alerts
     assert min(row["score"] for row in rows) > 0
     assert {row["reason"].split(" is ")[1] for row in entities} == {"new at 2 sites"}
 
 
-def test_a_week_is_needed_before_anything_is_judged(region: Region) -> None:
+def _six_days(case: Case) -> None:
+    case.match(("a", "r", 24 + hour, 6) for hour in range(6 * 24))
+    case.match(("a", "r", 7 * 24 + 1 + n / 12, 100) for n in range(12))
+    case.match([("a", "new", 7 * 24 + 5, 1)], level="critical")
+
+
+@filled(_six_days)
+def test_a_week_is_needed_before_anything_is_judged(case: Case, two_days: list[Row]) -> None:
     """Of a site six days old nothing is unusual."""
-    region.match(("a", "r", 24 + hour, 6) for hour in range(6 * 24))
-    region.match(("a", "r", 7 * 24 + 1 + n / 12, 100) for n in range(12))
-    region.match([("a", "new", 7 * 24 + 5, 1)], level="critical")
-    assert region.run(7, days=1) == []
+    assert case.of(two_days) == []
 
 
-def test_what_is_new_at_a_site_is_told_when_it_is_grave(region: Region) -> None:
+def _carol(case: Case) -> None:
+    case.match((site, "r", hour, 6) for hour in range(0, 9 * 24, 6) for site in "ab")
+    case.match([("a", "rare", 30, 1)], level="high", user="carol")
+    case.match([("b", "rare", 7 * 24 + 3, 1)], level="high", user="carol", alerts=8)
+    case.match([("b", "rare", 7 * 24 + 3, 1)], level="high", user="203.0.113.9", kind="ip")
+    case.match([("b", "r2", 7 * 24 + 4, 1)], user="dave")
+    case.match([("a", "rare", 7 * 24 + 5, 1)], level="high", user="carol")
+
+
+@filled(_carol)
+def test_what_is_new_at_a_site_is_told_when_it_is_grave(
+    case: Case, region: Region, two_days: list[Row], two_days_again: list[Row], ninth_day: list[Row]
+) -> None:
     """New to the fleet: any rule. New to the site: rules of a high level, users they name. Each only once, and a day
     counts once in ``first_seen`` however often it is judged."""
-    region.match((site, "r", hour, 6) for hour in range(0, 9 * 24, 6) for site in "ab")
-    region.match([("a", "rare", 30, 1)], level="high", user="carol")
-    region.match([("b", "rare", 7 * 24 + 3, 1)], level="high", user="carol")
-    region.match([("b", "rare", 7 * 24 + 3, 1)], level="high", user="203.0.113.9", kind="ip")
-    region.match([("b", "r2", 7 * 24 + 4, 1)], user="dave")
-    region.match([("a", "rare", 7 * 24 + 5, 1)], level="high", user="carol")
-    found = region.run(7, days=2)
-    assert [(row["kind"], row["site"], row["rule_id"], row["entity_value"]) for row in found] == [
-        ("new_entity", "b", "", "carol"), ("new_rule", "b", "rare", None), ("new_rule", "", "r2", None),
+    found = case.of(two_days)
+    assert sorted((row["kind"], row["site"], row["rule_id"], row["entity_value"]) for row in found) == [
+        ("new_entity", "b", "", "carol"), ("new_rule", "", "r2", None), ("new_rule", "b", "rare", None),
     ]  # fmt: skip
-    assert region.run(7, days=2) == found
-    assert region.run(8, days=1, until=9 * 24) == found
-    seen = {(row["kind"], row["value"], row["site"]): row for row in region.tables.arrow(FIRST_SEEN).to_pylist()}
+    assert case.of(two_days_again) == found
+    assert case.of(ninth_day) == found
+    kept = case.of(region.tables.arrow(FIRST_SEEN).to_pylist())
+    seen = {(row["kind"], row["value"], row["site"]): row for row in kept}
     assert {kind for kind, _, _ in seen} == {"rule", "user"}
     assert seen["rule", "r", "a"]["alerts"] == 36
     assert seen["rule", "r", "a"]["first_seen"] == MONDAY
     assert seen["user", "carol", "a"]["last_seen"] == MONDAY + (7 * 24 + 5) * HOUR
 
 
-def test_whom_a_cut_off_agent_saw_is_not_new(region: Region) -> None:
+def _cut_off(case: Case) -> None:
+    case.match([("b", "rare", 2 * 24 + 3, 1)], level="high", user="dave")
+    case.match([("b", "rare", 8 * 24 + 3, 1)], level="high", user="dave")
+    case.match([("b", "rare", 8 * 24 + 3, 1)], level="high", user="erin")
+
+
+def _before(case: Case) -> None:
+    case.match((site, "r", hour, 6) for hour in range(0, 9 * 24, 6) for site in "ab")
+    case.match([("a", "rare", 30, 1)], level="high", user="carol")
+
+
+@filled(_before)
+@filled(_cut_off, by=4)
+def test_whom_a_cut_off_agent_saw_is_not_new(case: Case, two_days: list[Row], ninth_day: list[Row]) -> None:
     """Alerts that come late for a day that is in ``first_seen`` already and judged no more: their users are known from
     then on."""
-    region.match((site, "r", hour, 6) for hour in range(0, 9 * 24, 6) for site in "ab")
-    region.match([("a", "rare", 30, 1)], level="high", user="carol")
-    region.run(7, days=1)
-    region.match([("b", "rare", 2 * 24 + 3, 1)], level="high", user="dave")
-    region.match([("b", "rare", 8 * 24 + 3, 1)], level="high", user="dave")
-    region.match([("b", "rare", 8 * 24 + 3, 1)], level="high", user="erin")
-    found = region.run(8, days=1)
-    assert [(row["kind"], row["entity_value"]) for row in found] == [("new_entity", "erin")]
+    assert case.of(two_days) == []
+    assert [(row["kind"], row["entity_value"]) for row in case.of(ninth_day)] == [("new_entity", "erin")]

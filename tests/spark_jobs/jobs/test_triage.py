@@ -120,7 +120,7 @@ def test_the_finding_must_be_one(tables: Tables) -> None:
     """An id that none or several begin with is refused, quotes in it or not."""
     for beginning, said in (
         ("campaign-", "several findings begin so"),
-        ("x' OR 'a'='a", "no such campaign or anomaly"),
+        ("x' OR 'a'='a", "no such finding"),
     ):
         with pytest.raises(ValueError, match=said):
             run(None, "triage", f"--tables={tables.root}", beginning, "--state=acknowledged")

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.jobs.views import DIALECTS, VIEWS, statements
 from spark_jobs.tables.arrow import arrow_schema
-from spark_jobs.tables.schema import AGENTS, CAMPAIGNS, TABLES, TRIAGE, WIN_5M
+from spark_jobs.tables.schema import AGENTS, CAMPAIGNS, RISK, TABLES, TRIAGE, WIN_5M
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.conftest import JARS, run
-from tests.spark_jobs.found import AT, write_all
+from tests.spark_jobs.found import AT, write, write_all
 from tests.spark_jobs.landed import DAY
 
 DECIDED = {"campaign-1": "new", "campaign-2": "assigned", "campaign-4": "new"}
@@ -43,6 +43,8 @@ def tables(tmp_path: Path) -> Tables:
     rows = [{**common, "window_start": AT + timedelta(minutes=5 * n)} for n in range(13)]
     tables.upsert(WIN_5M, pa.Table.from_pylist(rows))
     tables.upsert(AGENTS, pa.Table.from_pylist([{"fleet": "north", "agent_id": "edge-1", "state": "running"}]))
+    danger = {"as_of": DAY, "risk_id": "risk-1", "kind": "user", "value": "anna", "score": 120.0, "over": True}
+    write(tables, RISK, danger, {**danger, "as_of": "2026-11-19", "score": 90.0})
     decided: list[tuple[str, datetime | None]] = [("false-positive", None), ("acknowledged", AT), ("assigned", None)]
     for number, (state, expires) in enumerate(decided):
         row = {"finding_id": f"campaign-{1 + number // 2}", "state": state, "expires_at": expires, "author": "ann"}
@@ -67,6 +69,7 @@ def check(rows: dict[str, list[dict[str, Any]]]) -> None:
         ("T1110", 6, 0), ("T1003", 0, 1),
     }  # fmt: skip
     assert [one["agent_id"] for one in rows["agents_now"]] == ["edge-1"]
+    assert [(one["risk_id"], one["score"], one["decision"]) for one in rows["risk_now"]] == [("risk-1", 120.0, "new")]
     assert {one["rule_id"] for one in rows["noise_now"]} == {"rule-a", "rule-b"}
 
 
@@ -106,8 +109,8 @@ def test_spark_s_catalog_takes_it(spark: SparkSession, tables: Tables) -> None:
 def test_what_is_printed(tables: Tables) -> None:
     """The command prints the statements for the tables that are there, and refuses a folder without any."""
     said = run(None, "views", f"--tables={tables.root}", "--dialect=duckdb")
-    assert said.count("delta_scan(") == 7
-    assert said.count("CREATE OR REPLACE VIEW") == 7 + len(VIEWS)
+    assert said.count("delta_scan(") == 8
+    assert said.count("CREATE OR REPLACE VIEW") == 8 + len(VIEWS)
     with pytest.raises(ValueError, match="has no tables yet"):
         run(None, "views", f"--tables={tables.root}/nowhere", "--dialect=duckdb")
 

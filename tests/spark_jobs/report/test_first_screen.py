@@ -16,7 +16,7 @@ from spark_jobs.report.accounts import troubles
 from spark_jobs.report.headline import Report, cards, look_first
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import open_reader
-from spark_jobs.tables.schema import AGENTS, ALERTS, ANOMALIES, CAMPAIGNS, COVERAGE, HEARTBEATS, NOISE, WIN_5M
+from spark_jobs.tables.schema import AGENTS, ALERTS, ANOMALIES, CAMPAIGNS, COVERAGE, HEARTBEATS, NOISE, RISK, WIN_5M
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.browser import CHROMIUM, Browser
 from tests.spark_jobs.found import AT, anomaly, campaign, covered, write, write_all
@@ -130,9 +130,9 @@ def test_what_has_not_run_is_said_once(tables: Tables) -> None:
     """One place names the jobs whose tables are not there, and what runs them; a job that found nothing has run."""
     said = page.html(made(tables))
     assert said.count("have not run") == 1
-    assert "ingest, campaigns, baselines, noise and coverage have not run on these tables." in said
+    assert "ingest, campaigns, baselines, noise, coverage and risk have not run on these tables." in said
     assert "`vedette-spark all` runs every job" in text.text(made(tables))
-    for table in (ALERTS, CAMPAIGNS, ANOMALIES, NOISE):
+    for table in (ALERTS, CAMPAIGNS, ANOMALIES, NOISE, RISK):
         tables.append(table, pa.table({}))
     assert made(tables).findings.unrun == ("coverage",)
     write(tables, COVERAGE, covered("rule-a", "T1110"))

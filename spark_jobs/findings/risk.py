@@ -1,0 +1,273 @@
+"""Entity risk: points for each day on which a rule named an entity, decayed, and what it takes for them to be many.
+
+**Points.** One contribution is one rule on one day, however often it alerted on it:
+
+    level * confidence * stage * novelty * criticality * REPEAT ** (days before) * 0.5 ** (age / half-life)
+
+``confidence`` is the rule's (``jobs.risk``), ``stage`` that of its furthest tactic, ``novelty`` whether the entity
+meets the rule, or the tactic, for the first time in the days looked at, ``criticality`` what the owner says of the
+entity; ``days before`` are those on which the same rule has named it already. So one rule below the level critical
+never gives an entity of ordinary criticality ``MIN_THRESHOLD``, though it alerts every minute of every day; several
+rules do, with one alert of each a day. Points are rounded to hundredths, and the score is their sum.
+
+**Threshold**: the largest of ``MIN_THRESHOLD``, ``OWN_TIMES`` what is usual for the entity (the median of its scores at
+moments before the last half of a half-life), and what was usual for nine of ten entities of its kind. Scores
+of the past are reckoned from the same contributions, so they do not depend on when the job ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.common.attack import TACTICS
+from spark_jobs.common.entities import LEVELS, WHO, scope
+from spark_jobs.common.islands import identity
+
+KINDS = ("user", "ip", "device")
+"""Of ``ENTITY_SITE_5M``; hosts and sites have their own tables. Files, programs and domains are what is used, not who
+acts."""
+
+LEVEL_POINTS = (2.0, 2.0, 10.0, 20.0, 40.0, 100.0)
+"""Of a level that there is not, and of ``LEVELS``. A critical alert is worth a look alone."""
+
+FIRST_STAGE, STAGE_STEPS = 0.7, 0.6
+"""Of Reconnaissance, and how much more Impact has; a rule without a tactic has 1."""
+
+NEW_TACTIC, NEW_RULE = 1.3, 1.15
+
+REPEAT = 1 / 3
+"""Of the points of a rule's day what the rule's next day has: all of them together are half as much again."""
+
+CRITICALITY = {1: 0.5, 2: 0.75, 3: 1.0, 4: 1.5, 5: 2.0}
+"""By the owner's number; one outside of them, or none, is as 3."""
+
+WINDOW = 4
+"""Half-lives looked at: what is older has less than a sixteenth of its points."""
+
+MIN_THRESHOLD = 100.0
+OWN_TIMES = 1.5
+KIND_SHARE = 0.9
+MIN_MOMENTS = 3
+"""Of the past, that it takes to say what is usual."""
+
+CRITICAL_DAYS = 7
+"""An entity with a critical alert is over its threshold for so long, whatever its score."""
+
+MAX_CONTRIBUTIONS = 8
+"""Of an entity that are kept with it, the largest."""
+
+MAX_ENTITIES = 1000
+"""Of a kind that are written: those over their threshold first, then by score against threshold."""
+
+_CELL = [*WHO, "site", "rule_id", "day"]
+_CRITICAL = len(LEVELS)
+
+
+def cells(entities: DataFrame, hosts: DataFrame, windows: DataFrame) -> DataFrame:
+    """One row for each entity, rule and day (``date``), of ``ENTITY_SITE_5M``, ``HOST_1H`` and ``WIN_5M``; ``site``
+    is a host's, by which its criticality is looked up."""
+    place = F.concat_ws("/", "fleet", "site")
+    parts = (
+        (entities.where(F.col("kind").isin(*KINDS)), F.col("kind"), F.col("value"), scope(), F.lit("")),
+        (hosts, F.lit("host"), F.col("host"), place, F.col("site")),
+        (windows.where("site != ''"), F.lit("site"), place, F.lit(""), F.lit("")),
+    )
+    named = [
+        rows.select(
+            kind.alias("kind"), value.alias("value"), whose.alias("scope"), site.alias("site"), "rule_id",
+            F.col("date").alias("day"), "level", "alerts", "first_time", "last_time",
+        )
+        for rows, kind, value, whose, site in parts
+    ]  # fmt: skip
+    every = named[0].unionByName(named[1]).unionByName(named[2]).where("value != '' AND alerts > 0")
+    rank = F.coalesce(F.array_position(F.array(*map(F.lit, LEVELS)), F.col("level")), F.lit(0)).cast("int")
+    return every.groupBy(*_CELL).agg(
+        F.max(rank).alias("rank"),
+        F.sum("alerts").alias("alerts"),
+        F.min("first_time").alias("first_time"),
+        F.max("last_time").alias("last_time"),
+        F.max(F.when(rank == _CRITICAL, F.col("last_time"))).alias("critical_at"),
+    )
+
+
+def moments(now: datetime, half_life: int, first: datetime) -> list[datetime]:
+    """When an entity's past scores are taken: every quarter of a half-life, from half of one before ``now`` back to
+    ``first``, the first day with alerts."""
+    steps = range(2, 4 * WINDOW)
+    past = [now - timedelta(days=half_life) * step / 4 for step in steps]
+    return [moment for moment in past if moment >= first]
+
+
+def contributions(rows: DataFrame, rules: DataFrame, confidence: Mapping[str, float], worth: DataFrame) -> DataFrame:
+    """``cells`` with the points they had when they came (``base``), and what these are made of. ``confidence`` by rule;
+    of one that is not in it 1. ``worth`` is ``criticality`` by ``kind``, ``value`` and ``site`` (empty: any)."""
+    spark = rows.sparkSession
+    stages = F.array(*map(F.lit, TACTICS))
+    places = F.transform(F.filter("tactics", lambda one: one.isin(*TACTICS)), lambda one: F.array_position(stages, one))
+    known = rules.select("rule_id", F.array_max(places).cast("int").alias("place"))
+    trust = spark.createDataFrame(sorted(confidence.items()), "rule_id STRING, confidence DOUBLE")
+    whole = (
+        rows.join(F.broadcast(known), "rule_id", "left")
+        .join(F.broadcast(trust), "rule_id", "left")
+        .join(worth, ["kind", "value", "site"], "left")
+        .join(worth.where("site = ''").drop("site").withColumnRenamed("criticality", "anywhere"), WHO[:2], "left")
+        .repartition(*WHO)
+    )
+    of_rule = Window.partitionBy(*WHO, "rule_id").orderBy("day")
+    of_tactic = Window.partitionBy(*WHO, "place").orderBy("day", "first_time", "rule_id")
+    marked = whole.withColumns(
+        {
+            "turn": F.row_number().over(of_rule),
+            "new_tactic": F.col("place").isNotNull() & (F.row_number().over(of_tactic) == 1),
+            "tactic": F.coalesce(F.get(stages, F.col("place") - 1), F.lit("")),
+            "confidence": F.coalesce("confidence", F.lit(1.0)),
+            "criticality": F.coalesce("criticality", "anywhere"),
+        }
+    )
+    return marked.withColumn("base", _base())
+
+
+def _base() -> Column:
+    stage = F.lit(FIRST_STAGE) + STAGE_STEPS * (F.col("place") - 1) / (len(TACTICS) - 1)
+    novelty = F.when(F.col("new_tactic"), NEW_TACTIC).when(F.col("turn") == 1, NEW_RULE).otherwise(1.0)
+    worth = F.lit(1.0)
+    for number, factor in CRITICALITY.items():
+        worth = F.when(F.col("criticality") == number, factor).otherwise(worth)
+    level = F.get(F.array(*map(F.lit, LEVEL_POINTS)), F.col("rank"))
+    repeated = F.pow(F.lit(REPEAT), F.col("turn") - 1)
+    return level * F.col("confidence") * F.coalesce(stage, F.lit(1.0)) * novelty * worth * repeated
+
+
+def _cents(at: datetime, half_life: int) -> Column:
+    """Points at ``at`` in hundredths: whole numbers, whose sum is the same in any order. What is dated later is new."""
+    age = F.greatest((F.unix_micros(F.lit(at)) - F.unix_micros("last_time")) / 86_400e6, F.lit(0.0))
+    return F.round(100 * F.col("base") * F.pow(F.lit(0.5), age / half_life)).cast("long")
+
+
+def scored(rows: DataFrame, now: datetime, half_life: int, past: Sequence[datetime]) -> DataFrame:
+    """One row for each entity of ``contributions``: its score, what is usual, and the largest contributions."""
+    order = Window.partitionBy(*WHO).orderBy(F.desc("cents"), F.desc("last_time"), "rule_id", "day")
+    ranked = rows.withColumn("cents", _cents(now, half_life)).withColumn("order", F.row_number().over(order))
+    shown = (F.col("order") <= MAX_CONTRIBUTIONS) & (F.col("cents") > 0)
+    one = F.struct(
+        "order", (F.col("cents") / 100).alias("points"), F.col("last_time").alias("time"), "rule_id",
+        F.get(F.array(F.lit(""), *map(F.lit, LEVELS)), F.col("rank")).alias("level"), "tactic", "alerts",
+        "turn", "new_tactic", "confidence", "criticality",
+    )  # fmt: skip
+    before = [
+        F.sum(F.when(F.col("last_time") <= F.lit(at), _cents(at, half_life)).otherwise(0)).alias(f"past_{n}")
+        for n, at in enumerate(past)
+    ]
+    whole = ranked.groupBy(*WHO).agg(
+        F.sum("cents").alias("cents"),
+        F.sum(F.when(shown, F.col("cents")).otherwise(0)).alias("shown"),
+        F.sort_array(F.collect_list(F.when(shown, one))).alias("contributions"),
+        F.count_if((F.col("cents") > 0) & ~shown).alias("others"),
+        F.max("rank").alias("rank"),
+        F.max("critical_at").alias("critical_at"),
+        F.sum("alerts").alias("alerts"),
+        F.count_if(F.col("turn") == 1).alias("rules"),
+        F.count_if("new_tactic").alias("tactics"),
+        F.count_distinct("day").alias("days"),
+        F.min("first_time").alias("first_seen"),
+        F.max("last_time").alias("last_seen"),
+        *before,
+    )
+    usual = F.lit(None).cast("double")
+    if len(past) >= MIN_MOMENTS:
+        scores = F.sort_array(F.array(*(F.col(f"past_{n}") for n in range(len(past)))))
+        usual = (F.get(scores, F.lit((len(past) - 1) // 2)) + F.get(scores, F.lit(len(past) // 2))) / 200
+    return whole.withColumn("usual", usual).drop(*(f"past_{n}" for n in range(len(past))))
+
+
+def of_kinds(rows: DataFrame) -> dict[str, float | None]:
+    """What was usual for ``KIND_SHARE`` of the entities of each kind; None where the past is too short."""
+    found = rows.groupBy("kind").agg(F.percentile("usual", F.lit(KIND_SHARE)).alias("usual")).collect()
+    return {row.kind: None if row.usual is None else round(row.usual, 2) for row in found}
+
+
+def chosen(rows: DataFrame, kinds: Mapping[str, float | None], now: datetime) -> DataFrame:
+    """Of ``scored`` the ``MAX_ENTITIES`` of each kind that come first, with their thresholds; ``kinds`` are those
+    ``of_kinds``."""
+    of_kind = F.lit(None).cast("double")
+    for kind, usual in sorted(kinds.items()):
+        of_kind = F.when(F.col("kind") == kind, F.lit(usual).cast("double")).otherwise(of_kind)
+    # ``greatest`` passes over nulls.
+    threshold = F.round(F.greatest(F.lit(MIN_THRESHOLD), OWN_TIMES * F.col("usual"), F.col("kind_usual")), 2)
+    recent = F.coalesce(F.col("critical_at") > F.lit(now - timedelta(days=CRITICAL_DAYS)), F.lit(False))
+    whole = (
+        rows.where("cents > 0")
+        .withColumns({"score": F.col("cents") / 100, "kind_usual": of_kind, "recent": recent})
+        .withColumn("threshold", threshold)
+        .withColumn("over", (F.col("score") >= F.col("threshold")) | F.col("recent"))
+    )
+    first = (F.desc("over"), F.desc("recent"), F.desc(F.col("score") / F.col("threshold")), "value", "scope")
+    order = F.row_number().over(Window.partitionBy("kind").orderBy(*first))
+    return whole.withColumn("order", order).where(F.col("order") <= MAX_ENTITIES)
+
+
+def explained(rows: DataFrame) -> DataFrame:
+    """``chosen`` rows with what words and texts can say of them."""
+    names = ("points", "time", "rule_id", "level", "tactic", "alerts")
+    parts = F.transform(
+        "contributions", lambda one: F.struct(*(one[name].alias(name) for name in names), _why(one).alias("why"))
+    )
+    return rows.withColumns(
+        {
+            "risk_id": identity(*map(F.col, WHO)),
+            "others_points": (F.col("cents") - F.col("shown")) / 100,
+            "level": F.get(F.array(F.lit(""), *map(F.lit, LEVELS)), F.col("rank")),
+            "reason": _reason(),
+            "contributions": parts,
+        }
+    )
+
+
+def _why(one: Column) -> Column:
+    """Words for what is not usual about a contribution."""
+    confidence = F.concat(F.lit("rule confidence "), F.round(one["confidence"] * 100).cast("int"), F.lit(" %"))
+    day = F.concat(F.lit("day "), one["turn"], F.lit(" of this rule"))
+    return F.concat_ws(
+        ", ",
+        F.when(one["new_tactic"], F.lit("first of its tactic")).when(one["turn"] == 1, F.lit("first of this rule")),
+        F.when(one["turn"] > 1, day),
+        F.when(one["confidence"] < 1, confidence),
+        F.when(one["criticality"].isin(*CRITICALITY), F.concat(F.lit("criticality "), one["criticality"])),
+    )
+
+
+def _reason() -> Column:
+    def many(name: str, noun: str) -> Column:
+        ending = F.when(F.col(name) == 1, F.lit("")).otherwise(F.lit("s"))
+        return F.concat(F.col(name), F.lit(f" {noun}"), ending)
+
+    def points(name: str) -> Column:
+        return F.round(name, 0).cast("long").cast("string")
+
+    against = F.when(F.col("threshold") == F.round(OWN_TIMES * F.col("usual"), 2), F.lit("its own past")).when(
+        F.col("threshold") == F.col("kind_usual"), F.lit("the past of its kind")
+    )
+    return F.concat(
+        points("score"), F.lit(" points, "), points("threshold"), F.lit(" needed"),
+        F.coalesce(F.concat(F.lit(" by "), against), F.lit("")), F.lit("; "),
+        F.concat_ws(", ", many("rules", "rule"), many("tactics", "tactic"), many("days", "day")),
+        F.when(F.col("recent"), F.lit("; a critical alert")).otherwise(F.lit("")),
+    )  # fmt: skip
+
+
+def criticalities(spark: SparkSession, assets: DataFrame | None, entities: DataFrame | None) -> DataFrame:
+    """``criticality`` by ``kind``, ``value`` and ``site`` (empty: any), the highest where there are several: of hosts
+    by the lookup ``assets``, of all kinds by ``entities``."""
+    found = spark.createDataFrame([], "kind STRING, value STRING, site STRING, criticality INT")
+    if assets is not None:
+        site = F.coalesce("site", F.lit("")).alias("site")
+        found = found.unionByName(assets.select(F.lit("host").alias("kind"), F.col("host").alias("value"), site,
+                                                "criticality"))  # fmt: skip
+    if entities is not None:
+        found = found.unionByName(entities.select("kind", "value", F.lit("").alias("site"), "criticality"))
+    held = found.where(F.col("criticality").isin(*CRITICALITY))
+    return held.groupBy("kind", "value", "site").agg(F.max("criticality").alias("criticality"))

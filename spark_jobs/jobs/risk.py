@@ -1,0 +1,157 @@
+"""The job ``risk``: what each user, address, device, host and site has come to, by many small alerts or a few large.
+
+``findings.risk`` has the arithmetic. This module has what it is made of: the counts of ``WINDOW`` half-lives, the
+rules' tactics, the owner's criticality of hosts and entities, and each rule's **confidence**: with ``t`` findings of it
+closed as true and ``f`` as false positives, ``(PRIOR + t) / (PRIOR + t + f)``, so 1 for a rule of which nobody has said
+anything. A finding is a campaign, an anomaly or a risk; of a risk the rules of its contributions as they were
+on the day of the decision.
+
+A day's rows are rewritten by each run; over the same tables, at the same time, they are the same. What the lookup
+``intel`` knows as one's own (``intake.own``) has no row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import UTC, date, datetime
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.common.period import Period, held, period
+from spark_jobs.common.plain import many, plain, short
+from spark_jobs.findings import risk as points
+from spark_jobs.intake.enrich import Lookups
+from spark_jobs.intake.own import OWN, threats_of
+from spark_jobs.jobs.job import COUNT, Job, date_option, lookups_option, spark_job
+from spark_jobs.report.triage import CLOSED, decisions
+from spark_jobs.tables.ask import Reader
+from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, ENTITY_SITE_5M, HOST_1H, RISK, RULES, WIN_5M
+from spark_jobs.tables.tables import Tables, texts
+
+log = logging.getLogger(__name__)
+
+HALF_LIFE = 14
+"""Days: two weeks of one small alert a day are then enough, and a month's quiet leaves a quarter."""
+
+PRIOR = 2.0
+"""Findings by which a rule is held to be right before anybody has closed one."""
+
+KINDS = (*points.KINDS, "host", "site")
+
+
+@spark_job()
+@date_option("Day whose end, or now, the points are decayed to")
+@click.option(
+    "--half-life",
+    type=click.IntRange(7, 30),
+    default=HALF_LIFE,
+    show_default=True,
+    metavar="DAYS",
+    help="After which a contribution has half of its points, 7 to 30; four of them are looked at.",
+)
+@click.option("--top", type=COUNT, default=10, show_default=True, help="Entities printed.")
+@lookups_option("Folder with the lookups assets and entities, for their criticality, and intel.")
+def risk(job: Job, last: date, half_life: int, top: int, lookups: Lookups | None) -> str:  # fmt: skip
+    """Find entities whose alerts add up, fast or slowly.
+
+    Example: vedette-spark risk --tables tables --lookups lookups
+    """
+    wanted = period(last, points.WINDOW * half_life)
+    with closing(job.reader()) as reader:
+        trusted = confidence(reader, wanted)
+    return write(job.spark, job.tables, wanted, half_life, lookups, trusted, top)
+
+
+def write(
+    spark: SparkSession,
+    tables: Tables,
+    wanted: Period,
+    half_life: int = HALF_LIFE,
+    lookups: Lookups | None = None,
+    trusted: Mapping[str, float] | None = None,
+    top: int = 10,
+) -> str:
+    """Write ``RISK`` of the last day of ``wanted``; how many are over their threshold, and the first of them."""
+    there = held(tables.partitions(WIN_5M), wanted)
+    first = datetime.fromisoformat(there[0]).replace(tzinfo=UTC) if there else wanted.start
+    rows = points.cells(
+        *(tables.frame(spark, table, wanted.since, wanted.until) for table in (ENTITY_SITE_5M, HOST_1H, WIN_5M))
+    )
+    assets, known = (None if lookups is None else lookups.table(spark, name) for name in ("assets", "entities"))
+    worth = points.criticalities(spark, assets, known)
+    made = points.contributions(rows, tables.frame(spark, RULES), trusted or {}, worth)
+    past = points.moments(wanted.now, half_life, first)
+    every = points.scored(made, wanted.now, half_life, past).persist()
+    try:
+        chosen = points.chosen(every, points.of_kinds(every), wanted.now)
+        stamps = {"as_of": F.lit(wanted.until), "updated_at": F.lit(wanted.now)}
+        found = points.explained(chosen).withColumns(stamps).select(*RISK.names).toArrow()
+    finally:
+        every.unpersist()
+    found = _others(spark, found, lookups)
+    tables.replace(RISK, found, [wanted.until])
+    return _said(found, top)
+
+
+def _others(spark: SparkSession, found: pa.Table, lookups: Lookups | None) -> pa.Table:
+    """``found`` without what the lookup ``intel`` knows as one's own."""
+    if lookups is None or not found.num_rows:
+        return found
+    asked = spark.createDataFrame(found.select(["kind", "value", "last_seen", "risk_id"])).withColumn(
+        "member", F.col("risk_id")
+    )
+    own = [risk_id for risk_id, known in threats_of(spark, asked, lookups).items() if known & OWN]
+    return found.filter(pc.invert(pc.is_in(found["risk_id"], pa.array(own, pa.string()))))
+
+
+def _said(found: pa.Table, top: int) -> str:
+    rows = found.select(["kind", "value", "scope", "score", "threshold", "over", "reason"]).to_pylist()
+    over = [row for row in rows if row["over"]]
+    kinds = Counter(row["kind"] for row in over)
+    head = f"risk: {many(len(over), 'entity', 'entities')} over the threshold"
+    head += f" ({', '.join(f'{kind} {kinds[kind]:,}' for kind in KINDS if kinds[kind])})" if over else ""
+    for kind, number in kinds.items():
+        if number == points.MAX_ENTITIES:
+            log.warning("%s: the first %d over their threshold are kept; there may be more", kind, number)
+    over.sort(key=lambda row: (-row["score"] / row["threshold"], row["kind"], row["value"], row["scope"]))
+    lines = [
+        f"{row['score']:7.1f}  {row['kind']} {plain(short(row['value']))}"
+        f"{' at ' + plain(short(row['scope'])) if row['scope'] else ''}: {row['reason']}"
+        for row in over[:top]
+    ]
+    return "\n".join([head, *lines])
+
+
+def confidence(reader: Reader, wanted: Period) -> dict[str, float]:
+    """Of each rule about which a decision holds that closed a finding of it."""
+    made = {one: by for one, by in decisions(reader, None, wanted.now).items() if by.state in CLOSED}
+    if not made:
+        return {}
+    reader.view("closed_campaigns", CAMPAIGNS)
+    reader.view("closed_anomalies", ANOMALIES)
+    reader.view("closed_risk", RISK, until=wanted.until)
+    ids = texts(set(made))
+    found = reader.rows(
+        f"""SELECT campaign_id AS id, '' AS as_of, {{explode}}(rules) AS rule_id FROM closed_campaigns
+        WHERE campaign_id IN ({ids})
+        UNION SELECT anomaly_id, '', rule_id FROM closed_anomalies WHERE anomaly_id IN ({ids})
+        UNION SELECT risk_id, as_of, one.rule_id FROM (
+            SELECT risk_id, as_of, {{explode}}(contributions) AS one FROM closed_risk
+            WHERE risk_id IN ({ids}) AND as_of < '{wanted.until}') r"""
+    )
+    days: dict[str, str] = {}
+    for row in found:
+        if row["as_of"] <= f"{made[row['id']].updated_at:%Y-%m-%d}":
+            days[row["id"]] = max(days.get(row["id"], ""), row["as_of"])
+    right, wrong = Counter[str](), Counter[str]()
+    for row in found:
+        if row["rule_id"] and days.get(row["id"]) == row["as_of"]:
+            (right if made[row["id"]].state == "true-positive" else wrong)[row["rule_id"]] += 1
+    return {rule: (PRIOR + right[rule]) / (PRIOR + right[rule] + wrong[rule]) for rule in sorted({*right, *wrong})}

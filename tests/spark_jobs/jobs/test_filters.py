@@ -1,0 +1,182 @@
+"""Filters from false positives: the smallest that spares what is true, measured, and taken by the real commands."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from contextlib import closing
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.common.period import period
+from spark_jobs.findings.conjunctions import FALSE, OPEN, OTHER, TRUE, Counts, FalseOnes
+from spark_jobs.jobs.filters import proposals
+from spark_jobs.tables.arrow import arrow_schema
+from spark_jobs.tables.ask import open_reader
+from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, TRIAGE
+from spark_jobs.tables.tables import Tables, open_tables
+from tests.spark_jobs.conftest import run
+from tests.spark_jobs.found import AT, anomaly, campaign, write
+from tests.spark_jobs.landed import DAY, HOUR, NOON, alert
+from vedette.cli.fleet_hunt import hunt
+
+RULE, OTHER_RULE = "5b7e1c1a-6d0e-4f43-9a4f-0c8f5a1d2e01", "5b7e1c1a-6d0e-4f43-9a4f-0c8f5a1d2e02"
+SIGMA = f"""title: Failed SSH Password
+id: {RULE}
+status: stable
+description: A password was refused.
+author: Vedette
+date: 2026-11-20
+logsource: {{product: linux, service: sshd}}
+detection:
+    failed: {{message|contains: Failed password}}
+    condition: failed
+falsepositives: [Typing]
+level: low
+fields: [user, src_ip]
+"""
+LINE = "<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for {} from {} port 22 ssh2"
+SCANNER, INTRUDER = r"198.51.100.7", "203.0.113.66"
+
+
+def failed(number: int, user: str, ip: str, **changes: Any) -> dict[str, Any]:
+    """An alert of the rule."""
+    row = alert(
+        number, rule_id=RULE, rule_title="Failed SSH Password", level="low", fields={"user": user, "src_ip": ip},
+        entities=[{"kind": "ip", "value": ip}, {"kind": "user", "value": user}],
+    )  # fmt: skip
+    return {**row, "counted_at": row["event_time"], **changes}
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    """Eight failed logins of a scanner that was closed as false, three of an intruder by the same account closed as
+    true, one of the scanner after the decision, others; and a rule of which all alerts look the same."""
+    tables = open_tables(str(tmp_path / "tables"))
+    rows = [failed(n, "Svc*Scan" if n % 2 else "svc*scan", SCANNER) for n in range(8)]
+    rows += [failed(20 + n, "svc*scan", INTRUDER) for n in range(3)]
+    rows += [failed(30 + n, f"user{n}", f"192.0.2.{n}") for n in range(4)]
+    rows.append(failed(40, "svc*scan", SCANNER, counted_at=NOON + 90 * HOUR // 60))
+    same = {"rule_id": OTHER_RULE, "rule_title": "Same", "fields": {"program": "sshd"}}
+    rows += [failed(50 + n, "x", SCANNER, **same) for n in range(6)]
+    tables.append(ALERTS, pa.Table.from_pylist(rows, arrow_schema(ALERTS.columns)))
+    rules = [RULE, OTHER_RULE]
+    write(tables, CAMPAIGNS, campaign(1, value=SCANNER, rules=rules), campaign(2, value=INTRUDER, rules=rules))
+    write(tables, ANOMALIES, anomaly(1))
+    decided = [("campaign-1", "true", 10), ("campaign-1", "false", 60), ("campaign-2", "true", 60)]
+    for finding, what, minutes in [*decided, ("anomaly-1", "false", 60)]:
+        at = AT + timedelta(minutes=minutes)
+        row = {"finding_id": finding, "state": f"{what}-positive", "author": "ann", "updated_at": at}
+        tables.append(TRIAGE, pa.Table.from_pylist([row], arrow_schema(TRIAGE.columns)))
+    return tables
+
+
+def _vedette(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vedette", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def test_false_positives_become_a_filter_that_spares_what_is_true(tables: Tables, tmp_path: Path) -> None:
+    """Its effect is printed and written; lint and test take it beside its rule; scan no longer reports the scanner,
+    and still reports the intruder."""
+    folder, patch = tmp_path / "rules", tmp_path / "filters.patch"
+    words = [
+        f"--tables={tables.root}",
+        f"--proposals={folder}",
+        f"--patch={patch}",
+        "--date=2026-11-20",
+        f"--rules={folder}",
+    ]
+    text = run(None, "filters", *words)
+    assert "1 proposal of" in text.splitlines()[0]
+    assert (
+        "removed 9 of 16 alerts: 8 of 8 closed as false positives, 0 closed as true, 0 open and high, 1 others" in text
+    )
+    assert "no filter for Same: no one or two fields" in text
+    hunt_on_hosts = shlex.split(text.partition("on hosts: vedette fleet hunt ")[2].splitlines()[0])
+    asked = hunt.make_context("hunt", hunt_on_hosts, resilient_parsing=True).params
+    assert asked["rules"] == (folder, folder / f"filter-{RULE}.yml")
+    assert (asked["agents"], asked["since"]) == (("agent-1",), "30d")
+    name = f"filter-{RULE}"
+    effect = json.loads((folder / f"{name}.effect.json").read_text())
+    assert (effect["fields"], effect["findings"]) == ({"src_ip": [SCANNER]}, ["campaign-1"])
+    assert (effect["removed"], effect["removed_true"], effect["alerts"]) == (9, 0, 16)
+    assert sorted(path.name for path in folder.iterdir()) == [f"{name}.effect.json", f"{name}.yml"]
+    assert (folder / f"{name}.yml").read_text() == "\n".join(line[1:] for line in patch.read_text().split("\n")[3:])
+
+    (folder / "failed.yml").write_text(SIGMA)
+    cases = [{"match": LINE.format("anna", INTRUDER)}, {"no_match": LINE.format("anna", SCANNER)}]
+    (folder / "failed.test.yml").write_text(json.dumps(cases))
+    for command in ("lint", "test"):
+        done = _vedette("rules", command, folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+    log = tmp_path / "auth.log"
+    log.write_text("".join(LINE.format("svc*scan", ip) + "\n" for ip in (SCANNER, INTRUDER, "192.0.2.9")))
+    found = _vedette("scan", "--rules", folder, "--route", "--product", "linux", log)
+    assert [json.loads(one)["line"] for one in found.stdout.splitlines()] == [2, 3], found.stderr
+
+
+@pytest.mark.spark
+def test_spark_reads_the_same(spark: SparkSession, tables: Tables) -> None:
+    """Where DuckDB cannot read the tables, Spark gives the same filters and reasons."""
+    found = []
+    for session in (None, spark):
+        with closing(open_reader(tables, session)) as reader:
+            made, refused = proposals(reader, period(date.fromisoformat(DAY), 7), 5)
+        found.append(([(one.text, one.removed, one.alerts, one.false.findings) for one in made], refused))
+    assert found[0] == found[1]
+    assert [len(some) for some in found[0]] == [1, 1]
+
+
+def test_too_few_or_nothing_closed_proposes_nothing(tables: Tables, tmp_path: Path) -> None:
+    """Below ``--least``; in other days; in tables where nobody decided anything."""
+    words = [f"--proposals={tmp_path / 'out'}", "--date=2026-11-20"]
+    assert run(None, "filters", f"--tables={tables.root}", "--least=9", *words).count("\n") == 0
+    assert "0 proposals" in run(None, "filters", f"--tables={tables.root}", words[0], "--date=2026-11-01", "--days=3")
+    empty = open_tables(str(tmp_path / "empty"))
+    empty.append(ALERTS, pa.Table.from_pylist([failed(1, "anna", INTRUDER)], arrow_schema(ALERTS.columns)))
+    assert "0 proposals" in run(None, "filters", f"--tables={empty.root}", *words)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def best(false: list[dict[str, str]], others: list[tuple[str, dict[str, str]]], *sites: str) -> tuple[str, ...]:
+    """Fields chosen; every value of a false positive but of ``program`` is an entity."""
+    ones = FalseOnes()
+    for fields in false:
+        ones.add(fields)
+        ones.entities |= {value.casefold() for name, value in fields.items() if name != "program"}
+    counts = Counts(ones)
+    for label, fields in [*((FALSE, fields) for fields in false), *others]:
+        counts.add(label, fields, "north/plant")
+    counts.sites |= set(sites)
+    return counts.best()
+
+
+def test_the_smallest_conjunction_is_chosen() -> None:
+    """One field before two; of these the one that takes fewer others along; never one that a kept alert has."""
+    scan = {"user": "svc", "ip": "198.51.100.7", "program": "sshd"}
+    assert best([scan, {**scan, "user": "SVC"}], []) == ("ip",)
+    assert best([scan], [(OTHER, {"ip": "198.51.100.7"})]) == ("user",)
+    by_user, by_ip = (TRUE, {**scan, "ip": "203.0.113.1"}), (OPEN, {**scan, "user": "root"})
+    assert best([scan], [by_user]) == ("ip",)
+    assert best([scan], [by_user, by_ip]) == ("ip", "user")
+    assert best([scan], [(TRUE, {**scan, "ip": "203.0.113.1", "program": "su"}), by_ip]) == ("ip", "user")
+    assert best([scan], [(OPEN, {name: value.upper() for name, value in scan.items()})]) == ()
+
+
+def test_what_names_nobody_is_not_proposed() -> None:
+    """A program's name alone; a field that some false positive lacks, or of which each has another value; a private
+    address of a rule that alerts at several sites."""
+    assert best([{"program": "sshd"}], []) == ()
+    assert best([{"user": "svc", "program": "sshd"}, {"program": "sshd"}], []) == ()
+    assert best([{"user": f"user{n}"} for n in range(6)], []) == ()
+    assert best([{"user": f"user{n}"} for n in range(5)], []) == ("user",)
+    assert best([{"ip": "10.0.0.9"}], []) == ("ip",)
+    assert best([{"ip": "10.0.0.9"}], [], "north/office") == ()

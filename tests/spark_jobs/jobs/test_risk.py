@@ -1,0 +1,322 @@
+"""Entity risk, compared with a naive reckoning: many small alerts add up, one noisy rule does not."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta
+from statistics import median
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.common.attack import TACTICS
+from spark_jobs.common.entities import scope
+from spark_jobs.common.period import Period
+from spark_jobs.intake.enrich import Lookups
+from spark_jobs.jobs import campaigns, risk
+from spark_jobs.jobs.report import figures
+from spark_jobs.report import page
+from spark_jobs.report.headline import look_first
+from spark_jobs.tables.arrow import arrow_schema
+from spark_jobs.tables.ask import open_reader
+from spark_jobs.tables.schema import (
+    CAMPAIGNS,
+    ENTITY_SITE_5M,
+    HOST_1H,
+    RISK,
+    RULES,
+    TRIAGE,
+    WIN_5M,
+    Table,
+)
+from spark_jobs.tables.tables import Tables, open_tables
+from tests.spark_jobs.conftest import run
+from tests.spark_jobs.found import HOSTILE, campaign
+
+pytestmark = pytest.mark.spark
+
+NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
+PERIOD = Period(date(2026, 10, 24), date(2026, 11, 20), NOW)
+"""Four half-lives."""
+HALF_LIFE = 7
+POINTS = {"informational": 2, "low": 10, "medium": 20, "high": 40, "critical": 100}
+WORTH = {1: 0.5, 2: 0.75, 4: 1.5, 5: 2.0}
+HUGE = "x" * 70_000
+SITE = "north/plant"
+
+
+class Alert(NamedTuple):
+    """What an alert says; ``age`` in days before ``NOW``."""
+
+    age: float
+    rule: str
+    level: str | None = "low"
+    user: str = ""
+    ip: str = ""
+    host: str = "web1"
+    site: str = "plant"
+
+    @property
+    def at(self) -> datetime:
+        at = NOW - timedelta(days=self.age)
+        return at.replace(microsecond=at.microsecond // 1000 * 1000)
+
+
+def tactic(rule: str) -> str:
+    """Of ``NAME.NUMBER`` the tactic of that number; empty where there is no number."""
+    number = rule.rpartition(".")[2]
+    return TACTICS[int(number) % len(TACTICS)] if number.isdecimal() else ""
+
+
+def alerts() -> list[Alert]:
+    draw = random.Random(20)
+    levels = [*POINTS, *["low"] * 12, "", "odd"]
+    rows = [Alert(day + 0.1, f"slow{day}.{13 - day}", user="slow") for day in range(14)]
+    rows += [Alert(day / 24, "noisy.5", "high", user="loud", ip="198.51.100.1", site="mill") for day in range(24 * 20)]
+    rows += [Alert(day + 0.2, f"daily{day}.{day}", "medium", user="clerk", site="mill") for day in range(27)]
+    rows += [Alert(1.5, "once.8", "critical", user="struck", site="mill")]
+    rows += [Alert(20.5, "once.8", "critical", user="recovered", site="mill")]
+    rows += [Alert(7.0, "half.3", "medium", user="half", site="hill"), Alert(14.0, "half.4", "high", user="half")]
+    rows += [Alert(2.0, "own.3", "critical", ip="203.0.113.66"), Alert(3.0, "own.2", "high", ip="10.1.1.1")]
+    rows += [Alert(3.0, "doubted.2", "high", user="doubtful"), Alert(1.0, "doubted.2", "high", user="doubtful")]
+    rows += [Alert(2.0, "odd", None, user=HOSTILE), Alert(1.0, "", HOSTILE, user=HUGE), Alert(1.0, HOSTILE, user=HUGE)]
+    rows += [Alert(-0.2, "ahead.2", "medium", user="ahead"), Alert(2.0, "nobody.3", "high", host="", site="")]
+    for _ in range(150):
+        rows.append(
+            Alert(draw.uniform(0, 26), f"r{draw.randrange(9)}.{draw.randrange(16)}", draw.choice(levels),
+                  f"user{draw.randrange(20)}", draw.choice(["192.0.2.7", "10.0.0.9", ""]), f"web{draw.randrange(4)}",
+                  draw.choice(["plant", "mill"]))
+        )  # fmt: skip
+    return rows
+
+
+def put(tables: Tables, table: Table, rows: list[dict[str, Any]]) -> None:
+    tables.upsert(table, pa.Table.from_pylist(rows, arrow_schema(table.columns)))
+
+
+def count(tables: Tables, made: list[Alert]) -> None:
+    """The counts of ingest."""
+    found: dict[str, dict[tuple[object, ...], dict[str, Any]]] = defaultdict(dict)
+    for one in made:
+        window = one.at - timedelta(seconds=one.at.timestamp() % 300)
+        same = {"date": f"{one.at:%Y-%m-%d}", "fleet": "north" if one.site else "", "site": one.site,
+                "rule_id": one.rule, "level": one.level}  # fmt: skip
+        rows: list[tuple[Table, dict[str, Any]]] = [
+            (WIN_5M, {**same, "window_start": window}),
+            (HOST_1H, {**same, "hour": window.replace(minute=0), "host": one.host}),
+        ]
+        named = (("user", one.user), ("ip", one.ip), ("domain", "example.org"))
+        rows += [(ENTITY_SITE_5M, {**same, "window_start": window, "kind": k, "value": v}) for k, v in named]
+        for table, row in rows:
+            key = tuple(row[name] for name in table.keys)
+            counted = found[table.name].setdefault(
+                key, {**row, "alerts": 0, "matches": 0, "first_time": one.at, "last_time": one.at}
+            )
+            counted["alerts"] += 1
+            counted["matches"] += 1
+            counted["first_time"] = min(counted["first_time"], one.at)
+            counted["last_time"] = max(counted["last_time"], one.at)
+            counted["level"] = one.level
+    for table in (WIN_5M, HOST_1H, ENTITY_SITE_5M):
+        put(tables, table, list(found[table.name].values()))
+    put(tables, RULES, [
+        {"rule_id": rule, "rule_title": rule, "level": "low", "tactics": [tactic(rule)] if tactic(rule) else None}
+        for rule in {one.rule for one in made} if rule != "odd"
+    ])  # fmt: skip
+
+
+def naive(made: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """Score, usual and contributions of each entity, alert by alert and day by day."""
+    days: dict[tuple[str, str, str], dict[tuple[str, str], list[Alert]]] = defaultdict(lambda: defaultdict(list))
+    for one in made:
+        place = f"north/{one.site}" if one.site else "/"
+        who = [("user", one.user, ""), ("ip", one.ip, place if one.ip.startswith("10.") else ""),
+               ("host", one.host, place), ("site", place if one.site else "", "")]  # fmt: skip
+        for entity in who:
+            if entity[1]:
+                days[entity][f"{one.at:%Y-%m-%d}", one.rule].append(one)
+    worth = {("user", "user1", ""): 5, ("site", "north/mill", ""): 1, ("host", "web2", "north/mill"): 4,
+             ("host", "web3", "north/mill"): 2, ("host", "web3", SITE): 2}  # fmt: skip
+    moments = [NOW - timedelta(days=HALF_LIFE * n / 4) for n in range(2, 16)]
+    begin = min(one.at for one in made).replace(hour=0, minute=0, second=0, microsecond=0)
+    found = {}
+    for entity, cells in days.items():
+        parts, turns, met = [], defaultdict[str, int](int), set[str]()
+        order = sorted(cells, key=lambda cell: (cell[0], min(one.at for one in cells[cell]), cell[1]))
+        for day, rule in order:
+            some, stage = cells[day, rule], tactic(rule) if rule != "odd" else ""
+            base = float(max(POINTS.get(one.level or "", 2) for one in some))
+            base *= 0.7 + 0.6 * TACTICS.index(stage) / 13 if stage else 1.0
+            base *= 1.3 if stage and stage not in met else 1.15 if not turns[rule] else 1.0
+            base *= {"doubted.2": 2 / 3}.get(rule, 1.0) * WORTH.get(worth.get(entity, 3), 1.0) / 3 ** turns[rule]
+            turns[rule] += 1
+            met.add(stage)
+            parts.append((max(one.at for one in some), rule, base))
+
+        def total(at: datetime, parts: list[tuple[datetime, str, float]] = parts) -> float:
+            return sum(
+                base * 0.5 ** (max((at - last) / timedelta(days=1), 0) / HALF_LIFE)
+                for last, _, base in parts
+                if last <= at or at == NOW
+            )
+
+        found[entity] = {
+            "score": total(NOW), "usual": median(total(at) for at in moments if at >= begin), "cells": len(parts)
+        }  # fmt: skip
+    return found
+
+
+class Done(NamedTuple):
+    """A run of the job."""
+
+    tables: Tables
+    lookups: Lookups
+    said: str
+    rows: dict[tuple[str, str, str], dict[str, Any]]
+
+
+def again(spark: SparkSession, tables: Tables, lookups: Lookups) -> tuple[str, list[dict[str, Any]]]:
+    with closing(open_reader(tables, None)) as reader:
+        trusted = risk.confidence(reader, PERIOD)
+    said = risk.write(spark, tables, PERIOD, HALF_LIFE, lookups, trusted)
+    return said, tables.arrow(RISK).to_pylist()
+
+
+@pytest.fixture(scope="module")
+def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder = tmp_path_factory.mktemp("risk")
+    tables = open_tables(str(folder / "tables"))
+    count(tables, alerts())
+    (folder / "assets.csv").write_text("host,site,criticality\nweb2,mill,4\nweb3,,2\nweb1,mill,99\n")
+    (folder / "entities.csv").write_text("kind,value,criticality\nuser,user1,5\nsite,north/mill,1\nuser,user2,high\n")
+    (folder / "intel.csv").write_text("kind,value,threat\nip,203.0.113.66,exercise\nip,10.1.1.1,botnet\n")
+    put(tables, CAMPAIGNS, [campaign(n, rules=["doubted.2"]) for n in range(1, 4)])
+    decided = [("campaign-1", "false-positive", None), ("campaign-2", "true-positive", NOW - timedelta(days=1)),
+               ("campaign-3", "false-positive", None), ("campaign-3", "acknowledged", None)]  # fmt: skip
+    for number, (finding, state, expires) in enumerate(decided):
+        row = {"finding_id": finding, "state": state, "expires_at": expires, "author": "ann", "reason": "r"}
+        row["updated_at"] = NOW - timedelta(days=2) + timedelta(hours=number)
+        tables.append(TRIAGE, pa.Table.from_pylist([row], arrow_schema(TRIAGE.columns)))
+    lookups = Lookups(str(folder))
+    said, rows = again(spark, tables, lookups)
+    return Done(tables, lookups, said, {(row["kind"], row["value"], row["scope"]): row for row in rows})
+
+
+def test_scores_are_those_of_a_naive_reckoning(done: Done) -> None:
+    """Of every entity: decay, saturation, confidence, stage, novelty, criticality, past; one's own has no row."""
+    expected = {who: one for who, one in naive(alerts()).items() if who[1] != "203.0.113.66"}
+    assert done.rows.keys() == {who for who, one in expected.items() if one["score"] >= 0.005}
+    for who, row in done.rows.items():
+        near = 0.0051 * expected[who]["cells"]
+        assert row["score"] == pytest.approx(expected[who]["score"], abs=near), who
+        assert row["usual"] == pytest.approx(expected[who]["usual"], abs=near), who
+
+
+def test_contributions_add_up_to_the_score(done: Done) -> None:
+    """With what is summed up as others, to the hundredth; the largest come first, and there are no more than eight."""
+    for who, row in done.rows.items():
+        points = [one["points"] for one in row["contributions"]]
+        assert round(sum(points) + row["others_points"], 2) == row["score"], who
+        assert points == sorted(points, reverse=True)
+        assert 1 <= len(points) <= 8
+        assert (row["others"] > 0) == (row["others_points"] > 0) == (len(points) == 8 and row["others"] > 0)
+    assert done.rows["user", "slow", ""]["others"] == 6
+
+
+def test_decay_is_exact(done: Done) -> None:
+    """A half-life halves the points, to the hundredth; what is dated ahead is not more than new."""
+    half, ahead = done.rows["user", "half", ""], done.rows["user", "ahead", ""]
+    stages = [0.7 + 0.6 * number / 13 for number in range(14)]
+    assert [(one["rule_id"], one["points"]) for one in half["contributions"]] == [
+        ("half.4", round(40 * stages[4] * 1.3 / 4, 2)), ("half.3", round(20 * stages[3] * 1.3 / 2, 2)),
+    ]  # fmt: skip
+    assert half["contributions"][0]["why"] == "first of its tactic"
+    assert ahead["score"] == round(20 * stages[2] * 1.3, 2)
+
+
+def test_slow_and_low_is_found_that_is_no_campaign(spark: SparkSession, done: Done) -> None:
+    """One low alert a day by another rule, at one site, for two weeks, by an account without a past."""
+    slow = done.rows["user", "slow", ""]
+    assert (slow["over"], slow["level"], slow["rules"], slow["days"], slow["usual"]) == (True, "low", 14, 14, 0)
+    assert slow["threshold"] < slow["score"]
+    seen = done.tables.frame(spark, ENTITY_SITE_5M).where("value = 'slow'").withColumn("scope", scope())
+    assert campaigns.suspects(seen).isEmpty(), "no campaign is made of what is at one site"
+
+
+def test_a_noisy_rule_does_not_lift(done: Done) -> None:
+    """A high alert each hour for twenty days; nor does any rule alone: its days add up to half as much again."""
+    loud = done.rows["user", "loud", ""]
+    assert (loud["over"], loud["alerts"], loud["rules"]) == (False, 480, 1)
+    assert loud["score"] < 40
+    assert POINTS["high"] * 1.3 * (1.3 + 0.5) < 100
+
+
+def test_a_daily_past_needs_more(done: Done) -> None:
+    """An account that has had an alert each day for a month has more points than the new one: not over."""
+    clerk, slow = done.rows["user", "clerk", ""], done.rows["user", "slow", ""]
+    assert clerk["score"] > slow["score"]
+    assert clerk["threshold"] == pytest.approx(1.5 * clerk["usual"], abs=0.01)
+    assert clerk["threshold"] > slow["threshold"]
+    assert (clerk["over"], slow["over"]) == (False, True)
+    assert "needed by its own past" in clerk["reason"]
+
+
+def test_a_critical_alert_is_always_shown(done: Done) -> None:
+    """For a week, whatever the score is; after that by the score."""
+    struck, recovered = done.rows["user", "struck", ""], done.rows["user", "recovered", ""]
+    assert (struck["over"], struck["level"]) == (True, "critical")
+    assert struck["reason"].endswith("; a critical alert")
+    assert (recovered["over"], recovered["critical_at"]) == (False, NOW - timedelta(days=20.5))
+
+
+def test_explains_itself(done: Done) -> None:
+    """By rule, time, points and why; and by the words of the command."""
+    first, second = done.rows["user", "doubtful", ""]["contributions"]
+    assert (first["rule_id"], first["time"], first["level"]) == ("doubted.2", NOW - timedelta(days=3), "high")
+    assert first["why"] == "first of its tactic, rule confidence 67 %"
+    assert second["why"] == "day 2 of this rule, rule confidence 67 %"
+    whys = {one["why"] for one in done.rows["user", "user1", ""]["contributions"]}
+    assert all(why.endswith("criticality 5") for why in whys)
+    slow = next(line for line in done.said.splitlines() if " user slow: " in line)
+    assert "100 needed" in slow
+    assert "14 rules, 14 tactics, 14 days" in slow
+
+
+def test_a_second_run_gives_the_same(spark: SparkSession, done: Done) -> None:
+    said, rows = again(spark, done.tables, done.lookups)
+    assert said == done.said
+    assert {(row["kind"], row["value"], row["scope"]): row for row in rows} == done.rows
+
+
+def test_the_page_shows_what_the_points_are_made_of(done: Done) -> None:
+    """Each entity over its threshold with its contributions; hostile and huge texts are text, and cut."""
+    with closing(open_reader(done.tables, None)) as reader:
+        found = figures(reader, PERIOD.from_day(PERIOD.last))
+    shown = page.html(found)
+    assert "user slow</b>" in shown
+    assert "first of its tactic" in shown
+    assert HOSTILE[:20] not in shown
+    assert HUGE not in shown
+    pointers = [one for one in look_first(found) if one.kind == "risk"]
+    assert len(pointers) == 3
+    assert found.findings.over == sum(row["over"] for row in done.rows.values())
+
+
+def test_a_risk_is_a_finding(done: Done) -> None:
+    """It is triaged by its id, and a false positive leaves the first screen and doubts its rules the day after."""
+    slow = done.rows["user", "slow", ""]
+    where = f"--tables={done.tables.root}"
+    said = run(None, "triage", where, slow["risk_id"][:12], "--state=false-positive", "--reason=a test of ours")
+    assert said.startswith(f"risk {slow['risk_id']}: false positive by ")
+    later = Period(PERIOD.first, date(2999, 1, 1), datetime(2999, 1, 1, tzinfo=UTC))
+    with closing(open_reader(done.tables, None)) as reader:
+        trusted = risk.confidence(reader, later)
+        found = figures(reader, PERIOD.from_day(PERIOD.last))
+    assert trusted[slow["contributions"][0]["rule_id"]] == pytest.approx(2 / 3)
+    closed = [one.triage.state for one in found.findings.risks.items if one.value == "slow"]
+    assert closed == ["false-positive"]
+    assert not any("user slow" in one.text for one in look_first(found))
