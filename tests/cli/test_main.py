@@ -232,7 +232,7 @@ def test_scan_compiles_rules_once(tmp_path: Path, rules: Path, monkeypatch: pyte
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     (rules / "bad.yml").write_text("title: Bad\nlogsource: {}\ndetection: {condition: a}\n")
     compiled = []
-    monkeypatch.setattr("vedette.cli.rules.rule_plan", lambda *given: (compiled.append(0), rule_plan(*given))[1])
+    monkeypatch.setattr("vedette.cli.scan.rule_plan", lambda *given: (compiled.append(0), rule_plan(*given))[1])
 
     def scanned(*options: str) -> tuple[str, str]:
         done = ended(vedette("scan", "--rules", rules, *options, "-", stdin=ATTACK), 0)

@@ -63,7 +63,7 @@ def test_scan_keeps_statements_and_rules_with_lookups(tmp_path: Path, monkeypatc
     file compiles again, a lookup with other rows is only asked. What a lookup that is not there stops stays refused."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     compiled = []
-    monkeypatch.setattr("vedette.cli.rules.rule_plan", lambda *given: (compiled.append(0), rule_plan(*given))[1])
+    monkeypatch.setattr("vedette.cli.scan.rule_plan", lambda *given: (compiled.append(0), rule_plan(*given))[1])
     rules, lookup = tmp_path / "rules", tmp_path / "assets.vlookup"
     rules.mkdir()
     (rules / "a.sql").write_text(SQL)

@@ -56,12 +56,13 @@ def check(config: Path) -> None:
     """Check the configuration and the rules.
 
     Reports all mistakes at once, settings whose name has changed, and rules that no input reaches: none has their log
-    source, or none has one of their fields. Says whether the native kernel is in use. Exit code 1 when a rule does not
+    source, or none has one of their fields; and what [[redact]] hides from local response and from sinks whose form
+    names it. Says whether the native kernel is in use. Exit code 1 when a rule does not
     run, the fleet's root of trust or the key of [[redact]] cannot be used, 2 when the configuration is invalid.
 
     Example: vedette check -c vedette.toml
     """
-    from vedette.config import redact
+    from vedette.config import hidden, redact
     from vedette.decode.codecs import DECLARED
     from vedette.engine import kernel
     from vedette.runtime import shares as shared
@@ -90,6 +91,8 @@ def check(config: Path) -> None:
     if settings.redact and (wrong := redact.problem(settings)):
         click.echo(safe(wrong), err=True)
         bad = True
+    for line in hidden.warnings(settings):
+        click.echo(safe(f"{config}: warning: {line}"), err=True)
     formats: set[str] = set()
     for one in settings.rulesets:
         named = "" if one.name == DEFAULT_SET else f" of {one.name}"
@@ -395,6 +398,11 @@ def _alert_json(data: bytes, receipted: bool) -> None:
 
 
 def _alert_line(data: bytes, receipted: bool) -> None:
+    click.echo(f"{'sent' if receipted else 'here'} {alert_line(data)}")
+
+
+def alert_line(data: bytes) -> str:
+    """An alert on one line that is safe to print, of at most 400 characters."""
     from vedette.delivery.envelope import decode
     from vedette.plan.aggregates import Kind
 
@@ -410,4 +418,4 @@ def _alert_line(data: bytes, receipted: bool) -> None:
         case _:
             text = alert.raw
     line = f"{rfc3339(alert.event_time)} {alert.level:<13} {alert.kind:<11} {where} {alert.rule_title}: {text}"
-    click.echo(f"{'sent' if receipted else 'here'} {safe(line)[:400]}")
+    return safe(line)[:400]

@@ -72,7 +72,7 @@ data_option = click.option(
 )
 
 
-EXTRAS = {"sigma": "rules", "yaml": "rules", "pyarrow": "region", "confluent_kafka": "kafka"}
+EXTRAS = {"sigma": "rules", "yaml": "rules", "pyarrow": "region", "ijson": "region", "confluent_kafka": "kafka"}
 """Libraries that some commands take, and the extra of the package that brings them."""
 
 
@@ -243,18 +243,33 @@ def functions_option(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def format_option(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """``--format``: the codec by which ``what`` is read; ends with a message when there is none of that name."""
-    from vedette.decode.codecs import CODECS, DECLARED
+    """``--format``: the codec by which ``what`` is read, with ``--plugin`` also a decoder plugin's; ends with a message
+    when there is none of that name."""
+    from vedette.decode.codecs import CODECS, DECLARED, plugged
+
+    def loaded(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
+        if value:
+            from vedette.runtime.decoders import plug
+            from vedette.runtime.logs import log_to_stderr
+
+            log_to_stderr()
+            if wrong := plug(value):
+                fail(f"--plugin {wrong[0].partition(']: ')[2] or wrong[0]}")
 
     def known(ctx: click.Context, param: click.Parameter, value: str) -> str:
-        if value not in CODECS and not value.startswith(DECLARED):
+        if value not in CODECS and value not in plugged and not value.startswith(DECLARED):
             fail(f"--format {value}: expects one of {', '.join(CODECS)}, or {DECLARED}NAME of a format of the rules")
         return value
 
     text = f"How {what} read: {', '.join(CODECS)}; {DECLARED}NAME: as the rules' format of this name."
-    return click.option(
+    by_format = click.option(
         "--format", "codec", metavar="NAME", default="auto", show_default=True, callback=known, help=text
     )
+    plugin = click.option(
+        "--plugin", metavar="DISTRIBUTION[:NAME]", multiple=True, is_eager=True, expose_value=False, callback=loaded,
+        help="An installed plugin whose decoder --format names; may be repeated.",
+    )  # fmt: skip
+    return lambda command: by_format(plugin(command))
 
 
 def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -12,13 +12,15 @@ from vedette.cli.console import Main
 
 MODULES = {
     **dict.fromkeys(("run", "check", "status", "alerts", "logs"), "agent"),
-    **dict.fromkeys(("scan", "rules"), "rules"),
+    "scan": "scan",
+    "rules": "rules",
     "bundle": "bundle",
     "lookup": "lookup",
     "archive": "archive",
     "fleet": "fleet",
     "sink": "sink",
     "response": "response",
+    "top": "top",
 }
 """By command the module that has it."""
 

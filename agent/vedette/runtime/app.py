@@ -42,12 +42,13 @@ from vedette.engine.artifact import uncollected
 from vedette.fleet.overlay import load
 from vedette.model.counters import Counters, Log
 from vedette.rawlog.log import RawLog
-from vedette.runtime import questions, status
+from vedette.runtime import status
 from vedette.runtime.account import CHECK_SECONDS, Auditor
 from vedette.runtime.active import ActiveRules, newest_lines
 from vedette.runtime.arrivals import Arrivals
+from vedette.runtime.commands import Commands
 from vedette.runtime.context import RunContext
-from vedette.runtime.control import Command, Control
+from vedette.runtime.control import Control
 from vedette.runtime.heartbeat import heartbeat
 from vedette.runtime.inputs import Inputs, context_of
 from vedette.runtime.lives import Lives
@@ -135,9 +136,9 @@ class Agent:
         self._arrivals: list[Arrivals] = []
         self._membership: Membership | None = None
         self._membership_task: asyncio.Task[None] | None = None
-        self._fleet: Fleet | None = None
-        self._requests: Requests | None = None
-        self._response: Response | None = None
+        self.fleet: Fleet | None = None
+        self.requests: Requests | None = None
+        self.response: Response | None = None
         self._archived: Index | None = None
         self._archiving: Archiving | None = None
         self._changing_config = asyncio.Lock()
@@ -196,6 +197,7 @@ class Agent:
             context.input_contexts.update((one.name, context_of(one)) for one in context.config.input)
             self.pipeline = Pipeline(context, loaded.engine, loaded.credit)
             self.active = ActiveRules(self.pipeline, sets, loaded)
+            self._commands = Commands(self, self._reload_command)
             await self.active.isolate()
             gc.freeze()  # as ``active.freeze``; a start leaves nothing worth the 40 ms of a collection
 
@@ -208,7 +210,7 @@ class Agent:
             self._reloads.error = f"fleet.root: {error}"
             action = "the agent runs without its fleet: put the file right, then reload"
             log.error(Log.FLEET_REFUSED, kind="root", reason=str(error), action=action)
-        control = Control(config.agent.control_socket, self._commands())
+        control = Control(config.agent.control_socket, self._commands.by_name)
         allocator.trim()
         try:
             async with asyncio.TaskGroup() as self._group:
@@ -311,12 +313,12 @@ class Agent:
             from vedette.runtime.fleet_host import Host
 
             host = Host(self._path, self._reload_config, self._unwell, lambda: self.lookups, self._waiting)
-            self._fleet = await asyncio.to_thread(Fleet, self.context, self.active, host)
+            self.fleet = await asyncio.to_thread(Fleet, self.context, self.active, host)
             from vedette.fleet.job import Services
             from vedette.runtime.requests import Requests
 
-            services = Services(lambda: self.context.config, self._command)
-            self._requests = await asyncio.to_thread(Requests, self.context, self._fleet, services)
+            services = Services(lambda: self.context.config, self._commands.asked, self._commands.declared)
+            self.requests = await asyncio.to_thread(Requests, self.context, self.fleet, services)
 
     async def _join_fleet(self) -> None:
         """The first root of trust came with the enrolment."""
@@ -328,13 +330,13 @@ class Agent:
         self._attach_fleet()
 
     def _run_fleet(self) -> None:
-        for part in (self._fleet, self._requests):
+        for part in (self.fleet, self.requests):
             if part is not None:
                 self._changing.append(self._group.create_task(part.run()))
 
     def _attach_fleet(self) -> None:
         if self._mqtt is not None:
-            for part in (self._fleet, self._requests):
+            for part in (self.fleet, self.requests):
                 if part is not None:
                     part.attach(self._mqtt)
 
@@ -373,12 +375,6 @@ class Agent:
             for one in self._arrivals:
                 one.subscribe()
 
-    async def _lookup_rollback(self, name: str) -> Any:
-        return await self.lookups.rollback(name)
-
-    async def _lookup_remove(self, name: str) -> Any:
-        return await self.lookups.removed(name)
-
     def _join(self, uplink: MqttUplink) -> None:
         if self._membership is None:
             from vedette.runtime.membership import Membership  # cryptography's certificates: 1.5 MiB
@@ -389,7 +385,7 @@ class Agent:
 
     def _governed(self, ruleset: str) -> bool:
         """Whether the fleet's signed documents say which bundle a rule set runs, and no announcement does."""
-        return self._fleet is not None and self._fleet.governs(ruleset)
+        return self.fleet is not None and self.fleet.governs(ruleset)
 
     def _waiting(self) -> bool:
         """Whether events wait to be evaluated."""
@@ -412,8 +408,8 @@ class Agent:
         from vedette.runtime.response import Response, sink_of
 
         def opened(of: ResponseSink) -> Response:
-            self._response = Response(of, self.context, self.pipeline.checkpointer)
-            return self._response
+            self.response = Response(of, self.context, self.pipeline.checkpointer)
+            return self.response
 
         return (*config.sink, sink_of(config, opened))
 
@@ -425,7 +421,7 @@ class Agent:
         if self.context.config.metrics.listen:
             from vedette.runtime.exporter import Exporter
 
-            exporter = Exporter(self.context.config.metrics.listen, self._status_command)
+            exporter = Exporter(self.context.config.metrics.listen, self._commands.status)
             await exporter.start()
             self._metrics = exporter
 
@@ -435,7 +431,7 @@ class Agent:
         found = status.collect(self.pipeline, self.active, self.uplink.state(), self._reloads, self.lookups.status())
         found["sinks"] = self._sinks.state()
         found["plugins"] = plugins.status()
-        found["response"] = None if self._response is None else self._response.state()
+        found["response"] = None if self.response is None else self.response.state()
         if self._membership is not None:
             found["membership"] = self._membership.state()
         found["process"] = {**self._lives.status(), "cpu_seconds": round(time.process_time(), 2)}
@@ -443,90 +439,26 @@ class Agent:
             found["correlation_state"][name] = max(found["correlation_state"][name], least)
         if self._archiving is not None:
             found["archive"] = self._archiving.status()
-        if self._fleet is not None:
-            found["actual"] = self._fleet.actual()
+        if self.fleet is not None:
+            found["actual"] = self.fleet.actual()
         account = self.context.outbox.account()
         self._reported.keep(record(account.log_id, account.commits, found))
         return found
 
     def _heartbeat(self) -> bytes:
-        return heartbeat(self.status())
+        found = self.status()
+        if self.context.config.redact:
+            from vedette.runtime import outward
 
-    async def _status_command(self) -> dict[str, Any]:
-        await self.pipeline.checkpointer.asked()
-        return self.status()
+            found = outward.status(found)
+        return heartbeat(found)
 
-    # --- commands
+    # --- reloads
 
-    def _commands(self) -> dict[str, Command]:
-        """What the control socket offers the host's owner, and requests of the fleet's operators in part."""
-        return {
-            "status": self._status_command,
-            "rollback": self.active.rollback,
-            "lookup_rollback": self._lookup_rollback,
-            "lookup_remove": self._lookup_remove,
-            "rules": self._rules_command,
-            "explain": self._explain_command,
-            "disk": self._disk_command,
-            "versions": self._versions_command,
-            "reload": self._reload_command,
-            "release": self._release_command,
-            "carried": self._carried_command,
-            "replies": self._replies_command,
-            "reply": self._reply_command,
-            "response": self._response_command,
-        }
-
-    async def _carried_command(self) -> Any:
-        if self._fleet is None:
-            raise ValueError("this agent follows no fleet: [fleet] root")
-        took: dict[str, Any] = await self._fleet.carried()
-        if self._requests is not None:
-            took["requests"] = await self._requests.carried()
-        return took
-
-    async def _replies_command(self) -> Any:
-        return {"parts": {}, "refusals": {}} if self._requests is None else self._requests.waiting()
-
-    async def _reply_command(self, request: str, part: int) -> Any:
-        if self._requests is None:
-            raise ValueError("this agent follows no fleet: [fleet] root")
-        return {"message": await self._requests.part(request, part)}
-
-    async def _response_command(self, action: str, **words: Any) -> Any:
-        if self._response is None:
-            raise ValueError("local response is off: [response] enabled")
-        return await self._response.command(action, **words)
-
-    async def _command(self, name: str, **words: Any) -> Any:
-        """Raises ValueError and OSError."""
-        return await self._commands()[name](**words)
-
-    async def _rules_command(self) -> Any:
-        return questions.rules(self.context, self.active, await questions.strict(self.pipeline.strict.running))
-
-    async def _explain_command(self, rule: str) -> Any:
-        apart = await questions.strict(self.pipeline.strict.running)
-        return questions.explained(self.context, self.active, apart, rule)
-
-    async def _disk_command(self) -> Any:
-        return await asyncio.to_thread(questions.disk, self.context)
-
-    async def _versions_command(self) -> Any:
-        return questions.versions(self.context, self.active)
-
-    async def _reload_command(self) -> Any:
+    async def _reload_command(self) -> dict[str, Any]:
         """As SIGHUP does; to its end, even if the caller goes away meanwhile."""
         await asyncio.shield(self._group.create_task(self._reload_once()))
         return {"reloads": self._reloads.reloads, "error": self._reloads.error, "restart": self._reloads.needs_restart}
-
-    async def _release_command(self) -> Any:
-        released = len(self.context.failures.quarantined) + self.pipeline.strict.quarantined
-        self.pipeline.release()
-        await self.pipeline.strict.release()
-        return {"released": released}
-
-    # --- reloads
 
     async def _reload(self) -> None:
         """Reload on SIGHUP or command; check the rules now and then."""
@@ -598,7 +530,7 @@ class Agent:
             await active.sets.adopt(inputs, active.loaded.engine)
         if refused:
             self._keep("; ".join(refused), input=inputs)
-        if self._fleet is None and new.fleet.root is not None:
+        if self.fleet is None and new.fleet.root is not None:
             await self._join_fleet()
         if (new.uplink, new.bundles, new.rulesets) != (old.uplink, old.bundles, old.rulesets):
             await self.uplink.stop(UPLINK_SECONDS)
@@ -607,16 +539,16 @@ class Agent:
             await self._restart_lookups()
         elif new.lookups != old.lookups:
             await self._restart_lookups()
-        if (new.sink, new.response) != (old.sink, old.response) or self._response is not None:
+        if (new.sink, new.response) != (old.sink, old.response) or self.response is not None:
             same = new.response.live and new.response.table == old.response.table
-            if self._response is not None and self._response.settings.live and not same:
-                await self._response.withdraw()
+            if self.response is not None and self.response.settings.live and not same:
+                await self.response.withdraw()
             try:
                 await self._sinks.adopt(self._with_response(new))
             except OSError as error:
                 self._keep(f"sink: {error}", sink=old.sink, response=old.response)
             if not new.response.enabled:
-                self._response = None
+                self.response = None
         if new.metrics != old.metrics:
             try:
                 await self._serve_metrics()

@@ -23,10 +23,13 @@ from vedette.rules.authoring import explain
 from vedette.runtime.active import ActiveRules
 from vedette.runtime.context import RunContext
 from vedette.runtime.deadrules import dead_rules
+from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.strict.supervisor import StrictSet
 
 MAX_LINES = 500
 """Of an explanation."""
+QUARANTINED_LINE = "  quarantined: "
+"""Before the reason, in an explanation."""
 
 
 class Strict(NamedTuple):
@@ -84,6 +87,24 @@ def _listed(
     return [row | {"ruleset": ", ".join(sets.get(row["rule_id"], (ruleset,)))} for row in rows]
 
 
+def busiest(pipeline: Pipeline, active: ActiveRules, most: int) -> dict[str, list[dict[str, Any]]]:
+    """The rules that cost and that alert most, ``most`` of each: ``cost``: rules, with their share of what a sample of
+    the candidates asked, and of the microseconds of an event; ``alerts``: rules, correlations and statements."""
+    engine, made = active.loaded.engine, pipeline.checkpointer.made
+    plan, tally = engine.plan, engine.tally
+    asked, each = tally.asked.total() or 1, tally.seconds * 1e6 / (tally.events or 1)
+    shares = [(plan.rules[number].id, times / asked) for number, times in tally.asked.most_common(most)]
+    titles = {one.id: one.title for one in plan.written}
+
+    def row(id: str) -> dict[str, Any]:
+        return {"rule_id": id, "title": titles.get(id, ""), "alerts": made[id]}
+
+    return {
+        "cost": [row(id) | {"share": round(share, 4), "us_per_event": round(each * share, 4)} for id, share in shares],
+        "alerts": [row(id) for id, _ in made.most_common(most)],
+    }
+
+
 def explained(context: RunContext, active: ActiveRules, strict: Iterable[Strict], rule: str) -> list[dict[str, Any]]:
     """What a rule is made of, a line each, as ``vedette rules explain`` prints it. Raises ValueError when none has this
     id."""
@@ -101,7 +122,7 @@ def explained(context: RunContext, active: ActiveRules, strict: Iterable[Strict]
     if not lines:
         raise ValueError(f"no rule of the id {rule} is loaded here")
     lines = lines[:MAX_LINES]
-    lines += [f"  quarantined: {row['reason']}" for row in quarantined if row["rule_id"] == rule]
+    lines += [f"{QUARANTINED_LINE}{row['reason']}" for row in quarantined if row["rule_id"] == rule]
     lines += [f"  makes no alert here: {one}" for one in dead if rule.partition("@")[0] in one]
     return [{"text": line} for line in lines]
 
