@@ -19,6 +19,7 @@ from vedette.fleet.job import Job, Services, Stopped
 from vedette.fleet.kinds import KINDS
 from vedette.fleet.replies import records
 from vedette.fleet.spool import Spool
+from vedette.model.event import Chunk
 from vedette.rawlog.read import search
 
 EVENTS = [b"line %03d of web9 password=s3cret%03d" % (i, i) for i in range(300)]
@@ -34,12 +35,14 @@ def log(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def config(folder: Path, *redact: str) -> Config:
-    given = (RedactSettings(expressions=redact),) if redact else ()
+def config(folder: Path, *redact: str, fields: tuple[str, ...] = ()) -> Config:
+    given = (RedactSettings(expressions=redact, fields=fields),) if redact or fields else ()
     return Config(agent=AgentSettings(id="vienna-1", data_dir=folder), redact=given)
 
 
-def asked_for(folder: Path, body: dict[str, Any], *redact: str, stop: Callable[[Job], None] | None = None) -> Any:
+def asked_for(
+    folder: Path, body: dict[str, Any], *redact: str, stop: Callable[[Job], None] | None = None, **more: Any
+) -> Any:
     """State, reason and records of a reply."""
     evidence.validate(body)
     spool = Spool(folder / "requests", lambda: ASKED)
@@ -49,7 +52,7 @@ def asked_for(folder: Path, body: dict[str, Any], *redact: str, stop: Callable[[
     async def command(name: str, **words: object) -> object:
         return {}
 
-    job = Job(held, KINDS["evidence"].limits, Services(lambda: config(folder, *redact), command), lambda: None)
+    job = Job(held, KINDS["evidence"].limits, Services(lambda: config(folder, *redact, **more), command), lambda: None)
     if stop is not None:
         stop(job)
     state = asyncio.run(job.run(KINDS["evidence"]))
@@ -74,6 +77,21 @@ def test_around(log: Path, at: int, around: int) -> None:
     assert [row["raw"].encode() for row in rows if row.get("alert")] == [EVENTS[at]]
     assert bool(notes) == (at < around)
     assert {row["input"] for row in rows} == {"in"}
+
+
+@pytest.mark.parametrize(
+    ("redact", "left"), [({"fields": ("badge",)}, "[redacted]"), ({}, "BADGE 00A1F1 alice"), ({"fields": ()}, None)]
+)
+def test_of_a_format_that_is_not_known_here(tmp_path: Path, redact: dict[str, Any], left: str | None) -> None:
+    """What a field of a plugin's or of rules' format holds nobody can say: nothing of the event leaves. Patterns look
+    at the text alone."""
+    life = Life(tmp_path, engine("nothing"))
+    life.give(Chunk("in", "gate", NOW, b"BADGE 00A1F1 alice\n"))
+    life.live().end()
+    body = {"ref": ref_of(tmp_path, b"BADGE 00A1F1 alice"), "around": 0}
+    patterns = () if left else ("BADGE",)
+    found = asked_for(tmp_path, body, *patterns, **redact)[2]
+    assert [row["raw"] for row in found] == [left or "[redacted] 00A1F1 alice"]
 
 
 def test_redacted_on_the_host(log: Path) -> None:

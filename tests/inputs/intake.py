@@ -96,7 +96,7 @@ async def listening(
     account(counters, bin, "in")
 
 
-async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for ``condition``; fails after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -99,8 +99,8 @@ async def test_overflow_is_counted(tmp_path: Path) -> None:
 async def test_absence_is_counted() -> None:
     """Events while nobody listened are counted at the next start, from their numbers; without a position none are."""
     bin, witness = Bin(), Bin()
-    async with listening(witness):  # it tells when the kernel has delivered, which it does later
-        with auditing(), speaker() as speaking:
+    with auditing(), speaker() as speaking:
+        async with listening(witness):  # it tells when the kernel has delivered, which it does later
             speaking.say("said 0")
             await until(lambda: texts(witness) == [b"said 0"])
             async with listening(bin) as counters:

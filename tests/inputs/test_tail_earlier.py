@@ -151,6 +151,26 @@ async def test_packed_while_away(tmp_path: Path, program: str) -> None:
         ]
 
 
+async def test_what_was_begun_comes_first(tmp_path: Path) -> None:
+    """The rest of a rotated file comes before files of its path that came later, also when none of these was seen."""
+    path, bin = tmp_path / "a.log", Bin()
+    write(path, lines("read", 2000))
+    async with tailing(bin, path, linger=60):
+        await until(lambda: len(bin.events) == 2000)
+        path.rename(tmp_path / "a.log.1")
+        append(tmp_path / "a.log.1", "late\n")
+        await until(lambda: bin.events[-1] == b"late")
+    append(tmp_path / "a.log.1", "rest\n")
+    (tmp_path / "a.log.1").rename(tmp_path / "a.log.2")
+    write(tmp_path / "a.log.1", lines("between"))
+    write(path, lines("new"))
+    bin = kept(bin, len(bin.chunks))
+    bin.positions = {key: one for key, one in bin.positions.items() if one.path != str(path)}
+    async with tailing(bin, path):
+        await until(lambda: len(bin.events) == 2008)
+    assert bin.events == [*lines("read", 2000), b"late", b"rest", *lines("between"), *lines("new")]
+
+
 async def test_packed_after_it_was_read(tmp_path: Path) -> None:
     """A rotated file that was read whole and packed since is not read again, even when its path was never followed."""
     path, bin = tmp_path / "a.log", Bin()

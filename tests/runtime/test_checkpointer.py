@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -63,6 +64,36 @@ def test_a_full_outbox_stops_judging_only(begin: Callable[..., Life]) -> None:
 
     life.live(work)
     assert life.outbox.account().receipted == 50
+
+
+def test_a_stop_that_does_not_wait_for_its_commit(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the time for evaluating is over in the middle of a commit, that ends by itself, and another may follow."""
+    life = begin(engine("evil"))
+    commit, under_way, goes_on = life.store.commit, threading.Event(), threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        under_way.set()
+        assert goes_on.wait(60)
+        return commit(*arguments)
+
+    async def main() -> None:
+        life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
+        running = asyncio.create_task(life.pipeline.run())
+        while not 0 < life.log.end == life.context.progress.committed:
+            await asyncio.sleep(0.001)
+        running.cancel()
+        await asyncio.wait([running])
+        monkeypatch.setattr(life.store, "commit", slow)
+        life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
+        draining = asyncio.create_task(life.pipeline.drain(0.0))
+        await asyncio.to_thread(under_way.wait, 60)
+        draining.cancel()
+        await asyncio.wait([draining])
+        goes_on.set()
+        await life.pipeline.checkpointer.commit()
+
+    asyncio.run(main())
+    assert life.context.progress.committed == life.context.progress.evaluated > 0
 
 
 def test_damage_in_the_store_stops_the_agent(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:

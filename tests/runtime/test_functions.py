@@ -103,7 +103,7 @@ def test_the_loop_goes_on(tmp_path: Path, lives: list[Life], harm: str, reason: 
     (quarantined,) = life.context.failures.quarantined.values()
     assert quarantined["title"] == "Own"
     assert reason in quarantined["reason"]
-    assert stored > 20  # events, one at a turn of the loop, while evaluation waited for one answer
+    assert stored > 5  # events, one at a turn of the loop, while evaluation waited for one answer
     found = Counter(raw for title, raw in life.found() if title == "Marker marker")
     assert found
     assert set(found.values()) == {1}

@@ -17,24 +17,23 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
-from zoneinfo import ZoneInfo
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from vedette.bundle.seal import public_key
 from vedette.config import renamed
 from vedette.config.enrolled import enrolled
 from vedette.config.settings import MAX_KEYS, Config, UplinkSettings
+from vedette.config.values import SCALARS
 from vedette.decode.codecs import CODECS, DECLARED
 from vedette.inputs.base import InputSettings
 from vedette.inputs.table import INPUT_TYPES
 from vedette.model.event import LogSource
-from vedette.model.settings import split_address
-from vedette.model.times import seconds
 from vedette.mqtt.settings import MqttSettings
 from vedette.sinks.base import SinkSettings
 from vedette.sinks.settings import SINK_TYPES
 from vedette.system.plugins import Entry
 
+T = TypeVar("T")
 INTERNAL_SETTINGS = "VEDETTE_INTERNAL_SETTINGS"
 """The environment variable with which a file sets what is INTERNAL without a warning."""
 
@@ -45,101 +44,6 @@ class ConfigError(ValueError):
     def __init__(self, path: Path | str, mistakes: list[str]) -> None:
         self.mistakes = [f"{path}: {mistake}" for mistake in mistakes]
         super().__init__("\n".join(self.mistakes))
-
-
-_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-
-
-def _size(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    match = re.fullmatch(r"(\d+)\s*([KMG]?i?B)", value) if isinstance(value, str) else None
-    if match is None or match[2] not in _UNITS:
-        raise ValueError(f'expects a size such as "64MiB" or a number of bytes, not {value!r}')
-    return int(match[1]) * _UNITS[match[2]]
-
-
-def _seconds(value: Any) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-        return float(value)
-    if isinstance(value, str):
-        return seconds(value)
-    raise ValueError(f'expects a duration such as "10m" or "200ms", not {value!r}')
-
-
-def _share(value: Any) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
-        return float(value)
-    raise ValueError(f"expects a share from 0 to 1, not {value!r}")
-
-
-def _address(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f'expects "host:port", not {value!r}')
-    if value:
-        split_address(value)
-    return value
-
-
-def _fsync(value: Any) -> str:
-    if isinstance(value, str):
-        kind, _, interval = value.partition(":")
-        if value in ("batch", "never") or (kind == "interval" and FSYNC[0] <= _seconds(interval) <= FSYNC[1]):
-            return value
-    raise ValueError(
-        f'expects "interval:200ms" (from {FSYNC[0] * 1000:g}ms to {FSYNC[1]:g}s), "batch" or "never", not {value!r}'
-    )
-
-
-def _name(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9._-]{0,128}", value):
-        raise ValueError(f"expects letters, digits, '.', '_' or '-', not {value!r}")
-    return value
-
-
-def _labels(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict) or len(value) > MAX_LABELS:
-        raise ValueError(f"expects a table of at most {MAX_LABELS} labels, not {value!r}")
-    for name, text in value.items():
-        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
-            raise ValueError(f"{name!r}: expects letters, digits, '.', '_' or '-'")
-        if not isinstance(text, str) or not 0 < len(text) <= 256 or not text.isprintable() or '"' in text:
-            raise ValueError(f"{name}: expects 1 to 256 characters without '\"', not {text!r}")
-    return dict(value)
-
-
-def _options(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"expects a table, not {value!r}")
-    return dict(value)
-
-
-def _zone(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"expects a time zone such as 'Europe/Vienna', not {value!r}")
-    if value:
-        try:
-            ZoneInfo(value)
-        except Exception as error:  # ZoneInfo raises several kinds for a bad key
-            raise ValueError(f"{value!r} is not a known time zone") from error
-    return value
-
-
-FSYNC = 0.001, 60.0
-"""Shortest and longest interval of syncs, in seconds."""
-MAX_LABELS = 64
-"""In ``fleet.labels``."""
-_SCALARS = {
-    "fsync": _fsync,
-    "size": _size,
-    "seconds": _seconds,
-    "share": _share,
-    "address": _address,
-    "name": _name,
-    "zone": _zone,
-    "labels": _labels,
-    "options": _options,
-}
 
 
 class _Reader:
@@ -214,7 +118,7 @@ class _Reader:
         """Raises ValueError."""
         origin, args = get_origin(kind), get_args(kind)
         if origin is Annotated:
-            return _SCALARS[args[1]](value)
+            return SCALARS[args[1]](value)
         if origin is Literal:
             if value not in args:
                 raise ValueError(f"expects one of {', '.join(map(repr, args))}, not {value!r}")
@@ -488,3 +392,24 @@ def read_text(path: Path) -> str:
 def opened() -> bool:
     """Whether files may set what is INTERNAL."""
     return os.environ.get(INTERNAL_SETTINGS) == "1"
+
+
+def tables(path: Path, name: str, kind: type[T]) -> list[T]:
+    """The ``[[name]]`` tables of a file of nothing else, each as a dataclass ``kind``. Raises ConfigError."""
+    try:
+        document = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(path, [f"not valid TOML: {error}"]) from error
+    reader, made = _Reader(), list[T]()
+    reader.mistakes += [f"{key}: unknown key; expects [[{name}]] tables" for key in document if key != name]
+    items = document.get(name)
+    if not isinstance(items, list) or not items:
+        reader.mistakes.append(f"{name}: expects [[{name}]] tables")
+        items = []
+    for i, item in enumerate(items):
+        one = reader._value(kind, item, f"{name}[{i}]")
+        if one is not None:
+            made.append(one)
+    if reader.mistakes:
+        raise ConfigError(path, reader.mistakes)
+    return made

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import gc
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgpack
 
+from vedette.decode.declared import Declared
 from vedette.engine.match import Engine
 from vedette.plan.database import LIBRARY
 from vedette.plan.plan import Plan
@@ -48,11 +50,18 @@ class Artifact(NamedTuple):
         with uncollected():
             return Plan.from_bytes(self.plan)
 
-    def engine(self, lookups: Mapping[str, Any] | None = None, *, route: bool = True) -> Engine:
-        """``lookups``: those that rules may ask, by name. Raises ValueError when the plan or its databases cannot be
-        used, or the plan asks a lookup that is not among them."""
+    def engine(
+        self, lookups: Mapping[str, Any] | None = None, *, route: bool = True, formats: Iterable[Declared] = ()
+    ) -> Engine:
+        """``lookups``: those that rules may ask, by name; ``formats``: declared by others, taken where the plan has
+        none of their names. Raises ValueError when the plan or its databases cannot be used, or the plan asks a lookup
+        that is not among them."""
         with uncollected():
-            plan = Plan.from_bytes(self.plan).fitted().with_lookups(lookups or {})
+            plan = Plan.from_bytes(self.plan)
+            own = {one.name for one in plan.formats}
+            if more := [one for one in formats if one.name not in own]:
+                plan = replace(plan, formats=tuple(sorted((*plan.formats, *more), key=lambda one: one.name)))
+            plan = plan.fitted().with_lookups(lookups or {})
             engine = Engine(plan, self.databases if self.library == LIBRARY else None, route=route)
             engine.evaluator.compile()
             return engine

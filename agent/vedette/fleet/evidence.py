@@ -24,7 +24,7 @@ import regex
 
 from vedette.archive.reach import whole
 from vedette.config.redact import redaction as redacting
-from vedette.decode.codecs import builtin
+from vedette.decode.codecs import CODECS, plugged
 from vedette.decode.decoder import record
 from vedette.decode.redact import Redaction
 from vedette.fleet.job import Job
@@ -146,8 +146,12 @@ def _redacted(line: Line, redaction: Redaction) -> tuple[bytes, int]:
     """The line without what must not leave, and in how many places something was taken out."""
     if not redaction:
         return line.raw, 0
-    event, text = record(line.raw, builtin(line.codec)), line.raw.decode("utf-8", "surrogateescape")
+    text = line.raw.decode("utf-8", "surrogateescape")
+    codec = plugged.get(line.codec) or CODECS.get(line.codec)
     try:
+        if codec is None:  # of rules, or of a plugin that is gone: what its fields are called is not known here
+            raise LookupError(line.codec)
+        event = record(line.raw, codec)
         fields, host = event.fields(), event.host
     except Exception:  # a decoder failed: nothing is known of its fields
         fields, host = None, None

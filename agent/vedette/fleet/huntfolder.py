@@ -50,6 +50,10 @@ class Order(NamedTuple):
     redact_key: str = ""
     archive: tuple[str, Mapping[str, Any]] | None = None
     """The agent's id, and its settings of ``[archive]``."""
+    plugins: tuple[str, ...] = ()
+    """``plugins.allow``: their decoders read what is stored under their names."""
+    formats: tuple[tuple[str, str], ...] = ()
+    """Text and path of the formats that the agent's rules declare."""
 
     @classmethod
     def load(cls, folder: Path) -> Order:
@@ -57,8 +61,9 @@ class Order(NamedTuple):
         found = orjson.loads((folder / "order.json").read_bytes())
         inputs = (Input(name, zone, LogSource(*source), local) for name, zone, source, local in found["inputs"])
         redact = (Rule(one[0], *map(tuple, one[1:])) for one in found.get("redact", ()))
+        more = {name: tuple(found.get(name, ())) for name in ("plugins", "formats")}
         found["archive"] = tuple(found["archive"]) if found.get("archive") else None
-        return cls(**{**found, "hunt": Hunt(*found["hunt"]), "inputs": tuple(inputs), "redact": tuple(redact)})
+        return cls(**{**found, "hunt": Hunt(*found["hunt"]), "inputs": tuple(inputs), "redact": tuple(redact), **more})
 
     def save(self, folder: Path) -> None:
         """Raises OSError."""

@@ -162,7 +162,7 @@ def _accept(folder: Path, job: Job) -> None:
     if config.archive.url:
         options = config.archive.options_file
         archive = config.agent.id, {**asdict(config.archive), "options_file": options and str(options)}
-    more = inputs, redact.rules, redact.key, archive
+    more = inputs, redact.rules, redact.key, archive, config.plugins.allow, job.services.formats()
     Order(hunt, raw, lookups, limits.cpu, limits.seconds, CHECKPOINT_SECONDS, *more).save(folder)
     sync_path(folder.parent)
 

@@ -69,6 +69,8 @@ class Services:
     config: Callable[[], Config]
     command: Callable[..., Awaitable[Any]]
     """``command(name, **words)``. Raises ValueError and OSError."""
+    formats: Callable[[], tuple[tuple[str, str], ...]] = tuple
+    """Text and path of the formats that the rules in force declare."""
 
 
 class Limited(Exception):
@@ -212,7 +214,8 @@ class Job:
         except (ValueError, OSError, LookupError) as error:
             state, reason = "failed", str(error)
         except Exception as error:  # a defect in a kind must not end the agent, nor leave the request without an end
-            state, reason = "failed", f"{type(error).__name__}: {error}; please report it"
+            text = f": {error}" * (not self.services.config().redact)  # it may quote an event
+            state, reason = "failed", f"{type(error).__name__}{text}; please report it"
         return await asyncio.to_thread(self.end, state, reason)
 
     def end(self, state: str, reason: str) -> tuple[str, str]:

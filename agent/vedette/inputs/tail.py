@@ -259,7 +259,8 @@ class FileTail(Stoppable):
 
     async def _read_earlier(self, path: str, *, behind: bool = False) -> bool:
         """Read what rotation has made of ``path``, the oldest first, each to its end; ``behind``: only from the one on
-        that was read before. False when there is none of these. Raises OSError for want of a descriptor."""
+        that was read before. What was rotated away and is read already comes first: it is older. False when there is
+        none of these. Raises OSError for want of a descriptor."""
         saved = [one for saved in self._saved.values() for one in saved]
         saved += [file.committed() for file in self._files.values()]
         try:
@@ -269,6 +270,9 @@ class FileTail(Stoppable):
                 raise
             self._problems[os.path.dirname(path)] = error.strerror or str(error)
             return False
+        for file in [file for file in self._files.values() if file.rotated_from]:
+            while await self._read(file, None):
+                pass
         for one in found:
             if one.packed:
                 await self._read_archive(one, path)

@@ -15,7 +15,7 @@ import ctypes
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -43,10 +43,16 @@ _HOW = {"verbatim": Provenance.VERBATIM, "synthetic": Provenance.SYNTHETIC}
 def adopt(config: Config) -> None:
     """Load the decoders that inputs of ``config`` name. One that cannot be loaded is logged: its inputs' events are
     read as ``auto`` reads them."""
-    if not config.plugins.allow:
-        return
-    known = by_name(found(config.plugins.allow)[0], "decoders")
-    for name in dict.fromkeys(one.format for one in config.input):
+    if config.plugins.allow:
+        plug(config.plugins.allow, [one.format for one in config.input])
+
+
+def plug(allow: Iterable[str], names: Iterable[str] | None = None) -> list[str]:
+    """Load the decoders that ``allow`` lets in, of ``names`` alone where given, each under the names that an input may
+    call it; what cannot be loaded is logged, and returned for people."""
+    entries, wrong = found(allow)
+    known = by_name(entries, "decoders")
+    for name in dict.fromkeys(known if names is None else names):
         if name in CODECS or name not in known or name in codecs.plugged:
             continue
         entry = known[name]
@@ -57,6 +63,8 @@ def adopt(config: Config) -> None:
             reason = account.fault(error)
             log.error(Log.PLUGIN_FAILED, plugin=entry.label, format=name, reason=reason,
                       action="events of its inputs are read as format auto")  # fmt: skip
+            wrong.append(f"{entry.label}: {reason}")
+    return wrong
 
 
 def codec_of(name: str, entry: Entry, account: Health) -> Codec:

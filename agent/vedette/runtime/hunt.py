@@ -15,11 +15,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vedette.config.settings import AgentSettings, ArchiveSettings
+from vedette.decode import declared
 from vedette.decode.decoder import Record
 from vedette.decode.redact import Redaction
 from vedette.engine.artifact import Artifact
@@ -63,7 +65,11 @@ class Worker:
         """Raises ValueError when order or plan cannot be used, OSError."""
         self._folder, self._order = folder, Order.load(folder)
         self._contexts = {one.name: context_of(one) for one in self._order.inputs}
-        self._engine = _engine(folder, Path(self._order.lookups))
+        if self._order.plugins:
+            from vedette.runtime import decoders
+
+            decoders.plug(self._order.plugins)
+        self._engine = _engine(folder, Path(self._order.lookups), self._order.formats)
         self._timeline, self._redacted = Timeline(self._engine.plan), _redaction(self._order, self._engine.plan)
         self._before = before = Checkpoint.load(folder) or Checkpoint(begun(self._order.hunt))
         self._report, self._counts, self._read = before.report, dict(before.counts), before.read
@@ -167,6 +173,17 @@ class Worker:
         """``record``: the event that it is about."""
         return shown(row if self._redacted is None else self._redacted.row(row, record))
 
+    def _said(self, error: Exception) -> str:
+        """What was raised may quote an event."""
+        return str(error) if self._redacted is None else self._reason(f"{type(error).__name__}: {error}")
+
+    def _reason(self, text: str) -> str:
+        if self._redacted is None:
+            return text
+        from vedette.runtime.outward import withheld
+
+        return withheld(text)
+
     def _count(self, rule_id: str) -> None:
         self._counts[rule_id] = self._counts.get(rule_id, 0) + 1
         self._report["matches"] += 1
@@ -185,7 +202,7 @@ class Worker:
                 report["first"].append(self._shown(row))
         _, kept, dropped = self._journal.state
         full = [f"{dropped} matches, because there was room for {kept}"] if dropped else []
-        report["not_correlated"] = [*timeline.unused(), *timeline.failures(), *full]
+        report["not_correlated"] = [*timeline.unused(), *timeline.failures(self._said), *full]
 
     # --- bounds
 
@@ -221,7 +238,11 @@ class Worker:
             **self._report,
             "rules": _counted(engine, self._counts),
             "undecided": [
-                {"title": rules[rule].title, "events": count, "reason": reason}
+                {
+                    "title": rules[rule].title,
+                    "events": count,
+                    "reason": self._reason(reason),
+                }
                 for rule, (count, reason) in undecided.items()
             ],
             "seconds": round(self._seconds(), 3),
@@ -252,11 +273,13 @@ def _redaction(order: Order, plan: Plan) -> RowRedaction | None:
     return RowRedaction(Redaction(order.redact, bytes.fromhex(order.redact_key) or None), plan)
 
 
-def _engine(folder: Path, lookups: Path) -> Engine:
-    """Of the hunt's plan, with the lookups that it brings or else those of the host. Raises ValueError, OSError."""
+def _engine(folder: Path, lookups: Path, formats: Iterable[tuple[str, str]]) -> Engine:
+    """Of the hunt's plan, with the lookups and formats that it brings or else those of the host. Raises ValueError,
+    OSError."""
     artifact = Artifact.from_bytes(unpacked((folder / "plan").read_bytes()))
     own = made(artifact.lookups)
-    engine = artifact.engine({**chosen(artifact.read_plan(), *delivered(lookups)), **own})
+    known = [declared.from_text(text, path) for text, path in formats]
+    engine = artifact.engine({**chosen(artifact.read_plan(), *delivered(lookups)), **own}, formats=known)
     engine.remember(Cache(CACHE_BYTES, VERIFY_SAMPLE))
     return engine
 

@@ -94,8 +94,10 @@ class Pipeline:
                 reason="raw log was still unwritable at shutdown; events dropped",
                 action="TCP and UDP events are lost; files and MQTT QoS 1 messages are read again",
             )
+        # Not ended by who stops waiting for it: no commit can follow one that was cut off.
+        self._last = asyncio.create_task(self.checkpointer.commit())
         try:
-            await self.checkpointer.commit()
+            await asyncio.shield(self._last)
         except OSError as error:
             log.error(
                 Log.DISK_FAILING, part=STORE, reason=str(error), action="evaluation is repeated after the next start"

@@ -2,28 +2,44 @@
 
 A ``Timeline`` keeps what they need of the matches, sorts it by time (and where times are equal, as it was read), and
 lets every window come to its end. Nothing is late and nothing suppressed.
+
+Who has more matches than fit in memory sorts them outside of it: ``take`` hands over what was kept so far, as
+``Moment`` values, which ``to_bytes`` writes, and another ``Timeline`` of the same plan is given them one by one, in
+the order of ``Moment.order``, by ``pass_by``, and then ``finish``. It finds the same, and keeps only state of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from datetime import tzinfo
+from itertools import islice
 from typing import Any, NamedTuple
 
 from vedette.decode.decoder import Record
 from vedette.model.times import HOUR, bsd_time, time_of, written_time
 from vedette.plan.aggregates import number_of
+from vedette.plan.ir import as_shown
 from vedette.plan.plan import Plan
 from vedette.runtime.evaluation import Detection
 from vedette.state.clock import Clock
 from vedette.state.correlate import MAX_ENTRIES, Correlator
 from vedette.state.firing import Firing, shown_group
-from vedette.state.graph import Item, scalar
+from vedette.state.graph import Item, key_of, scalar
+from vedette.stream.keyed import pack, unpack
 from vedette.stream.reader import Event
 from vedette.stream.statements import Read, Selected, Statements
 from vedette.stream.userfunctions import Functions
 
+MAX_SPELLED = 1 << 20
+"""Events of which it is kept how they spell their groups, where that is not how groups are compared. Of older ones a
+group is shown folded to lower case."""
+PASSED_AT_ONCE = 1000
+"""Rows of statements between two looks at what they have given."""
+_LANE = 1
+"""That of all events: receipts count for nothing."""
 _BSD = re.compile(r"[A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2}")
 
 
@@ -72,33 +88,70 @@ class Stated(NamedTuple):
         }
 
 
+class Moment(NamedTuple):
+    """What a match, or several of one event, mean to correlations (``items``), or to one statement (``read``)."""
+
+    time: int
+    place: int
+    """Of the event: a number that grows in the order in which events were read."""
+    items: list[Item]
+    spelled: dict[str, Any]
+    """Fields that name a group, where the event spells them otherwise than groups are compared."""
+    read: Read | None = None
+
+    @property
+    def order(self) -> tuple[bool, int, int]:
+        """Correlations first, as ``vedette scan`` prints them."""
+        return self.read is not None, self.time, self.place
+
+    def to_bytes(self) -> bytes:
+        items = [(one.node.number, one.slot, one.values, _kept(one.value), one.carried and _kept(one.carried))
+                 for one in self.items]  # fmt: skip
+        spelled = {name: _kept(value) for name, value in self.spelled.items()}
+        return pack((self.time, self.place, items, spelled, self.read))
+
+
+def _kept(value: Any) -> Any:
+    """A value as msgpack can carry it: whole numbers of more than 64 bits as texts, which are compared the same."""
+    if isinstance(value, tuple):
+        return tuple(map(_kept, value))
+    return str(value) if type(value) is int and not -1 << 63 <= value < 1 << 63 else value
+
+
 class Timeline:
     """What correlations and statements need of the matches of one scan."""
 
     def __init__(
-        self, plan: Plan, time_field: str = "", zone: tzinfo | None = None, functions: Functions | None = None
-    ) -> None:
+        self, plan: Plan, time_field: str = "", zone: tzinfo | None = None, functions: Functions | None = None,
+        *, max_bytes: int = 1 << 62, where: Callable[[int], tuple[str, int]] | None = None,
+    ) -> None:  # fmt: skip
         """``time_field``: the field that says when an event happened; empty: what its decoder finds. ``functions`` runs
-        user functions; without it statements that call some do not run (``without_functions``)."""
+        user functions; without it statements that call some do not run (``without_functions``). ``max_bytes`` bounds
+        what correlations remember, and what statements do. ``where``: file and line of a ``Moment.place``; default: as
+        ``add`` was given them."""
         self._plan, self._field, self._zone = plan, time_field, zone
-        self._correlator = Correlator(plan.correlations, Clock(0), max_bytes=1 << 62)
+        self._correlator = Correlator(plan.correlations, Clock(0), max_bytes=max_bytes)
         self._grouped = {rule.id: self._correlator.graph.grouped(rule.id) for rule in plan.rules}
-        self._items: list[tuple[int, int, list[Item]]] = []
-        self._places: list[tuple[str, int, dict[str, Any]]] = []
+        self._moments: list[Moment] = []
+        self._places: list[tuple[str, int]] = []
+        self._where = where or self._places.__getitem__
+        self._spelled = OrderedDict[int, dict[str, Any]]()
         self._timeless = 0
         self._statements = Statements(
-            plan.statements, plan.lookups, max_bytes=1 << 62, functions=functions, modules=plan.modules
+            plan.statements, plan.lookups, max_bytes=max_bytes, functions=functions, modules=plan.modules
         )
-        self._rows: list[tuple[int, int, Read]] = []
+        self._fed = 0
 
     @property
     def without_functions(self) -> list[str]:
         """The titles of statements that do not run."""
         return [one.title for one in self._statements.refused]
 
-    def failures(self) -> list[str]:
-        """Statements that were given up, and why; of others how many rows failed."""
-        given_up = [f"{one.title}: {error}" for one, error in self._statements.failures()]
+    def failures(self, said: Callable[[Exception], str] = str) -> list[str]:
+        """Correlations that raised, by the kind of error, which quotes no event; statements that were given up, and
+        why, as ``said`` says it; of others how many rows failed."""
+        given_up = [f"{one.correlation.title}: {one.reason.partition(':')[0]}" for one in self._correlator.failures()]
+        given_up += [f"{one.title}: {said(error)}" for one, error in self._statements.failures()]
         counts = self._statements.status()["statements"]
         return given_up + [f"{one['title']}: {one['failed']} rows failed" for one in counts if one["failed"]]
 
@@ -108,55 +161,93 @@ class Timeline:
 
     def add(self, found: Detection, file: str) -> None:
         """One match, in the order in which they were read."""
+        if not self._places or self._places[-1] != (file, found.line):
+            self._places.append((file, found.line))
+        self.put(found, len(self._places) - 1, file)
+
+    def put(self, found: Detection, place: int, input: str) -> None:
+        """One match of the event at ``place``, as ``add``, which came by ``input``."""
         rule_id, event = found.rule.id, found.record
-        if self._statements.wants(rule_id):
-            self._select(rule_id, event, file, found.line)
-        if not self._correlator.graph.wants(rule_id):
+        states, correlates = self._statements.wants(rule_id), self._correlator.graph.wants(rule_id)
+        if not (states or correlates):
             return
         time = event.event_time if not self._field else _time_in(event, self._field, self._zone)
+        if states:
+            row_of = Event(event, place, input=input, host=lambda: event.host, time=lambda: time)
+            for one in self._statements.read(rule_id, row_of):
+                at = one.row[one.time] if one.time else time
+                self._moments.append(Moment(at if at is not None else 0, place, [], {}, one))
+        if not correlates:
+            return
         if time is None:
             self._timeless += 1
             return
         values = {name: scalar(event.get(name)) for name in self._grouped[rule_id]}
+        spelled = {name: value for name, value in values.items() if as_shown(value) != key_of(value)}
         items = self._correlator.graph.prepare(rule_id, event)
-        place = self._place(file, found.line)
-        self._places[place][2].update(values)
-        if self._items and self._items[-1][1] == place:
-            self._items[-1][2].extend(items)
-        else:
-            self._items.append((time, place, items))
+        for last in reversed(self._moments):
+            if last.place != place:
+                break
+            if last.read is None:  # an event that matches several rules is looked at when all its matches are in
+                last.items.extend(items)
+                last.spelled.update(spelled)
+                return
+        self._moments.append(Moment(time, place, items, spelled))
 
-    def _place(self, file: str, line: int) -> int:
-        if not self._places or self._places[-1][:2] != (file, line):
-            self._places.append((file, line, {}))
-        return len(self._places) - 1
+    def take(self) -> list[Moment]:
+        """What was kept of the matches so far, to be kept elsewhere."""
+        moments, self._moments = self._moments, []
+        return moments
 
-    def _select(self, rule_id: str, event: Record, file: str, line: int) -> None:
-        """Rows for statements; their time is that of the table, else the event's."""
-        time = event.event_time if not self._field else _time_in(event, self._field, self._zone)
-        place = self._place(file, line)
-        for one in self._statements.read(
-            rule_id, Event(event, place, input=file, host=lambda: event.host, time=lambda: time)
-        ):
-            at = one.row[one.time] if one.time else time
-            self._rows.append((at if at is not None else 0, place, one))
+    def moment(self, data: bytes) -> Moment:
+        """What ``Moment.to_bytes`` of another timeline of the same plan wrote."""
+        time, place, packed, spelled, read = unpack(data)
+        nodes = self._correlator.nodes
+        items = [Item(nodes[number], slot, values, value, carried) for number, slot, values, value, carried in packed]
+        return Moment(time, place, items, spelled, None if read is None else Read(*read))
 
     def correlate(self) -> Iterator[Correlated | Stated]:
         """What fires, by time; then what statements give."""
-        clock = self._correlator.clock
-        for time, place, items in sorted(self._items, key=lambda item: item[:2]):
-            clock.move(1, time)
-            yield from self._fired(self._correlator.add(items, 1, time, place, 0))
+        moments = sorted(self.take(), key=lambda one: one.order)
+        first = bisect_left(moments, True, key=lambda one: one.read is not None)
+        for one in islice(moments, first):
+            yield from self.pass_by(one)
         yield from self._fired(self._correlator.finish())
-        self._statements.feed(row for _, _, row in sorted(self._rows, key=lambda item: item[:2]))
-        for one in self._statements.finish():
-            yield Stated(one, *self._places[one.offset][:2])
+        for one in islice(moments, first, None):
+            yield from self.pass_by(one)
+        yield from self.finish()
+
+    def pass_by(self, one: Moment) -> Iterator[Correlated | Stated]:
+        """What ``one`` completes; moments come by their ``order``, each once."""
+        if one.read is not None:
+            self._statements.feed([one.read])
+            self._fed += 1
+            if self._fed % PASSED_AT_ONCE == 0:
+                yield from map(self._stated, self._statements.take())
+            return
+        clock = self._correlator.clock
+        clock.advance(one.time)
+        clock.move(_LANE, one.time)
+        yield from self._fired(self._correlator.advance())
+        if one.spelled:
+            self._spelled[one.place] = one.spelled
+            if len(self._spelled) > MAX_SPELLED:
+                self._spelled.popitem(last=False)
+        yield from self._fired(self._correlator.add(one.items, _LANE, one.time, one.place, 0))
+
+    def finish(self) -> Iterator[Correlated | Stated]:
+        """No further moment comes: every window ends."""
+        yield from self._fired(self._correlator.finish())
+        yield from map(self._stated, self._statements.finish())
+
+    def _stated(self, one: Selected) -> Stated:
+        return Stated(one, *self._where(one.offset))
 
     def _fired(self, fired: Iterable[Firing]) -> Iterator[Correlated]:
         for one in fired:
             if one.correlation.id not in self._plan.silent:
-                file, line, values = self._places[one.event.offset]
-                yield Correlated(one, file, line, shown_group(one, values.get))
+                group = shown_group(one, self._spelled.get(one.event.offset, {}).get)
+                yield Correlated(one, *self._where(one.event.offset), group)
 
     def unused(self) -> Iterator[str]:
         """Why matches were not used, one text a reason."""
@@ -168,6 +259,10 @@ class Timeline:
                 yield f"{node.ungrouped} matches of {node.c.title!r}, because they lack a field to group by"
         if self._correlator.groups.cut:
             yield f"{self._correlator.groups.cut} of the oldest matches of groups that hold more than {MAX_ENTRIES}"
+        if self._correlator.groups.evicted:
+            yield f"the oldest of {self._correlator.groups.evicted} groups, because correlations remember too much"
+        if evicted := self._statements.status()["evicted"]:
+            yield f"the rows of {evicted} of the oldest keys, because statements remember too much"
 
 
 def _time_in(event: Record, field: str, zone: tzinfo | None) -> int | None:

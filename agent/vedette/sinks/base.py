@@ -85,6 +85,11 @@ class SinkSettings(ABC):
         """The program of this host that it runs; empty: none."""
         return ""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Kinds of entities, ``host`` among them, that its form has a place for, or goes by."""
+        return ()
+
     def mistakes(self) -> Iterator[str]:
         """What is wrong that one key alone does not show: each begins with ``.KEY: `` or ``: ``."""
         yield from ()

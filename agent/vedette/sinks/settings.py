@@ -18,6 +18,7 @@ from vedette.model.settings import Address, Seconds, Size
 from vedette.sinks.base import Receiver, SinkSettings
 
 PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
+ENTITIES = ("host", "ip", "user", "domain", "url", "hash", "user_agent", "device")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,10 @@ class WebhookSink(HttpSink):
             return str(self.url_file)
         return origin(self.url or PAGERDUTY)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return {"generic": (), "pagerduty": ("host",)}.get(self.template, ENTITIES)
+
     def mistakes(self) -> Iterator[str]:
         if bool(self.url) == (self.url_file is not None) and not (self.template == "pagerduty" and not self.url):
             yield ": expects url or url_file, and not both"
@@ -93,6 +98,10 @@ class SyslogSink(SinkSettings):
     def to(self) -> str:
         return f"{self.transport}://{self.address}"
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ENTITIES if self.format == "cef" else ("host",)
+
     def mistakes(self) -> Iterator[str]:
         if not self.address:
             yield '.address: missing; expects "HOST:PORT"'
@@ -109,6 +118,10 @@ class OtlpSink(HttpSink):
     """Log records of OpenTelemetry, over HTTP in JSON."""
 
     type: ClassVar[str] = "otlp"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("host",)
 
     def mistakes(self) -> Iterator[str]:
         if not self.url:
@@ -135,6 +148,10 @@ class FileSink(SinkSettings):
     @property
     def to(self) -> str:
         return str(self.path)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ENTITIES if self.format == "cef" else ()
 
     def mistakes(self) -> Iterator[str]:
         if self.path is None or not self.path.is_absolute():
@@ -189,6 +206,10 @@ class KafkaSink(KafkaSettings, SinkSettings):
     @property
     def to(self) -> str:
         return f"kafka://{self.servers}/{self.topic}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ENTITIES if self.key == "entity" else ()
 
     def mistakes(self) -> Iterator[str]:
         if not self.brokers:

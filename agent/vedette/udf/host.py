@@ -40,7 +40,7 @@ LOOK_SECONDS = 0.05
 """Between two looks at a child that does not answer."""
 ASLEEP = 4
 """Looks at which it neither runs nor has run since the last one: it sleeps."""
-RUN_SECONDS = 10.0
+RUN_SECONDS = 30.0
 """For all rows of one call."""
 MAX_FRAME = 16 << 20
 BACKOFF_SECONDS = 0.05
@@ -58,8 +58,9 @@ class Limits(NamedTuple):
 
     @property
     def wall(self) -> float:
-        """Seconds for an answer, by the clock: the child answers after ``seconds`` or a value."""
-        return max(3.0, 30 * self.seconds)
+        """Seconds for an answer, by the clock, on whatever busy host: what a child does is seen by its CPU, and that it
+        sleeps by /proc."""
+        return max(30.0, 300 * self.seconds)
 
     @property
     def answer(self) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Any
 
 import orjson
@@ -58,9 +58,9 @@ def _read(request: Request) -> Reading:
         raise Refused(415, f"{request.content_type or 'no content type'}: send {JSON} or {PROTOBUF}")
     events: list[bytes] = []
     for about, logs in found:
-        tail = orjson.dumps(about)
+        names, tail = about.keys(), b"," + orjson.dumps(about)[1:]
         for log in logs:
-            events.append(_record(about, tail, *log))
+            events.append(_record(names, about, tail, *log))
             if len(events) == SLICE:
                 yield events
                 events = []
@@ -75,6 +75,7 @@ def surroundings(resource: dict[str, Any], scope: dict[str, Any], name: str, ver
 
 
 def _record(
+    names: Set[str],
     about: dict[str, Any],
     tail: bytes,
     time: int,
@@ -86,7 +87,7 @@ def _record(
     trace: bytes | str,
     span: bytes | str,
 ) -> bytes:
-    """The event of a record; ``tail``: ``about`` in JSON, which is the same for many."""
+    """The event of a record; of ``about``, the same for many, the ``names`` and ``tail``: its JSON behind a comma."""
     if type(body) is str:
         fields = of_text(body)
     elif type(body) is dict:
@@ -109,8 +110,8 @@ def _record(
         fields.update(attributes)
     if not about:
         return orjson.dumps(fields)
-    if about.keys().isdisjoint(fields.keys()):
-        return orjson.dumps(fields)[:-1] + b"," + tail[1:] if fields else tail
+    if names.isdisjoint(fields):
+        return orjson.dumps(fields)[:-1] + tail if fields else b"{" + tail[1:]
     return orjson.dumps(about | fields)
 
 

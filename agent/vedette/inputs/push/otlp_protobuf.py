@@ -31,11 +31,11 @@ def scopes(body: bytes) -> Iterator[Scope]:
 
 
 def _log(log: Any) -> Log:
-    body = log.body
+    body, level = log.body, log.severity_text
     return (
         log.time_unix_nano or log.observed_time_unix_nano,
-        log.severity_number,
-        log.severity_text,
+        0 if level else log.severity_number,
+        level,
         body.string_value or _value(body),
         _attributes(log.attributes),
         log.event_name,
