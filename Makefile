@@ -18,7 +18,7 @@ help:
 	@echo "make bench-spark the region's jobs on ALERTS=1000000 made-up alerts, into docs/scale.md"
 	@echo "make dist        the zips that install the agent on a bare Linux host, for x86_64 and aarch64"
 	@echo "make test-install the installation's whole life in booted containers, as root"
-	@echo "make jars        Kafka and Delta for the Spark tests, by Maven; make test does it, too"
+	@echo "make jars        Kafka, Delta and an S3 server for the tests, by Maven; make test does it, too"
 	@echo "make otelcol     an OpenTelemetry Collector for the tests, with Go (3 minutes)"
 	@echo "make promtail    Loki's Promtail for the tests, with Go (20 minutes)"
 	@echo "make test-crash  the crash tests in their long form, 200 kills each, and Delta by Spark in full (hours)"

@@ -83,6 +83,7 @@ NOT_ON_THE_EDGE = (
     "fleet_rollout.py",
     "asking.py",
     "steer.py",
+    "lookup_fetch.py",
     "lookup_sign.py",
     "member.py",
     "__pycache__",
@@ -100,8 +101,9 @@ MODULES = (
     "click", "cryptography.hazmat.primitives.asymmetric.ed25519", "cryptography.x509", "hyperscan", "lmdb", "msgpack",
     "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "structlog", "tuf.ngclient", "tzdata", "zstandard",
     "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.runtime.app", "vedette.cli.main",
-    "vedette.cli.agent", "vedette.cli.bundle", "vedette.cli.rules", "vedette.config.read", "vedette.bundle.install",
-    "vedette.runtime.scan", "vedette.runtime.fleet", "vedette.runtime.hunt", "vedette.runtime.membership",
+    "vedette.cli.agent", "vedette.cli.bundle", "vedette.cli.rules", "vedette.cli.scan", "vedette.config.read",
+    "vedette.bundle.install", "vedette.runtime.scan", "vedette.runtime.fleet", "vedette.runtime.hunt",
+    "vedette.runtime.membership",
 )  # fmt: skip
 """Imported before the zip is closed, to see that they are whole and use no library of the builder."""
 UNITS = ("udp.socket", "tcp.socket", "watch.service", "upgrade.service", "upgrade.path")

@@ -61,7 +61,7 @@ def hunts_awake() -> Iterator[None]:
     over = threading.Event()
 
     def wake() -> None:
-        while not over.wait(0.2):
+        while not over.wait(0.5):
             for process in Path("/proc").glob("[0-9]*"):
                 with suppress(OSError):
                     if b"vedette.runtime.hunt" in (process / "cmdline").read_bytes().split(b"\0"):

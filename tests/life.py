@@ -115,7 +115,7 @@ class Life:
             task = asyncio.create_task(self.pipeline.run())
             if work is not None:
                 await work()
-            await self.pipeline.drain(5.0)
+            await self.pipeline.drain(120.0)  # or as soon as all is evaluated
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task

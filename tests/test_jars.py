@@ -33,13 +33,20 @@ POM = """<project>
         <version>1.7.36</version>
       </dependency>
     </profile>
+    <profile>
+      <id>s3</id>
+      <dependency>
+        <artifactId>s3proxy</artifactId>
+        <version>3.1.0</version>
+      </dependency>
+    </profile>
   </profiles>
 </project>
 """
 MAVEN = """#!/bin/sh
 echo "$@" >>"{calls}"
 [ -e "{reachable}" ] || exit 1
-for word; do case $word in -DoutputDirectory=*) folder=${{word#*=}} ;; spark | broker) set=$word ;; esac; done
+for word; do case $word in -DoutputDirectory=*) folder=${{word#*=}} ;; spark | broker | s3) set=$word ;; esac; done
 mkdir -p "$folder" && touch "$folder/$set-fetched.jar"
 """
 """In place of Maven: it keeps what it was asked, and fetches when Maven Central is said to be reachable."""
@@ -94,12 +101,14 @@ def tree(tmp_path: Path) -> Tree:
 def test_jars_are_fetched_once_for_each_pom(tree: Tree) -> None:
     """Fetched when they are not there and when the pom has changed, old ones then gone; otherwise not."""
     said, calls = tree.run()
-    assert (calls, tree.there("spark"), tree.there("broker")) == (2, ["spark-fetched.jar"], ["broker-fetched.jar"])
+    assert calls == 3
+    for of in ("spark", "broker", "s3"):
+        assert tree.there(of) == [f"{of}-fetched.jar"]
     assert "build/jars/spark: 1 jars" in said
     assert tree.run() == ("", 0)
     (tree.jars / "spark" / "delta-4.4.0.jar").touch()
     tree.pom("4.5.0")
-    assert tree.run()[1] == 2
+    assert tree.run()[1] == 3
     assert tree.there("spark") == ["spark-fetched.jar"]
     assert tree.run() == ("", 0)
 
@@ -109,6 +118,7 @@ def test_jars_without_a_stamp(tree: Tree) -> None:
     fetched."""
     tree.put("spark", "delta-4.3.0.jar")
     tree.put("broker", "kafka_2.13-3.9.1.jar", "slf4j-nop-1.7.36.jar", "transitive-1.jar")
+    tree.put("s3", "s3proxy-3.1.0.jar")
     assert tree.run()[1] == 1
     assert tree.there("spark") == ["spark-fetched.jar"]
     assert len(tree.there("broker")) == 3
@@ -122,6 +132,7 @@ def test_jars_that_cannot_be_fetched(tree: Tree, maven: bool) -> None:
     tree.reachable.unlink()
     tree.put("spark", "delta-4.3.0.jar")
     tree.put("broker", "kafka_2.13-3.9.1.jar", "slf4j-nop-1.7.36.jar")
+    tree.put("s3", "s3proxy-3.1.0.jar")
     said, _ = tree.run(maven)
     assert "will be skipped" in said
     assert ("see build/jars.log" if maven else "apt-get install maven") in said

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Fetch the jars that pip's pyspark lacks into build/jars/spark and build/jars/broker, by Maven (the package `maven`).
+# Fetch the jars that pip's pyspark lacks (spark) and the tests' servers (broker: Kafka, s3: s3proxy) into build/jars/SET,
+# by Maven (the package `maven`).
 # The digest of the pom that they are of lies beside them (pom.sha256): those of another pom are fetched again, or, where
 # that fails, removed. Without a digest they stay when all that the pom names are there. Tests that need them skip when
 # they are not there, so a failure is said and is none; a cluster names its jars by `spark-submit --packages` instead.
@@ -31,7 +32,7 @@ have() {
     fi
 }
 
-for set in spark broker; do
+for set in spark broker s3; do
     ! have $set || continue
     rm -rf "build/jars/$set" "build/jars/.$set"
     if ! command -v mvn >/dev/null; then

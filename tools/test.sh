@@ -2,11 +2,12 @@
 # All tests, by pytest in the folder $1, in streams beside each other, since many wait more than they work. What failed
 # beside the others runs once more, alone: a test that passes only then waits for too little, and is named to be mended;
 # one that fails again fails the run. With "unit" only those that need no other program, no agent of their own and little
-# time, in two streams.
+# time, in two streams. What is marked `release` runs by `make test-install`.
 set -u
 bin=$1
-only="not slow and not peer and not crash and not spark and not install and not boot and not release"
-[ "${2:-}" = unit ] || only=
+unit=${2:-}
+only="not release"
+[ -z "$unit" ] || only="$only and not slow and not peer and not crash and not spark and not install and not boot"
 AGAIN=12 # failed tests that may run again; with more of them something is wrong that time does not mend
 HUNG=600 # seconds after which a test ends its stream, and says where each thread stands
 logs=build/streams
@@ -38,19 +39,19 @@ trap 'for one in $streams; do kill "${one%%:*}" 2>/dev/null; done' EXIT
 trap 'exit 1' HUP INT TERM
 
 RULES="tests/rules tests/plan tests/engine tests/decode tests/state"
-[ -n "$only" ] || RULES="$RULES tests/differential"
+[ -n "$unit" ] || RULES="$RULES tests/differential"
 APART="$RULES tests/spark_jobs tests/e2e tests/install tests/bench"
-[ -z "$only" ] || APART="$APART tests/differential tests/fuzz"
+[ -z "$unit" ] || APART="$APART tests/differential tests/fuzz"
 # shellcheck disable=SC2046,SC2086 # lists of folders
 stream rest $(printf -- '--ignore %s ' $APART) tests
 # shellcheck disable=SC2086 # the same
 stream rules $RULES
-if [ -z "$only" ]; then
+if [ -z "$unit" ]; then
     stream spark_jobs --ignore tests/spark_jobs/jobs tests/spark_jobs
     stream jobs tests/spark_jobs/jobs
-    stream install tests/install tests/bench
+    stream install tests/install
     stream agents-a-f tests/e2e/test_[a-f]*.py
-    stream agents-g-r tests/e2e/test_[g-r]*.py
+    stream agents-g-r tests/e2e/test_[g-r]*.py tests/bench
     stream agents-s-z tests/e2e/test_[s-z]*.py
 fi
 tail -q -n +1 -f --pid="${streams%%:*}" $logs/rest.log

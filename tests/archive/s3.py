@@ -1,7 +1,8 @@
-"""A real S3 server for tests, MinIO, and a proxy before it that misbehaves as stores and networks do.
+"""A real S3 server for tests, and a proxy before it that misbehaves as stores and networks do.
 
-MinIO is the program of ``VEDETTE_MINIO``, of ``tools/minio.sh`` (``build/minio``) or on the PATH; without one the tests
-are skipped. Docs: min.io/docs.
+The server is MinIO where there is one (``VEDETTE_MINIO``, ``build/minio`` of ``tools/minio.sh``, or on the PATH), else
+s3proxy over a folder, from ``build/jars/s3`` (``tools/jars.sh``); without either the tests are skipped. Both check
+signatures and keys, and know uploads in parts and conditional writes. Docs: min.io/docs, github.com/gaul/s3proxy.
 """
 
 from __future__ import annotations
@@ -23,21 +24,74 @@ import pytest
 from tests.broker import free_port
 from vedette.config.settings import ArchiveSettings
 
+ROOT = Path(__file__).parents[2]
 USER, SECRET, BUCKET = "vedette-tests", "only-for-tests", "logs"
 Mode = Literal["pass", "500", "full", "cut", "half", "corrupt", "slow", "dead"]
 
 
-def minio() -> str:
-    """The server's path; skips the test when there is none."""
-    built = Path(__file__).parents[2] / "build" / "minio"
-    found = os.environ.get("VEDETTE_MINIO") or (str(built) if built.exists() else shutil.which("minio"))
-    if not found:
-        pytest.skip("no MinIO: tools/minio.sh builds it, or VEDETTE_MINIO names it")
-    return found
+PROPERTIES = f"""\
+s3proxy.authorization=aws-v2-or-v4
+s3proxy.identity={USER}
+s3proxy.credential={SECRET}
+s3proxy.ignore-unknown-headers=true
+jclouds.provider=filesystem-nio2
+jclouds.identity=none
+jclouds.credential=none
+"""
+QUIET = '<configuration><root level="OFF"/></configuration>'
+
+
+@contextmanager
+def serving(folder: Path, bucket: str) -> Iterator[int]:
+    """The port of a server that keeps an empty bucket in ``folder``; skips the test when there is none."""
+    (folder / "data" / bucket).mkdir(parents=True)
+    port = free_port()
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(_command(folder, port), env=_environment(), stdout=log, stderr=log)
+        try:
+            deadline = time.monotonic() + 120
+            while not _ready(port):
+                assert process.poll() is None, (folder / "server.log").read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            yield port
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_CI_CD": "1"}
+
+
+def _command(folder: Path, port: int) -> list[str]:
+    built, jars = ROOT / "build" / "minio", ROOT / "build" / "jars" / "s3"
+    if minio := os.environ.get("VEDETTE_MINIO") or (str(built) if built.exists() else shutil.which("minio")):
+        return [minio, "server", "--quiet", "--address", f"127.0.0.1:{port}", "--console-address",
+                f"127.0.0.1:{free_port()}", str(folder / "data")]  # fmt: skip
+    java = shutil.which("java")
+    if java is None or not jars.is_dir():
+        pytest.skip("no S3 server: tools/jars.sh fetches one for Java, tools/minio.sh builds MinIO")
+    (folder / "logback.xml").write_text(QUIET)
+    endpoint = f"s3proxy.endpoint=http://127.0.0.1:{port}\njclouds.filesystem.basedir={folder / 'data'}\n"
+    (folder / "s3proxy.conf").write_text(PROPERTIES + endpoint)
+    return [java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            f"-Dlogback.configurationFile={folder / 'logback.xml'}", "-cp", f"{jars}/*", "org.gaul.s3proxy.Main",
+            "--properties", str(folder / "s3proxy.conf")]  # fmt: skip
+
+
+def _ready(port: int) -> bool:
+    """Whether it speaks HTTP: who does not sign is refused."""
+    with suppress(OSError, http.client.HTTPException):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+        with closing(connection):
+            connection.request("GET", "/")
+            return connection.getresponse().status == 403
+    return False
 
 
 class S3:
-    """MinIO with an empty bucket, behind a ``Proxy``."""
+    """A server with an empty bucket, behind a ``Proxy``."""
 
     def __init__(self, folder: Path, target: int, proxy: Proxy) -> None:
         self.folder, self.target, self.proxy = folder, target, proxy
@@ -57,32 +111,9 @@ class S3:
 
 @contextmanager
 def s3(folder: Path) -> Iterator[S3]:
-    program, port = minio(), free_port()
-    (folder / "data" / BUCKET).mkdir(parents=True)
-    command = [program, "server", "--quiet", "--address", f"127.0.0.1:{port}", "--console-address",
-               f"127.0.0.1:{free_port()}", str(folder / "data")]  # fmt: skip
-    environment = {**os.environ, "MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_CI_CD": "1"}
-    with (folder / "minio.log").open("wb") as log, Proxy(port) as proxy:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        try:
-            deadline = time.monotonic() + 60
-            while not _ready(port):
-                assert process.poll() is None, (folder / "minio.log").read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-            yield S3(folder, port, proxy)
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _ready(port: int) -> bool:
-    with suppress(OSError, http.client.HTTPException):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
-        with closing(connection):
-            connection.request("GET", "/minio/health/ready")
-            return connection.getresponse().status == 200
-    return False
+    folder.mkdir(parents=True, exist_ok=True)
+    with serving(folder, BUCKET) as port, Proxy(port) as proxy:
+        yield S3(folder, port, proxy)
 
 
 class Proxy:

@@ -402,10 +402,15 @@ _HOSTILE = [
 
 @pytest.mark.parametrize("part", _HOSTILE, ids=range(len(_HOSTILE)))
 def test_linear(part: str) -> None:
-    """1 MiB of any phrase, behind a failed login and by itself, or as much as is read at all, costs next to nothing."""
+    """1 MiB of any phrase, behind a failed login and by itself, or as much as is read at all, costs next to nothing: at
+    the best of some times, since the interpreter may clean up in one."""
+
+    def costs(message: str) -> float:
+        began = time.process_time()
+        peers.read(message)
+        return time.process_time() - began
+
     for size in (peers.MAX_MESSAGE - 128, 1 << 20):
         text = part * (size // len(part))
         for message in (text, "login failed from 192.0.2.1 ::1 " + text, text + " login failed from 192.0.2.1"):
-            began = time.process_time()
-            peers.read(message)
-            assert time.process_time() - began < 0.05
+            assert any(costs(message) < 0.05 for _ in range(4))

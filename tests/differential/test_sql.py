@@ -23,7 +23,6 @@ from vedette.decode.decoder import from_mapping
 from vedette.plan.plan import Plan
 from vedette.plan.query import Row, Type
 from vedette.rules import build
-from vedette.rules.sql.frontend import Sql
 from vedette.stream.functions import dates, numbers
 from vedette.stream.reader import Event
 from vedette.stream.statements import Statements
@@ -120,9 +119,7 @@ def rows_of(given: dict[str, Any], sql: str) -> Found:
 
 def _rows_of(given: dict[str, Any], sql: str, host: Host | None) -> Found:
     rules = build.empty(functions=host)
-    front = rules.front_ends[".sql"]
-    assert isinstance(front, Sql)
-    front.add(declarations(given) + sql + ";\n", str(FOLDER / "vectors.sql"))
+    rules.front_ends[".sql"].add(declarations(given) + sql + ";\n", str(FOLDER / "vectors.sql"))
     if rules.refused:
         raise Refused(rules.refused[0].reason)
     plan = Plan.from_bytes(build.from_rules(rules).to_bytes())

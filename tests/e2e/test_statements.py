@@ -94,7 +94,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
         last = door.file.read_bytes().count(b"\n")
         door.add(line(second + 3600, "other", "x"), line(second + 7200, "other", "y"))  # every window comes to its end
         every = scanned(door, last)
-        until("the end", lambda: not every - given(door) and door.settled(), 60.0 + KILLS, pause=0.5)
+        until("the end", lambda: door.settled(60.0 + KILLS) and not every - given(door), pause=0.5)
         found = given(door)
     finally:
         door.agent.kill()

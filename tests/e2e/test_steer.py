@@ -152,7 +152,7 @@ class Watch:
 
     def _run(self) -> None:
         died = 0.0
-        while not self._stop.wait(0.1):
+        while not self._stop.wait(0.25):
             for edge in self._edges:
                 try:
                     version = edge.bundle()
@@ -207,7 +207,7 @@ def test_good_and_bad(region: tuple[Steered, list[Edge]]) -> None:
                 centre.reach("aborted")
                 all_run(edges, 1)
                 assert sum(version in ran for ran in watch.ran.values()) == 1
-                shown = until("the report", lambda: (row := centre.show()).get("state") == "aborted" and row)
+                shown = until("the report", lambda: (row := centre.show()).get("state") == "aborted" and row, pause=0.5)
                 assert shown["reasons"][0].startswith(f"{gate}: 1 of 1 agents: edge-")
 
             centre.desire(fine)
@@ -225,7 +225,7 @@ def test_good_and_bad(region: tuple[Steered, list[Edge]]) -> None:
             centre.order("abort")
             centre.reach("aborted")
             all_run(edges, 4)
-            until("the report", lambda: centre.show().get("state") == "aborted")
+            until("the report", lambda: centre.show().get("state") == "aborted", pause=0.5)
             text = vedette("fleet", "rollout", "show", "--trust", centre.trust, *centre.at_broker, code=1).stdout
             assert "abort by carol" in text
     finally:

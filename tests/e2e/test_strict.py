@@ -68,6 +68,11 @@ def evaluated(agent: Agent, name: str = "site", input: str = "in") -> dict[str, 
     return found
 
 
+def judged(agent: Agent) -> int:
+    count: int = process(agent)["inputs"].get("in", {"judged": 0})["judged"]
+    return count
+
+
 def test_strict_set(agent: Agent) -> None:
     """Its detections, correlations and statements make alerts, credited to it, beside those of the others; its account
     adds up, and it shows what it costs."""
@@ -123,9 +128,13 @@ def test_child_killed(agent: Agent) -> None:
     with Stream(agent.port):
         mark(agent, "site")
         for deaths in range(1, 4):
+            before = judged(
+                agent
+            )  # processes that die at one cursor, one after the other, would have their state given up
+            until("it to go on", lambda before=before: judged(agent) > before)
+            mark(agent, "site")
             os.kill(running(agent)["pid"], signal.SIGKILL)
             until("its death", lambda deaths=deaths: process(agent)["deaths"] == deaths)
-            mark(agent, "site")
             mark(agent, "own")
     until("all alerts", lambda: len(alerts(agent)) == 8)
     found = [title for title, _ in alerts(agent)]

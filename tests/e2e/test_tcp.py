@@ -12,15 +12,15 @@ from bench import traffic
 from bench.send import Sent, tcp
 from tests.e2e.agent import KILLS, Agent, assert_as_scanned, by_line, chance, reborn, say, scan, split
 
-LINES = 200_000
+LINES = 200_000 if KILLS > 4 else 50_000
 SYSLOG = '[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{port}"\n'
 ROUND = 1.0
 """Seconds that a slice of the stream takes when a kill is to come in the middle of it."""
 
 
 @pytest.mark.peer
-def test_200_000_lines(tmp_path: Path) -> None:
-    """200,000 mixed lines: received = stored = judged, and the alerts are those of ``scan``, by rule and line."""
+def test_mixed_lines(tmp_path: Path) -> None:
+    """Mixed lines at once: received = stored = judged, and the alerts are those of ``scan``, by rule and line."""
     lines = tmp_path / "lines"
     lines.write_bytes(b"".join(traffic.blocks(11, LINES, attack_rate=0.004)))
     agent = Agent(tmp_path / "a")
@@ -40,7 +40,7 @@ def test_200_000_lines(tmp_path: Path) -> None:
     assert b"".join(event.raw + b"\n" for event in stored) == lines.read_bytes()
     alerts = agent.alerts()
     assert by_line(alerts, stored) == scan(lines)
-    assert len(alerts) == status["alerts"]["made"] > 500
+    assert len(alerts) == status["alerts"]["made"] > LINES // 400
     assert {alert["raw"] for alert in alerts} <= {event.raw.decode() for event in stored}
 
 

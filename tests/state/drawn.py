@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
 from dataclasses import replace
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tests.state.naive import Hit
@@ -52,6 +54,10 @@ MIXED = {
     "chains": ["temporal_ordered", "clauses", "ordered_clauses"],
     "absences": ["absence", "ordered_absence"],
 }
+EXAMPLES = settings(
+    max_examples=int(os.environ.get("VEDETTE_DEEP", "0")) or 15, suppress_health_check=list(HealthCheck)
+)
+"""Of each shape in each test; ``VEDETTE_DEEP=N`` draws N."""
 SHAPES = [*map(str, Kind), "clauses", "ordered_clauses", "absence", "ordered_absence"]
 """What is drawn each by itself, so that none is rare."""
 SHAPES += [f"{window} {mixed}" for window in ("tumbling", "session") for mixed in MIXED]

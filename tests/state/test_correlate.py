@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import msgpack
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.state.drawn import SECOND, SHAPES, all_of, correlations, hits
+from tests.state.drawn import EXAMPLES, SECOND, SHAPES, all_of, correlations, hits
 from tests.state.naive import Fired, Hit, firings, occurrences
 from vedette.plan.aggregates import Kind
 from vedette.plan.relation import Correlation
@@ -86,7 +86,6 @@ def _compact_early(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReque
     monkeypatch.setattr(Window, "limit", property(lambda self: 1, lambda self, value: None))
 
 
-EXAMPLES = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 every_shape = pytest.mark.parametrize("shape", SHAPES)
 
 

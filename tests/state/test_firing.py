@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.state.drawn import SECOND, SHAPES, SLOTS, correlations, hits, made
+from tests.state.drawn import EXAMPLES, SECOND, SHAPES, SLOTS, correlations, hits, made
 from tests.state.naive import Hit
-from tests.state.test_correlate import EXAMPLES, LONG, correlator, feed, in_time
+from tests.state.test_correlate import LONG, correlator, feed, in_time
 from vedette.plan.aggregates import Kind
 from vedette.plan.grid import Grid
 from vedette.plan.relation import Clause, Correlation

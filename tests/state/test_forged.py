@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.state.drawn import SECOND, SHAPES, correlations, hits, made
+from tests.state.drawn import EXAMPLES, SECOND, SHAPES, correlations, hits, made
 from tests.state.naive import Fired, Hit, firings
 from tests.state.test_correlate import in_time
 from vedette.model.times import MAX_SKEW
@@ -108,7 +108,6 @@ def others(draw: st.DrawFn, c: Correlation, skew: st.SearchStrategy[int]) -> lis
     return received
 
 
-EXAMPLES = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 every_shape = pytest.mark.parametrize("shape", SHAPES)
 
 
