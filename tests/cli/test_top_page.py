@@ -42,7 +42,10 @@ def status(at: int, events: int, *, started: int = 0, cpu: float = 0.0) -> dict[
 
 
 def look(at: int, events: int, alerts: int = 12, **more: Any) -> Look:
-    rules = [{"rule_id": f"r{i}", "title": f"rule {i}\x1b[2J", "alerts": events // 10 - i} for i in range(SECTION_MOST)]
+    rules = [
+        {"rule_id": f"r{i}", "title": f"rule {i}\x1b[2J", "ruleset": "default", "alerts": events // 10 - i}
+        for i in range(SECTION_MOST)
+    ]
     cost = [one | {"share": 0.5, "us_per_event": 0.25} for one in rules]
     lines = [f"alert {i}" for i in range(alerts)]
     return Look(status(at, events, **more), {"cost": cost, "alerts": rules}, lines)
@@ -79,6 +82,20 @@ def test_no_rate_over_a_restart() -> None:
     before.busiest["alerts"].clear()  # type: ignore[attr-defined]  # a list here
     shown = page(before, look(3 * SECOND, 3000))
     assert next(line for line in shown if line.startswith("rule 9") and line.endswith("-"))
+
+
+def test_rule_sets() -> None:
+    """Where rules are of several sets each row says of which; a rule of one id in two sets is two."""
+    before, now = look(SECOND, 1000), look(3 * SECOND, 3000)
+    assert not any("rule set" in line for line in page(before, now))
+    for one, alerts in ((before, 5), (now, 25)):
+        one.busiest["alerts"][1].update(rule_id="r0", ruleset="site\x1b", alerts=alerts)  # type: ignore[attr-defined]
+    shown = [line.split() for line in page(before, now)]
+    assert ["rules", "by", "alerts", "alerts", "made", "rule", "set"] in shown
+    rated = [line for line in shown if line[:1] == ["rule"] and line[-2].endswith("/s")]
+    assert [line[1:2] + line[-3:] for line in rated] == [
+        [r"0\x1b[2J", "300", "100/s", "default"], [r"1\x1b[2J", "25", "10/s", r"site\x1b"],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("rows", range(4, 90))

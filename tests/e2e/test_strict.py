@@ -121,6 +121,79 @@ def test_questions(agent: Agent) -> None:
     assert not any("strict" in line for line in explained(own["rule_id"]))
 
 
+DEAD = """\
+CREATE TABLE logons (message STRING) WITH ('connector' = 'vedette', 'category' = 'iot', 'service' = 'mqtt');
+-- title: Logons
+-- id: own-logons
+INSERT INTO alerts SELECT message FROM logons WHERE message = 'x';
+-- title: Alive
+-- id: own
+INSERT INTO alerts SELECT message FROM events WHERE message LIKE '%marker-alive%';
+"""
+
+
+@pytest.mark.parametrize("ruleset", ["own", "site"])
+def test_dead_rules_are_explained(agent: Agent, site: Path, tmp_path: Path, ruleset: str) -> None:
+    """A rule's explanation says why it can make no alert, and nothing of others in whose reason its id stands."""
+    (tmp_path / ruleset / "own.sql").write_text(DEAD)
+    agent.up()
+    running(agent)
+
+    def dead(rule_id: str) -> list[str]:
+        lines = [line["text"] for line in ask(agent.data / "control.sock", "explain", rule=rule_id)]
+        return [line for line in lines if "makes no alert here" in line]
+
+    assert dead("own") == []
+    (line,) = dead("own-logons")
+    assert line.endswith("table logons: no input has its log source /iot/mqtt (Logons)")
+
+
+def test_unreadable_plan(agent: Agent) -> None:
+    """Where the file of a strict set's plan is damaged, questions are answered as far as they are about others, and
+    say so."""
+    agent.up()
+    running(agent)
+    (plan,) = agent.data.rglob("strict-*.vplan")
+    plan.write_bytes(b"VD")
+    rows = ask(agent.data / "control.sock", "rules")
+    assert [row["title"] for row in rows if row["ruleset"] == "default"] == ["Marker own"]
+    (row,) = (row for row in rows if row["ruleset"] == "site")
+    assert (row["kind"], row["title"], row["state"]) == ("rule set", "site", "unknown")
+    assert row["reason"].startswith("the plan of rule set site cannot be read: ")
+    own = next(row for row in rows if row["ruleset"] == "default")
+    assert ask(agent.data / "control.sock", "explain", rule=own["rule_id"])
+    with pytest.raises(ValueError, match="no rule of the id 77 is loaded here; the plan of rule set site cannot be"):
+        ask(agent.data / "control.sock", "explain", rule="77")
+
+
+def test_busiest(agent: Agent) -> None:
+    """What ``vedette top`` shows has rules of a strict set beside the others, by cost and by alerts, over the death of
+    its process."""
+    agent.up()
+    running(agent)
+    lines = b"".join(f"<13>Nov 20 10:00:00 web1 app: marker-{word}\n".encode() for word in ("own", "site", "sql"))
+    tcp(("127.0.0.1", agent.port), lines * 200)
+    until("all alerts", lambda: len(alerts(agent)) >= 600)
+    os.kill(running(agent)["pid"], signal.SIGKILL)
+    until("its death", lambda: process(agent)["deaths"] == 1)
+    running(agent)
+    tcp(("127.0.0.1", agent.port), b"<13>Nov 20 10:00:00 web1 app: marker-site\n" * 100)
+    evaluated(agent)
+
+    def busiest() -> Any:
+        found = ask(agent.data / "control.sock", "busiest", most=10)
+        return found if {row["ruleset"] for row in found["cost"]} == {"default", "site"} else None
+
+    found = until("both sets", busiest)
+    counted = {(row["title"], row["ruleset"]): row["alerts"] for row in found["alerts"]}
+    assert counted["Marker own", "default"] == 200
+    assert counted["Marker site", "site"] == 300
+    assert counted["SQL of the site", "site"] == 200
+    assert found["alerts"][0]["title"] == "Marker site"
+    assert sum(row["share"] for row in found["cost"]) == pytest.approx(1, abs=0.01)
+    assert [row["alerts"] for row in found["cost"] if row["title"] == "Marker site"] == [300]
+
+
 def test_child_killed(agent: Agent) -> None:
     """Its process is killed while lines flow: the next goes on at the cursor, nothing is missing and nothing double,
     and what correlations remember is there."""

@@ -64,3 +64,19 @@ def test_other_inputs_other_dead_rules() -> None:
     assert len(dead_rules(parse(AGENT.format(format="access")), engine).reasons) == 6
     assert len(dead_rules(parse(AGENT.format(format="auto")), engine).reasons) == 3
     assert len(dead_rules(parse(AGENT.format(format="auto") + MQTT), engine).reasons) == 1
+
+
+def test_each_reason_is_of_one_rule() -> None:
+    """The reasons of a rule are found by its whole id, not by what stands in their text: other ids, paths, titles."""
+    plan = from_text(
+        RULES.replace("title: of windows", "title: of windows\nid: 6a1f0000-0000-4000-8000-000000000012")
+        .replace("title: of access", "title: no_such_field too\nid: 6a1f0000-0000-4000-8000-000000000001")
+        .replace("title: of syslog", "title: of syslog\nid: 6a1f0000-0000-4000-8000-000000000123")
+    )  # fmt: skip
+    found = dead_rules(parse(AGENT.format(format="access")), Engine(plan))
+    ids = [one.id for one in plan.written] + [one.rule_id for one in plan.refused]
+    for one in ids:
+        assert len(found.of(one)) == 1
+    titles = {one.id: one.title for one in plan.written}
+    assert all(titles[one] in found.of(one)[0] for one in titles)
+    assert found.of("6a1f0000-0000-4000-8000-00000000001") == found.of("?") == found.of("no_such_field") == []

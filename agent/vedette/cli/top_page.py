@@ -34,9 +34,13 @@ class Look(NamedTuple):
         return self.status["agent_id"], self.status["started_at"]
 
     @property
-    def made(self) -> dict[str, int]:
-        """Alerts by rule, of those that alert most."""
-        return {row["rule_id"]: row["alerts"] for row in self.busiest["alerts"]}
+    def made(self) -> dict[tuple[str, str], int]:
+        """Alerts by rule and rule sets, of those that alert most."""
+        return {_key(row): row["alerts"] for row in self.busiest["alerts"]}
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["rule_id"], row["ruleset"]
 
 
 class Section(NamedTuple):
@@ -152,26 +156,33 @@ def _inputs(now: Look, rate: Rate) -> Section:
 
 
 def _by_cost(now: Look) -> Section:
+    rows = now.busiest["cost"]
     return Section(
-        f"{'rules by cost':<{TITLE}}{'share':>8}{'us an event':>13}{'alerts':>12}",
+        f"{'rules by cost':<{TITLE}}{'share':>8}{'us an event':>13}{'alerts':>12}{_set(rows, 'rule set')}",
         [
             f"{_cut(one['title'], TITLE - 1):<{TITLE}}"
-            f"{one['share']:>8.1%}{one['us_per_event']:>13.3f}{one['alerts']:>12,}"
-            for one in now.busiest["cost"]
+            f"{one['share']:>8.1%}{one['us_per_event']:>13.3f}{one['alerts']:>12,}{_set(rows, one['ruleset'])}"
+            for one in rows
         ],
     )
 
 
 def _by_alerts(before: Look, now: Look, rate: Rate) -> Section:
-    def made(id: str) -> Callable[[Look], float]:
-        return lambda look: look.made.get(id, 0)
+    def made(key: tuple[str, str]) -> Callable[[Look], float]:
+        return lambda look: look.made.get(key, 0)
 
+    rows = now.busiest["alerts"]
     lines = [
         f"{_cut(one['title'], TITLE - 1):<{TITLE}}{one['alerts']:>8,}"
-        f"{_per_second(rate(made(one['rule_id'])) if one['rule_id'] in before.made else None):>13}"
-        for one in now.busiest["alerts"]
+        f"{_per_second(rate(made(_key(one))) if _key(one) in before.made else None):>13}{_set(rows, one['ruleset'])}"
+        for one in rows
     ]
-    return Section(f"{'rules by alerts':<{TITLE}}{'alerts':>8}{'made':>13}", lines)
+    return Section(f"{'rules by alerts':<{TITLE}}{'alerts':>8}{'made':>13}{_set(rows, 'rule set')}", lines)
+
+
+def _set(rows: Sequence[Mapping[str, Any]], name: str) -> str:
+    """A last column of the names of rule sets, where there are several."""
+    return f"  {_cut(name, TITLE)}" if len({row["ruleset"] for row in rows}) > 1 else ""
 
 
 def _state(status: Mapping[str, Any]) -> Section:

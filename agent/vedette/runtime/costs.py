@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vedette.config.settings import DEFAULT_SET
+from vedette.runtime.dearest import spent
 from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.rules import Loaded
 
@@ -49,15 +50,14 @@ def costs(
     )
     alerts = split(pipeline.checkpointer.made.items())
     aside = split((one["rule_id"], 1.0) for one in quarantined)
-    events = tally.events or 1
     strict = pipeline.strict.status()
     apart = {name: row["us_per_event"] for name, row in strict.items()}
-    merged = tally.seconds * 1e6 / events
+    merged = spent(loaded.engine)
     whole = (merged + sum(apart.values())) or 1.0
     rows = {
         name: {
             "cpu_share": round(asked[name] / total * (merged / whole if any(apart.values()) else 1.0), 4),
-            "us_per_event": round(tally.seconds * 1e6 / events * asked[name] / total, 4),
+            "us_per_event": round(merged * asked[name] / total, 4),
             "state_bytes": round(taken[name]),
             "alerts": round(alerts[name]),
             "quarantined": round(aside[name]),

@@ -20,11 +20,20 @@ NOT_ALLOWED = "calls functions in Python, which this agent does not allow: [func
 
 
 class Dead(NamedTuple):
-    """Rules and correlations that make no alert on this agent: reasons, those who only wait for an input last."""
+    """Rules, correlations and statements that make no alert on this agent, those who only wait for an input last."""
 
-    reasons: list[str]
+    found: list[tuple[str, str]]
+    """The id of each, and the reason."""
     waiting: dict[str, int]
     """How many of them, by the input that they wait for; the most first."""
+
+    @property
+    def reasons(self) -> list[str]:
+        return [reason for _, reason in self.found]
+
+    def of(self, rule: str) -> list[str]:
+        """Why the rule of this id is one of them: mostly one reason, or none."""
+        return [reason for one, reason in self.found if one == rule]
 
 
 _DEAD: WeakKeyDictionary[Engine, tuple[list[reach.Input], Dead]] = WeakKeyDictionary()
@@ -41,17 +50,18 @@ def dead_rules(config: Config, engine: Engine) -> Dead:
 
 def dead_of(inputs: Iterable[InputSettings], plan: Plan, *, functions: bool) -> Dead:
     """Those of one plan, the refused ones first. ``functions``: whether functions in Python are allowed."""
-    reasons, waiting = unreached(inputs, plan)
+    found, waiting = unreached(inputs, plan)
     calling = [one for one in plan.statements if one.modules and not functions]
-    refused = [f"{one.path}:{one.line}: {NOT_ALLOWED} ({one.title})" for one in calling]
-    return Dead([*map(str, plan.refused), *refused, *reasons], waiting)
+    refused = [(one.rule_id, str(one)) for one in plan.refused]
+    refused += [(one.id, f"{one.path}:{one.line}: {NOT_ALLOWED} ({one.title})") for one in calling]
+    return Dead([*refused, *found], waiting)
 
 
 def unreached(given: Iterable[InputSettings], plan: Plan) -> Dead:
     """Those that none of these inputs can make true, and the correlations and statements that need such rules."""
     inputs = [(item.codec, item.logsource) for item in given]
-    reasons, late, wanting, idle = list[str](), list[str](), dict[str, str](), list[str]()
-    selecting = dict[str, str]()
+    found, late = list[tuple[str, str]](), list[tuple[str, str]]()
+    wanting, idle, selecting = dict[str, str](), list[str](), dict[str, str]()
     for rule in plan.rules:
         if (reason := reach.dead(plan, rule, inputs)) is None:
             continue
@@ -62,13 +72,14 @@ def unreached(given: Iterable[InputSettings], plan: Plan) -> Dead:
             wanting[rule.id] = _wanted(rule.logsource)
         if rule.id in plan.scans:
             continue
-        (late if rule.id in wanting else reasons).append(f"{rule.path}:{rule.line}: {reason} ({rule.title})")
+        line = f"{rule.path}:{rule.line}: {reason} ({rule.title})"
+        (late if rule.id in wanting else found).append((rule.id, line))
     lost = {one.id for one in starved(plan.correlations, (one for one in idle if one not in wanting))}
     for one in starved(plan.correlations, idle):
         if one.id not in lost:
             wanting[one.id] = next(wanting[slot.rule_id] for slot in one.slots if slot.rule_id in wanting)
         reason = f"{one.path}:{one.line}: rules that it needs cannot fire ({one.title})"
-        (late if one.id in wanting else reasons).append(reason)
+        (late if one.id in wanting else found).append((one.id, reason))
     for statement in plan.statements:
         if (scan := next((scan for scan in statement.scans if scan.rule in selecting), None)) is not None:
             if scan.rule in wanting:
@@ -76,10 +87,10 @@ def unreached(given: Iterable[InputSettings], plan: Plan) -> Dead:
             reason = (
                 f"{statement.path}:{statement.line}: table {scan.table}: {selecting[scan.rule]} ({statement.title})"
             )
-            (late if scan.rule in wanting else reasons).append(reason)
+            (late if scan.rule in wanting else found).append((statement.id, reason))
     for rule_id in selecting:
         wanting.pop(rule_id, None)
-    return Dead([*reasons, *late], dict(Counter(wanting.values()).most_common()))
+    return Dead([*found, *late], dict(Counter(wanting.values()).most_common()))
 
 
 def _wanted(logsource: LogSource) -> str:

@@ -9,6 +9,7 @@ import asyncio
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from vedette import __version__
@@ -23,6 +24,7 @@ from vedette.rules.authoring import explain
 from vedette.runtime.active import ActiveRules
 from vedette.runtime.context import RunContext
 from vedette.runtime.deadrules import dead_rules
+from vedette.runtime.dearest import dearest, spent
 from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.strict.supervisor import StrictSet
 
@@ -36,30 +38,38 @@ class Strict(NamedTuple):
     """A rule set in strict isolation, as its process has it. ``quarantined``: rows of the status."""
 
     name: str
-    plan: Plan
+    plan: Plan | None
+    """None when its file cannot be read: ``error`` says why."""
     quarantined: Sequence[Mapping[str, Any]]
+    error: str = ""
 
 
 async def strict(running: Mapping[str, StrictSet]) -> list[Strict]:
-    """Reads their plans. Raises OSError or ValueError."""
+    """Reads their plans."""
 
-    def plans() -> dict[str, Plan]:
-        return {name: Plan.from_bytes(Artifact.from_bytes(path.read_bytes()).plan) for name, path in paths.items()}
+    def read(name: str, path: Path, quarantined: Sequence[Mapping[str, Any]]) -> Strict:
+        try:
+            return Strict(name, Plan.from_bytes(Artifact.from_bytes(path.read_bytes()).plan), quarantined)
+        except (OSError, ValueError) as error:
+            return Strict(name, None, quarantined, f"the plan of rule set {name} cannot be read: {error}")
 
-    paths = {name: one.isolated.plan for name, one in running.items()}
-    read = await asyncio.to_thread(plans)
-    return [Strict(name, plan, running[name].figures.get("quarantined", ())) for name, plan in read.items()]
+    sets = [(name, one.isolated.plan, one.figures.get("quarantined", ())) for name, one in running.items()]
+    return await asyncio.to_thread(lambda: [read(*one) for one in sets])
 
 
 def rules(context: RunContext, active: ActiveRules, strict: Iterable[Strict]) -> list[dict[str, Any]]:
     """Every rule, correlation and statement that is loaded, by title, with its rule sets, and whether it is evaluated;
-    those of the ``strict`` sets, too."""
+    those of the ``strict`` sets, too. Of a set whose plan cannot be read there is a row of the kind ``rule set``."""
     loaded = active.loaded
     together = loaded.together.sets if loaded.together else {}
     quarantined = {row["rule_id"]: row["reason"] for row in context.failures.quarantined.values()}
     found = _listed(loaded.engine.plan, together, DEFAULT_SET, quarantined)
     for one in strict:
-        found += _listed(one.plan, {}, one.name, {row["rule_id"]: row["reason"] for row in one.quarantined})
+        if one.plan is None:
+            row = {"rule_id": "", "title": one.name, "level": "", "kind": "rule set", "digest": "", "state": "unknown"}
+            found.append(row | {"reason": one.error, "ruleset": one.name})
+        else:
+            found += _listed(one.plan, {}, one.name, {row["rule_id"]: row["reason"] for row in one.quarantined})
     return sorted(found, key=lambda row: (row["title"], row["rule_id"], row["ruleset"]))
 
 
@@ -88,42 +98,70 @@ def _listed(
 
 
 def busiest(pipeline: Pipeline, active: ActiveRules, most: int) -> dict[str, list[dict[str, Any]]]:
-    """The rules that cost and that alert most, ``most`` of each: ``cost``: rules, with their share of what a sample of
-    the candidates asked, and of the microseconds of an event; ``alerts``: rules, correlations and statements."""
-    engine, made = active.loaded.engine, pipeline.checkpointer.made
-    plan, tally = engine.plan, engine.tally
-    asked, each = tally.asked.total() or 1, tally.seconds * 1e6 / (tally.events or 1)
-    shares = [(plan.rules[number].id, times / asked) for number, times in tally.asked.most_common(most)]
-    titles = {one.id: one.title for one in plan.written}
+    """The rules that cost and that alert most, ``most`` of each, with their rule sets, strict ones among them.
 
-    def row(id: str) -> dict[str, Any]:
-        return {"rule_id": id, "title": titles.get(id, ""), "alerts": made[id]}
-
+    ``cost``: rules, with their share of the evaluation in all sets (by what a sample of the candidates asked), and of
+    the microseconds of an event; ``alerts``: rules, correlations and statements, with their alerts since the start."""
+    loaded, made, apart = active.loaded, pipeline.checkpointer.made, pipeline.strict.running
+    sets: Mapping[str, Iterable[str]] = loaded.together.sets if loaded.together else {}
+    cost = [
+        row | {"ruleset": ", ".join(sets.get(row["rule_id"], (DEFAULT_SET,))), "alerts": made[row["rule_id"]]}
+        for row in dearest(loaded.engine, most)
+    ]
+    for name, one in apart.items():
+        cost += [row | {"ruleset": name, "alerts": one.made[row["rule_id"]]} for row in one.figures.get("dearest", ())]
+    strict = [row["us_per_event"] for row in pipeline.strict.status().values()]
+    whole = spent(loaded.engine) + sum(strict)
+    if any(strict):
+        cost = [row | {"share": row["us_per_event"] / whole} for row in cost]
+    cost.sort(key=lambda row: -row["share"])
+    titles = {one.id: one.title for one in loaded.engine.plan.written}
+    alerts = [
+        {
+            "rule_id": id,
+            "title": titles.get(id, ""),
+            "ruleset": ", ".join(sets.get(id, (DEFAULT_SET,))),
+            "alerts": count,
+        }
+        for id, count in made.most_common(most)
+    ]
+    for name, one in apart.items():
+        alerts += [
+            {"rule_id": id, "title": one.titles.get(id, ""), "ruleset": name, "alerts": count}
+            for id, count in one.made.most_common(most)
+        ]
+    alerts.sort(key=lambda row: -row["alerts"])
     return {
-        "cost": [row(id) | {"share": round(share, 4), "us_per_event": round(each * share, 4)} for id, share in shares],
-        "alerts": [row(id) for id, _ in made.most_common(most)],
+        "cost": [
+            row | {"share": round(row["share"], 4), "us_per_event": round(row["us_per_event"], 4)}
+            for row in cost[:most]
+        ],
+        "alerts": alerts[:most],
     }
 
 
 def explained(context: RunContext, active: ActiveRules, strict: Iterable[Strict], rule: str) -> list[dict[str, Any]]:
     """What a rule is made of, a line each, as ``vedette rules explain`` prints it. Raises ValueError when none has this
     id."""
-    engine = active.loaded.engine
+    engine, unread = active.loaded.engine, list[str]()
     lines = _explained(engine.plan, engine, rule)
     if lines:
         quarantined: Iterable[Mapping[str, Any]] = context.failures.quarantined.values()
-        dead = dead_rules(context.config, engine).reasons
+        dead = dead_rules(context.config, engine).of(rule)
     for one in strict:
         if lines:
             break
-        if lines := _explained(one.plan, None, rule):
+        if one.plan is None:
+            unread.append(f"; {one.error}")
+        elif lines := _explained(one.plan, None, rule):
             lines.insert(1, f"  rule set {one.name}, in strict isolation")
-            quarantined, dead = one.quarantined, active.sets.parts[one.name].dead.reasons
+            written = {new: old for old, new in active.sets.plans.renamed(one.name).items()}
+            quarantined, dead = one.quarantined, active.sets.parts[one.name].dead.of(written.get(rule, rule))
     if not lines:
-        raise ValueError(f"no rule of the id {rule} is loaded here")
+        raise ValueError(f"no rule of the id {rule} is loaded here{''.join(unread)}")
     lines = lines[:MAX_LINES]
     lines += [f"{QUARANTINED_LINE}{row['reason']}" for row in quarantined if row["rule_id"] == rule]
-    lines += [f"  makes no alert here: {one}" for one in dead if rule.partition("@")[0] in one]
+    lines += [f"  makes no alert here: {one}" for one in dead]
     return [{"text": line} for line in lines]
 
 

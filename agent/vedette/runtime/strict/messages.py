@@ -13,8 +13,9 @@ To the process:
 From it:
 
     ["alive", {…}]                   figures for the status, every ALIVE_SECONDS
-    ["batch", offset, counters, alerts, state, begins, whole, quarantined, rows_wait]
-                                     to be committed; the next one follows after ``done``
+    ["batch", offset, counters, alerts, made, state, begins, whole, quarantined, rows_wait]
+                                     to be committed; the next one follows after ``done``. ``made``: of the alerts, by
+                                     the id of their rule its title, and how many
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ class Sender(Uncommitted):
         super().__init__(context)
         self._counters, self._progress, self._state, self._send = context.counters, context.progress, state, send
         self._outbox_bytes, self._long = waiting, False
+        self._made: dict[str, tuple[str, int]] = {}
+        """Of ``alerts``: by the id of their rule its title, and how many."""
         self._now = asyncio.Lock()
         self._answered = asyncio.Event()
 
@@ -42,6 +44,8 @@ class Sender(Uncommitted):
 
     def _count(self, alert: Alert) -> None:
         self._counters.totals["alerts_made"] += 1
+        _, before = self._made.get(alert.rule_id, ("", 0))
+        self._made[alert.rule_id] = alert.rule_title, before + 1
 
     async def commit(self) -> None:
         async with self._now:
@@ -60,10 +64,12 @@ class Sender(Uncommitted):
             self._box.note(Stage.OTHER)
             rows_wait = bool(state.statements.waiting)
             self.alerts, self.bytes, self._positions = [], 0, {}
+            made, self._made = self._made, {}
             quarantined = dict(failures.quarantined) if failures.changed else None
             failures.changed = False
             self._answered.clear()
             data = [data for _, data in alerts]
-            self._send(["batch", offset, self._counters.snapshot(), data, delta, begins, whole, quarantined, rows_wait])
+            counters = self._counters.snapshot()
+            self._send(["batch", offset, counters, data, made, delta, begins, whole, quarantined, rows_wait])
             await self._answered.wait()
             progress.committed = offset

@@ -105,6 +105,10 @@ class StrictSet:
         self.waiting_until = 0.0
         """Monotonic: when the next process is started; 0: one is running."""
         self.figures: dict[str, Any] = {}
+        self.made = Counter[str]()
+        """Alerts since the agent began, by the id of their rule."""
+        self.titles: dict[str, str] = {}
+        """Of these rules."""
         self._spent = 0.0
         """CPU seconds of the processes before."""
 
@@ -254,16 +258,19 @@ class StrictSet:
             process.kill(f"what it sent is no message: {error}")
 
     async def _commit(
-        self, offset: int, counters: Any, alerts: list[bytes], state: bytes, begins: bool, whole: bool,
-        quarantined: Any, rows_wait: bool,
+        self, offset: int, counters: Any, alerts: list[bytes], made: Mapping[Any, Any], state: bytes, begins: bool,
+        whole: bool, quarantined: Any, rows_wait: bool,
     ) -> None:  # fmt: skip
         account = self.account
         if not account.committed <= offset <= self._context.raw_log.end:
             raise ValueError(f"a cursor of {offset}")
+        by_rule = {str(rule): (str(title), int(count)) for rule, (title, count) in made.items()}
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         sent = Sent(account, offset, _checked(counters), alerts, state, begins, whole, quarantined, rows_wait, done)
         self._checkpointer.take_sent(sent)
         self._pending = done
+        self.titles |= {rule: title for rule, (title, _) in by_rule.items()}
+        self.made.update({rule: count for rule, (_, count) in by_rule.items()})
         await asyncio.shield(done)
         self._suspects = [one for one in self._suspects if one.last >= offset]
         self._excluded = {at: rules for at, rules in self._excluded.items() if at >= offset}

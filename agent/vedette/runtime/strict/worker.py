@@ -36,6 +36,7 @@ from vedette.model.counters import Counters, Log
 from vedette.model.event import Cursor, Frame
 from vedette.rawlog.checkpoint import Checkpoint
 from vedette.runtime.context import EvaluationContext
+from vedette.runtime.dearest import dearest
 from vedette.runtime.failures import DeadLetters, Failures
 from vedette.runtime.inputs import context_of
 from vedette.runtime.logs import configure_logging, report_suppressed
@@ -209,6 +210,7 @@ class Worker:
             "evaluated": progress.evaluated,
             "waiting_since": 0 if progress.caught_up else progress.waiting_since,
             "dead_letters": self._letters.events,
+            "dearest": dearest(engine, LISTED),
         }
 
     async def _throttle(self) -> None:
