@@ -93,7 +93,7 @@ def test_rule_sets() -> None:
     shown = [line.split() for line in page(before, now)]
     assert ["rules", "by", "alerts", "alerts", "made", "rule", "set"] in shown
     rated = [line for line in shown if line[:1] == ["rule"] and line[-2].endswith("/s")]
-    assert [line[1:2] + line[-3:] for line in rated] == [
+    assert [line[1:2] + line[-3:] for line in rated[:2]] == [
         [r"0\x1b[2J", "300", "100/s", "default"], [r"1\x1b[2J", "25", "10/s", r"site\x1b"],
     ]  # fmt: skip
 
