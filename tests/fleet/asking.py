@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from cryptography import x509
@@ -16,6 +17,8 @@ from cryptography.x509.oid import NameOID
 from vedette.fleet.operators import Operator, Operators
 from vedette.fleet.replies import Signer
 from vedette.fleet.requests import Host, Request
+from vedette.fleet.signedtime import SignedTime
+from vedette.fleet.spool import Spool
 
 NOW = 1_795_228_874_000_000
 """2026-11-21T02:41:14Z"""
@@ -46,6 +49,11 @@ def host(*, clock: Callable[[], int] = lambda: NOW, **fields: Any) -> Host:
     labels: Mapping[str, str] = {"id": AGENT, "site": "vienna"}
     known = {"allow": ("ask", "evidence", "hunt"), "operators": OPERATORS, "trusted_until": NOW + 24 * HOUR}
     return Host(FLEET, AGENT, labels, **{**known, **fields}, clock=clock)
+
+
+def spooled(folder: Path, clock: Callable[[], int] = lambda: NOW) -> Spool:
+    """What a host keeps in ``folder``, by ``clock``."""
+    return Spool(folder, SignedTime(folder / "time", clock))
 
 
 class Authority:

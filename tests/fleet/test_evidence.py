@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from tests.fleet.asking import NOW as ASKED
-from tests.fleet.asking import asked, signed
+from tests.fleet.asking import asked, signed, spooled
 from tests.life import NOW, Life, engine, lines
 from vedette.config.settings import AgentSettings, Config, RedactSettings
 from vedette.fleet import evidence
 from vedette.fleet.job import Job, Services, Stopped
 from vedette.fleet.kinds import KINDS
 from vedette.fleet.replies import records
-from vedette.fleet.spool import Spool
 from vedette.model.event import Chunk
 from vedette.rawlog.read import search
 
@@ -45,7 +44,7 @@ def asked_for(
 ) -> Any:
     """State, reason and records of a reply."""
     evidence.validate(body)
-    spool = Spool(folder / "requests", lambda: ASKED)
+    spool = spooled(folder / "requests", lambda: ASKED)
     request = asked("evidence", "ann", body=body, id="ab" * 16)
     held = spool.held.get(request.id) or spool.take(request, signed(request))
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.e2e.agent import until
 from tests.fleet.asking import NOW as ASKED
-from tests.fleet.asking import asked, signed
+from tests.fleet.asking import asked, signed, spooled
 from tests.rawlog.samples import NOW
 from tests.runtime.test_hunt import INPUTS, SECOND, counts, hunt, order, store, streams
 from vedette.config.settings import AgentSettings, Config, RedactSettings
@@ -26,7 +26,6 @@ from vedette.fleet.hunt import packed
 from vedette.fleet.job import Job, Kind, Limits, Services, Stopped
 from vedette.fleet.kinds import KINDS
 from vedette.fleet.replies import records
-from vedette.fleet.spool import Spool
 from vedette.inputs.file import FileInput
 from vedette.model.event import LogSource
 from vedette.plan.plan import Plan
@@ -73,13 +72,13 @@ class Host:
         async def command(name: str, **words: object) -> object:
             raise AssertionError(name)
 
-        spool = Spool(self.spool, lambda: ASKED)
+        spool = spooled(self.spool, lambda: ASKED)
         held = spool.held.get(self.request.id) or spool.take(self.request, signed(self.request))
         self.job = Job(held, self.kind.limits, Services(lambda: self.config, command), lambda: None)
         return await self.job.run(self.kind)
 
     def found(self) -> list[Mapping[str, Any]]:
-        held = Spool(self.spool, lambda: ASKED).held[self.request.id]
+        held = spooled(self.spool, lambda: ASKED).held[self.request.id]
         return [row for number in range(held.parts) for row in records(held.kept(number).part)]
 
     @property

@@ -14,11 +14,10 @@ import msgpack
 import pytest
 import zstandard
 
-from tests.fleet.asking import FLEET, NOW, Authority, asked, signed
+from tests.fleet.asking import FLEET, Authority, asked, signed, spooled
 from vedette.config.settings import Config
 from vedette.fleet.job import Job, Kind, Limited, Limits, Services, Stopped
 from vedette.fleet.replies import MAX_MESSAGE, PART_RAW, Part, ReplyRefused, pack, packed, records, unpack
-from vedette.fleet.spool import Spool
 
 AUTHORITY = Authority()
 REQUEST = "ab" * 16
@@ -90,13 +89,13 @@ class Life:
         async def command(name: str, **words: object) -> object:
             return {}
 
-        spool = Spool(self.folder, lambda: NOW)
+        spool = spooled(self.folder)
         held = spool.held.get(self.request.id) or spool.take(self.request, signed(self.request))
         job = Job(held, self._kind.limits, Services(Config, command), lambda: None)
         return asyncio.run(job.run(self._kind))
 
     def found(self) -> list[Mapping[str, Any]]:
-        held = Spool(self.folder, lambda: NOW).held[self.request.id]
+        held = spooled(self.folder).held[self.request.id]
         return [row for number in range(held.parts) for row in records(held.kept(number).part)]
 
 
@@ -138,7 +137,7 @@ def test_ends(tmp_path: Path, run: Callable[[Job], object], state: str) -> None:
     life = Life(tmp_path, body)
     assert life.live()[0] == state
     assert sum(len(str(row)) for row in life.found()) <= LIMITS.bytes
-    assert Spool(tmp_path, lambda: NOW).held[life.request.id].whole
+    assert spooled(tmp_path).held[life.request.id].whole
 
 
 def test_share_of_the_processor(tmp_path: Path) -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.asking import AGENT, HOUR, KEYS, NOW, OPERATORS, asked, host, signed
+from tests.fleet.asking import AGENT, HOUR, KEYS, NOW, OPERATORS, asked, host, signed, spooled
 from vedette.fleet.documents import DocumentRefused, canonical
 from vedette.fleet.kinds import KINDS
 from vedette.fleet.operators import Operators, read_operators
 from vedette.fleet.requests import DOMAIN, MAX_LIFE, MAX_REQUEST, Host, Refused, Request, admit, follow_up, read
-from vedette.fleet.spool import Spool
 
 
 def decide(data: bytes, where: Host | None = None, *, seen: bool = False, kind: str = "") -> Request:
@@ -112,18 +111,19 @@ def test_document_of_operators() -> None:
 
 
 def test_nonces_outlive_restarts(tmp_path: Path) -> None:
-    """A request is taken once, also by the agent's next life, until it expires; then its age refuses it."""
+    """A request is taken once, also by the agent's next life, until it expires; then its age refuses it, and its nonce
+    is forgotten once somebody has signed something later."""
     now = [NOW]
     request = asked()
-    spool = Spool(tmp_path, lambda: now[0])
+    spool = spooled(tmp_path, lambda: now[0])
     spool.take(request, signed(request))
     spool.drop(request.id)
-    assert Spool(tmp_path, lambda: now[0]).seen(request.nonce)
+    assert spooled(tmp_path, lambda: now[0]).seen(request.nonce)
     (tmp_path / "nonces").unlink()
-    spool = Spool(tmp_path, lambda: now[0])
+    spool = spooled(tmp_path, lambda: now[0])
     held = spool.take(request, signed(request))
     (tmp_path / "nonces").unlink()  # killed before it was written: the request itself says it
-    again = Spool(tmp_path, lambda: now[0])
+    again = spooled(tmp_path, lambda: now[0])
     assert again.seen(request.nonce)
     assert again.held[request.id].request == read(signed(request))[0] == held.request
     with pytest.raises(Refused) as caught:
@@ -132,7 +132,12 @@ def test_nonces_outlive_restarts(tmp_path: Path) -> None:
     now[0] = request.expires + HOUR
     assert again.expired() == [request.id]
     again.drop(request.id)
-    assert not Spool(tmp_path, lambda: now[0]).seen(request.nonce)
+    later = asked(created=now[0], expires=now[0] + HOUR)
+    spool = spooled(tmp_path, lambda: now[0])
+    assert spool.seen(request.nonce)
+    spool.take(later, signed(later))
+    spool = spooled(tmp_path, lambda: now[0])
+    assert (spool.seen(request.nonce), spool.seen(later.nonce)) == (False, True)
     assert refused(signed(request), host(clock=lambda: now[0])) == "expired"
 
 
@@ -140,7 +145,7 @@ def test_room_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """Beyond its bounds the spool refuses, and says so."""
     monkeypatch.setattr("vedette.fleet.spool.MAX_REQUESTS", 2)
     monkeypatch.setattr("vedette.fleet.spool.MAX_NONCES", 3)
-    spool = Spool(tmp_path, lambda: NOW)
+    spool = spooled(tmp_path)
     for _ in range(2):
         request = asked()
         spool.take(request, signed(request))

@@ -26,6 +26,7 @@ from vedette.fleet.job import Job, Kind, Limits, Services
 from vedette.fleet.kinds import KINDS
 from vedette.fleet.operators import Operators
 from vedette.fleet.requests import Request
+from vedette.fleet.signedtime import SignedTime
 from vedette.mqtt.connection import Message
 from vedette.region.requests import Collection, cancel, converse, moment
 from vedette.runtime.fleet_reports import Record
@@ -61,6 +62,10 @@ class Fleet:
         )
     )
     trusted_until: int = LATER
+
+    @property
+    def time(self) -> SignedTime:
+        return SignedTime(self.record.audit.path.with_name("time"), utc_now)
 
 
 class Wire:

@@ -17,7 +17,7 @@ asked; the agent holds the expression against its own labels.
    anybody may have written it: it gets no answer;
 3. ``fleet``: of another fleet; ``agent``: not asked of this agent;
 4. ``operator expired``; ``trust expired``: this agent's metadata are out of date, so that the list of operators may be;
-5. ``expired``: past its time, from the future, or longer than MAX_LIFE;
+5. ``expired``: past its time, from the future, or longer than MAX_LIFE; by ``signedtime.py``, as 4;
 6. ``replayed``: its nonce was seen before (``spool.py`` keeps nonces until they expire);
 7. ``kind``, ``role``, ``not allowed`` (by the host's own configuration) and ``body``.
 
@@ -134,6 +134,7 @@ class Host:
     trusted_until: int
     """When the metadata expire that name the operators; UTC microseconds."""
     clock: Callable[[], int]
+    """``SignedTime.now``, so that what has expired stays so."""
 
 
 def admit(

@@ -5,8 +5,9 @@
     FOLDER/ID/request.json         the envelope as it came
     FOLDER/ID/NNNNNN.part          a part of the reply: msgpack, with the cursor to go on from
 
-Promises: a request that was taken is on disk when ``take`` returns, and its nonce; a nonce is known until the request
-expires, over restarts and kills. A part never changes. Parts of a request follow each other; the newest one says
+Promises: a request that was taken is on disk when ``take`` returns, and its nonce; a nonce is known, over restarts and
+kills, until the request has expired by the clock *and* by what was signed (``signedtime.py``): so no clock, ahead or
+put back, lets a request be taken twice. A part never changes. Parts of a request follow each other; the newest one says
 whether the reply is whole. The number of requests, of nonces and of bytes is bounded: ``take`` refuses more. One
 process at a time.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ import msgpack
 
 from vedette.fleet.replies import Part
 from vedette.fleet.requests import ID, MAX_LIFE, MAX_SKEW, Refused, Request, read
+from vedette.fleet.signedtime import SignedTime
 from vedette.system.durable import sync_path, write_whole
 
 MAX_REQUESTS = 64
@@ -78,11 +80,11 @@ class Held:
 
 
 class Spool:
-    """``clock`` in UTC microseconds."""
+    """Requests that were taken raise ``time``."""
 
-    def __init__(self, folder: Path, clock: Callable[[], int]) -> None:
+    def __init__(self, folder: Path, time: SignedTime) -> None:
         """Raises OSError. A request whose files are damaged is dropped, and its nonce stays."""
-        self._folder, self._clock = folder, clock
+        self._folder, self._time = folder, time
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.held: dict[str, Held] = {}
         self._nonces = dict(self._read_nonces())
@@ -122,8 +124,8 @@ class Spool:
         if it still comes. Raises Refused, OSError."""
         self._room(request)
         self._remember(request)
-        if never:
-            self._remember(replace(request, nonce=never, expires=self._clock() + MAX_LIFE))
+        if never:  # it was made before, and may live for MAX_LIFE
+            self._remember(replace(request, nonce=never, expires=request.created + MAX_SKEW + MAX_LIFE))
 
     def _room(self, request: Request) -> None:
         if len(self._nonces) >= MAX_NONCES:
@@ -139,6 +141,7 @@ class Spool:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        self._time.rise(request.created)
 
     def drop(self, id: str) -> None:
         """Forget a request and its reply; its nonce stays."""
@@ -147,7 +150,7 @@ class Spool:
 
     def expired(self) -> list[str]:
         """Ids of requests whose time is over."""
-        now = self._clock()
+        now = self._time.now()
         return [id for id, one in self.held.items() if now > one.request.expires]
 
     def _read_nonces(self) -> Iterator[tuple[str, int]]:
@@ -158,9 +161,8 @@ class Spool:
                     yield nonce, int(expires)
 
     def _write_nonces(self) -> None:
-        """Without those that have expired: a request of theirs is refused for its age. A clock that is set back by less
-        than MAX_SKEW opens no gap."""
-        now = self._clock() - MAX_SKEW
-        self._nonces = {nonce: expires for nonce, expires in self._nonces.items() if expires > now}
+        """Without those that have expired for sure: a request of theirs is refused for its age, by any clock."""
+        sure = self._time.sure()
+        self._nonces = {nonce: expires for nonce, expires in self._nonces.items() if expires > sure}
         text = "".join(f"{nonce} {expires}\n" for nonce, expires in self._nonces.items())
         write_whole(self._folder / "nonces", text.encode(), 0o600)

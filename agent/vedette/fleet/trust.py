@@ -16,6 +16,9 @@ Besides, the documents' serials only rise (``documents.py``), by what the folder
 files were lost. A controller's key that was stolen cannot block the fleet by a high serial: the operators' next desired
 document lets the roll-out document's begin again.
 
+python-tuf holds expiry against the host's clock; here it is held against ``signedtime.py`` as well, which the time in
+a verified timestamp (TIME) raises: metadata that expired before a newer signature stay so when the clock is put back.
+
 Files come from a ``Source``: what a broker retains, or a folder that was carried here (``FolderSource``). The folder of
 trust belongs to one caller at a time::
 
@@ -53,13 +56,17 @@ from tuf.ngclient import FetcherInterface, Updater, UpdaterConfig
 from vedette.fleet import documents
 from vedette.fleet.documents import DESIRED, ROLLOUT, Desired, DocumentRefused, Rollout
 from vedette.fleet.operators import OPERATORS, Operators, read_operators
-from vedette.model.times import micros
+from vedette.fleet.signedtime import SignedTime
+from vedette.model.times import iso_time, micros
 from vedette.system.durable import sync_path, write_whole
+from vedette.system.wallclock import utc_now
 
 METADATA = re.compile(r"timestamp\.json|[1-9][0-9]{0,8}\.(?:root|snapshot|targets|rollout)\.json")
 """Names of the files of metadata."""
 MAX_METADATA = {"root": 512_000, "timestamp": 16_384, "snapshot": 64 << 10, "targets": 4 << 20, "rollout": 64 << 10}
 """Bytes of each, at most."""
+TIME = "x-vedette-time"
+"""When the timestamp was signed, in its metadata; those of an older centre lack it."""
 _PIECE = 64 << 10
 _URL = "fleet:/"
 
@@ -126,10 +133,11 @@ class Trusted:
 class Trust:
     """The trust of one agent of ``fleet``; every method blocks on the disk."""
 
-    def __init__(self, folder: Path, fleet: str, bootstrap: bytes) -> None:
-        """``bootstrap``: the root metadata that enrolment or installation gave. Raises TrustRefused when it is none,
-        OSError."""
+    def __init__(self, folder: Path, fleet: str, bootstrap: bytes, time: SignedTime | None = None) -> None:
+        """``bootstrap``: the root metadata that enrolment or installation gave; ``time``: by which metadata expire, by
+        default one of this folder. Raises TrustRefused when the root is none, OSError."""
         self._folder, self._fleet, self._bootstrap = folder, fleet, bootstrap
+        self._time = time or SignedTime(folder / "time", utc_now)
         self._tuf = folder / "tuf"
         self._synced: dict[str, tuple[int, int]] = {}
         """Inode and time of change by path, of the files that are known to be on the disk."""
@@ -141,15 +149,9 @@ class Trust:
         OSError."""
         desired, rollout = self._kept(DESIRED, documents.read_desired), self._kept(ROLLOUT, documents.read_rollout)
         operators = self._kept(OPERATORS, read_operators)
-        versions, expiries = {}, {}
-        for role, kind in (("root", Root), ("timestamp", Timestamp), ("snapshot", Snapshot), ("targets", Targets)):
-            with suppress(Exception):  # not there yet, or damaged: the next refresh fetches it
-                signed: Any = Metadata.from_file(str(self._tuf / f"{role}.json")).signed
-                if isinstance(signed, kind):
-                    versions[role] = signed.version
-                    expiries[role] = micros(signed.expires.replace(tzinfo=UTC))
-        with suppress(Exception):  # as above
-            versions["rollout"] = Metadata.from_file(str(self._tuf / "rollout.json")).signed.version
+        held = self._held()
+        versions = {role: signed.version for role, signed in held.items()}
+        expiries = {role: _expires(signed) for role, signed in held.items() if role != "rollout"}
         whole = {"timestamp", "snapshot", "targets"} <= expiries.keys()
         expires = min(expiries.values()) if whole else 0
         return Trusted(desired, rollout, versions, expires, expiries.get("root", 0), operators)
@@ -160,9 +162,12 @@ class Trust:
         try:
             updater = self._updater(source)
             updater.refresh()
+            stamped = self._fresh("root", "timestamp", "snapshot", "targets")
             desired = self._document(updater, source, DESIRED, documents.read_desired)
             rollout = self._document(updater, source, ROLLOUT, documents.read_rollout)
             operators = self._document(updater, source, OPERATORS, read_operators)
+            if rollout is not None:
+                self._fresh("rollout")
         except (RepositoryError, DownloadError, DocumentRefused) as error:
             raise _refused(error) from error
         finally:
@@ -176,6 +181,7 @@ class Trust:
             if one.serial < serials.get(name, 0):
                 raise TrustRefused("rollback", f"{name} has serial {one.serial}, and {serials[name]} was in force")
         self._keep(serials, found)
+        self._time.rise(stamped)
         return self.current()
 
     def fetch(self, target: documents.Target, source: Source) -> bytes:
@@ -216,7 +222,36 @@ class Trust:
 
         updater = Updater(str(self._tuf), _URL, fetcher=_Fetcher(kept), bootstrap=self._bootstrap)
         updater.refresh()
+        self._fresh("root", "timestamp", "snapshot", "targets")
         return updater
+
+    def _held(self) -> dict[str, Any]:
+        """What python-tuf keeps, by role; a file that is missing or damaged is fetched by the next refresh."""
+        kinds: dict[str, Any] = {
+            "root": Root,
+            "timestamp": Timestamp,
+            "snapshot": Snapshot,
+            "targets": Targets,
+            "rollout": Targets,
+        }
+        found: dict[str, Any] = {}
+        for role, kind in kinds.items():
+            with suppress(Exception):
+                signed: Any = Metadata.from_file(str(self._tuf / f"{role}.json")).signed
+                if isinstance(signed, kind):
+                    found[role] = signed
+        return found
+
+    def _fresh(self, *roles: str) -> int:
+        """When the timestamp was signed; 0: it does not say so. Raises TrustRefused when one of the roles has
+        expired."""
+        held, now = self._held(), self._time.now()
+        for role in roles:
+            if role in held and _expires(held[role]) <= now:
+                when = held[role].expires.strftime("%Y-%m-%dT%H:%M:%SZ")
+                raise TrustRefused("expired", f"{role}.json expired at {when}: no fresh metadata, what runs stays")
+        stated = held["timestamp"].unrecognized_fields.get(TIME) if "timestamp" in held else None
+        return (iso_time(stated) or 0) if isinstance(stated, str) else 0
 
     def _info(self, updater: Updater, path: str) -> TargetFile:
         info = updater.get_targetinfo(path)
@@ -322,6 +357,10 @@ class _Absent(DownloadHTTPError):
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} is missing", 404)
         self.name = name
+
+
+def _expires(signed: Any) -> int:
+    return micros(signed.expires.replace(tzinfo=UTC))
 
 
 def check_root(data: bytes) -> None:

@@ -48,10 +48,12 @@ from tuf.api.metadata import (
     Timestamp,
 )
 
+from vedette.bundle.manifest import rfc3339
 from vedette.fleet.audit import Audit
 from vedette.fleet.certificates import key_pem
 from vedette.fleet.documents import DESIRED, ROLLOUT, Desired, Rollout, read_desired, read_rollout
 from vedette.fleet.operators import OPERATORS, Operators, read_operators
+from vedette.fleet.trust import TIME
 from vedette.region import fleetlookups, fleetreleases
 from vedette.region.prune import prune
 from vedette.region.roles import DAYS, NAME, ONLINE, WARN_DAYS, Signatory, assign, delegations, public_of, signed
@@ -420,8 +422,9 @@ class Repository:
         write_whole(self.folder / "tuf" / f"{snapshot.version}.snapshot.json", data)
         meta = MetaFile(snapshot.version, len(data), {"sha256": hashlib.sha256(data).hexdigest()})
         timestamp = Timestamp(
-            version=self.version("timestamp") + 1, expires=self._until("timestamp"), snapshot_meta=meta
-        )
+            version=self.version("timestamp") + 1, expires=self._until("timestamp"), snapshot_meta=meta,
+            unrecognized_fields={TIME: rfc3339(self.clock())},
+        )  # fmt: skip
         last = signed(timestamp, load_key(self._online("timestamp"))).to_bytes()
         write_whole(self.folder / "tuf" / "timestamp.json", last)
 

@@ -21,6 +21,7 @@ import structlog
 from vedette.fleet import actual, documents
 from vedette.fleet.documents import Target, Wanted
 from vedette.fleet.operators import Operators
+from vedette.fleet.signedtime import SignedTime
 from vedette.fleet.trust import Missing, Trust, Trusted, TrustRefused
 from vedette.model.counters import Log
 from vedette.runtime.active import ActiveRules
@@ -56,7 +57,9 @@ class Fleet:
         self._context, self._active, self._host = context, active, host
         folder = agent.fleet_dir
         folder.mkdir(parents=True, exist_ok=True)
-        self._trust = Trust(folder, agent.fleet, settings.root.read_bytes())
+        self.time = SignedTime(folder / "time", context.clock)
+        """By which what the fleet has signed expires."""
+        self._trust = Trust(folder, agent.fleet, settings.root.read_bytes(), self.time)
         self._trusted: Trusted = self._trust.current()
         self._recorded = _serials(self._trusted)
         """The documents that the record has last."""
@@ -101,7 +104,7 @@ class Fleet:
     def actual(self) -> dict[str, Any]:
         """For the heartbeat."""
         config, trusted, loaded = self._context.config, self._trusted, self._active.loaded
-        expired = trusted.expires and self._context.clock() > trusted.expires
+        expired = trusted.expires and self.time.now() >= trusted.expires
         more = (
             {"trust": "the metadata have expired and no fresh ones came: nothing new is installed"} if expired else {}
         )

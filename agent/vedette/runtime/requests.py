@@ -46,6 +46,7 @@ from vedette.fleet.requests import (
     read,
     withdrawn,
 )  # fmt: skip
+from vedette.fleet.signedtime import SignedTime
 from vedette.fleet.spool import Held, Spool
 from vedette.model.counters import Log
 from vedette.runtime.context import RunContext
@@ -79,6 +80,9 @@ class Trusting(Protocol):
     def trusted_until(self) -> int: ...
 
     @property
+    def time(self) -> SignedTime: ...
+
+    @property
     def record(self) -> Record: ...
 
 
@@ -94,7 +98,7 @@ class Requests:
     def __init__(self, context: RunContext, fleet: Trusting, services: Services) -> None:
         """Blocks on the disk. Raises OSError."""
         self._context, self._fleet, self._services = context, fleet, services
-        self._spool = Spool(context.config.agent.fleet_dir / "requests", context.clock)
+        self._spool = Spool(context.config.agent.fleet_dir / "requests", fleet.time)
         self._incoming: asyncio.Queue[bytes] = asyncio.Queue(MAX_WAITING)
         self._dropped = 0
         """Messages that found it full, since that was recorded."""
@@ -242,7 +246,7 @@ class Requests:
         config, trusted = self._context.config, self._fleet
         return Host(
             config.agent.fleet, config.agent.id, actual.labels(config), config.fleet.allow, trusted.operators,
-            trusted.trusted_until, self._context.clock,
+            trusted.trusted_until, trusted.time.now,
         )  # fmt: skip
 
     def _kind_of(self, id: str) -> str:
@@ -424,7 +428,7 @@ class Requests:
 
     async def _withdraw(self) -> None:
         """End what an operator may not ask any more, and drop what it has found."""
-        operators, now = self._fleet.operators, self._context.clock()
+        operators, now = self._fleet.operators, self._fleet.time.now()
         if operators is not None:
             for id, held in [*self._spool.held.items()]:
                 who = operators.by_name.get(held.request.operator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -11,6 +12,7 @@ from tests.fleet.kit import DAY, FLEET
 from tests.region.steer.kit import START
 from vedette.fleet.operators import Operator, Operators
 from vedette.fleet.requests import Refused, Request
+from vedette.region.steer.kept import Kept
 from vedette.region.steer.orders import LIFE, keep_until, order, taken
 
 CAROL, EVE = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
@@ -55,6 +57,40 @@ def test_refused(kind: str, change: dict[str, object], key: Ed25519PrivateKey, n
     with pytest.raises(Refused) as refused:
         take(request, key, now)
     assert refused.value.kind == kind
+
+
+@pytest.mark.parametrize("ahead", [30 * DAY, 26_000 * DAY])
+def test_none_twice_by_a_wrong_clock(tmp_path: Path, ahead: int) -> None:
+    """A controller whose clock was ahead for a while knows what it has carried out; one whose clock is put back takes
+    nothing that expired before its last order."""
+    clock = [START]
+    request = order(FLEET, "carol", "abort", "", START)
+
+    def life() -> Kept:
+        kept = Kept(tmp_path, lambda: clock[0])
+        kept.close()
+        return kept
+
+    kept = life()
+    kept.seen[request.nonce] = keep_until(request)
+    kept.time.rise(request.created)
+    kept.write({})
+    clock[0] = START + ahead
+    life().write({})
+    clock[0] = START
+    kept = life()
+    with pytest.raises(Refused) as refused:
+        take(request, now=kept.time.now(), **kept.seen)
+    assert refused.value.kind == "replayed"
+    clock[0] = START + 2 * DAY
+    kept.time.rise(clock[0])
+    kept.write({})
+    clock[0] = START
+    kept = life()
+    assert kept.seen == {}
+    with pytest.raises(Refused) as refused:
+        taken(request.signed(CAROL), FLEET, OPERATORS, START + 9 * DAY, kept.seen, kept.time.now())
+    assert refused.value.kind == "expired"
 
 
 def test_none_twice() -> None:

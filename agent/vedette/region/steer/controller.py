@@ -71,7 +71,7 @@ class Controller:
         none."""
         self._broker, self._repository, self._clock = broker, repository, clock
         self._fleet = repository.fleet
-        self._kept = Kept(repository.folder / "steer")
+        self._kept = Kept(repository.folder / "steer", clock)
         self._agents = Agents()
         self._kept.read_agents(self._agents)
         self._steering = Steering(self._agents, self._kept.notes)
@@ -229,7 +229,7 @@ class Controller:
             await asyncio.to_thread(self._kept.write_agents, self._agents)
         facts = [(move, steering.facts(step, move)) for step, move in moves if move.event]
         changed = steering.take(moves)
-        await asyncio.to_thread(self._kept.write, steering.notes, self._clock())
+        await asyncio.to_thread(self._kept.write, steering.notes)
         for move, about in facts:
             await self._record(move.event, **about)
             level = log.error if move.event == Log.ROLLOUT_ABORTED else log.info
@@ -270,7 +270,7 @@ class Controller:
 
     async def _order(self, data: bytes) -> str:
         """What became of it."""
-        repository, now = self._repository, self._clock()
+        repository, now = self._repository, self._kept.time.now()
         targets: Any = await asyncio.to_thread(repository.newest, "targets")
         until = round(targets.signed.expires.replace(tzinfo=UTC).timestamp() * 1e6) if targets is not None else 0
         operators = await asyncio.to_thread(repository.operators)
@@ -288,11 +288,12 @@ class Controller:
         why = f"{command} by {request.operator}" + (f": {request.reason}" if request.reason else "")
         moves = self._steering.asked(command, change, why)
         self._kept.seen[request.nonce] = keep_until(request)
+        await asyncio.to_thread(self._kept.time.rise, request.created)
         about = {"operator": request.operator, "command": command, "change": change, "reason": request.reason}
         await self._record("rollout_request", **about, changes=[step.change.id for step, _ in moves])
         log.info(Log.ROLLOUT_REQUEST, **about)
         if not moves:
-            await asyncio.to_thread(self._kept.write, self._steering.notes, self._clock())
+            await asyncio.to_thread(self._kept.write, self._steering.notes)
             return "nothing to do: no such change is under way"
         await self._make(moves)
         return "done: " + ", ".join(step.change.id for step, _ in moves)

@@ -2,6 +2,7 @@
 
     lock                held while a controller runs here
     state.json          notes on changes, nonces of requests that were carried out
+    time                by which orders expire (``fleet/signedtime.py``)
     agents.msgpack.zst  how agents were before they were given a change (``Agents.rows``)
 
 Each file is replaced whole and synced. Lost, a soak begins again, and agents are compared with nothing but absolute
@@ -14,7 +15,7 @@ import fcntl
 import hashlib
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ import msgpack
 import orjson
 import zstandard
 
+from vedette.fleet.signedtime import SignedTime
 from vedette.region.steer.agents import Agents
 from vedette.region.steer.rings import Note
 from vedette.system.durable import write_whole
+from vedette.system.wallclock import utc_now
 
 FORMAT = 1
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -34,7 +37,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class Kept:
     """The folder, locked: one controller on a host."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clock: Callable[[], int] = utc_now) -> None:
         """Raises BlockingIOError while another process steers with it, OSError."""
         self.folder = folder
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -44,6 +47,7 @@ class Kept:
         except BlockingIOError as error:
             os.close(self._lock)
             raise BlockingIOError(f"{folder}: another `vedette region steer` is at work here") from error
+        self.time = SignedTime(folder / "time", clock)
         self.notes: dict[str, Note] = {}
         self.seen: dict[str, int] = {}
         """Nonces of requests, and until when they must be known; UTC microseconds."""
@@ -75,9 +79,10 @@ class Kept:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{path} cannot be read ({error}): remove it, and soaks begin again") from error
 
-    def write(self, notes: Mapping[str, Note], now: int) -> None:
+    def write(self, notes: Mapping[str, Note]) -> None:
         """Raises OSError."""
-        self.seen = {nonce: until for nonce, until in self.seen.items() if until > now}
+        sure = self.time.sure()
+        self.seen = {nonce: until for nonce, until in self.seen.items() if until > sure}
         rows = {id: {**asdict(note), "reasons": [*note.reasons]} for id, note in notes.items()}
         data = orjson.dumps({"format": FORMAT, "notes": rows, "seen": self.seen})
         write_whole(self.folder / "state.json", data)
