@@ -17,7 +17,8 @@ files were lost. A controller's key that was stolen cannot block the fleet by a 
 document lets the roll-out document's begin again.
 
 python-tuf holds expiry against the host's clock; here it is held against ``signedtime.py`` as well, which the time in
-a verified timestamp (TIME) raises: metadata that expired before a newer signature stay so when the clock is put back.
+a verified timestamp raises: metadata that expired before a newer signature stay so when the clock is put back. A root
+that has one key under several ids is refused (``held.py``).
 
 Files come from a ``Source``: what a broker retains, or a folder that was carried here (``FolderSource``). The folder of
 trust belongs to one caller at a time::
@@ -50,14 +51,14 @@ from tuf.api.exceptions import (
     RepositoryError,
     UnsignedMetadataError,
 )
-from tuf.api.metadata import Metadata, Root, Snapshot, TargetFile, Targets, Timestamp
+from tuf.api.metadata import Metadata, Root, TargetFile
 from tuf.ngclient import FetcherInterface, Updater, UpdaterConfig
 
 from vedette.fleet import documents
 from vedette.fleet.documents import DESIRED, ROLLOUT, Desired, DocumentRefused, Rollout
+from vedette.fleet.held import Held
 from vedette.fleet.operators import OPERATORS, Operators, read_operators
 from vedette.fleet.signedtime import SignedTime
-from vedette.model.times import iso_time, micros
 from vedette.system.durable import sync_path, write_whole
 from vedette.system.wallclock import utc_now
 
@@ -65,8 +66,7 @@ METADATA = re.compile(r"timestamp\.json|[1-9][0-9]{0,8}\.(?:root|snapshot|target
 """Names of the files of metadata."""
 MAX_METADATA = {"root": 512_000, "timestamp": 16_384, "snapshot": 64 << 10, "targets": 4 << 20, "rollout": 64 << 10}
 """Bytes of each, at most."""
-TIME = "x-vedette-time"
-"""When the timestamp was signed, in its metadata; those of an older centre lack it."""
+_TOP = ("root", "timestamp", "snapshot", "targets")
 _PIECE = 64 << 10
 _URL = "fleet:/"
 
@@ -149,12 +149,10 @@ class Trust:
         OSError."""
         desired, rollout = self._kept(DESIRED, documents.read_desired), self._kept(ROLLOUT, documents.read_rollout)
         operators = self._kept(OPERATORS, read_operators)
-        held = self._held()
-        versions = {role: signed.version for role, signed in held.items()}
-        expiries = {role: _expires(signed) for role, signed in held.items() if role != "rollout"}
-        whole = {"timestamp", "snapshot", "targets"} <= expiries.keys()
-        expires = min(expiries.values()) if whole else 0
-        return Trusted(desired, rollout, versions, expires, expiries.get("root", 0), operators)
+        held = Held.of(self._tuf)
+        whole = {"timestamp", "snapshot", "targets"} <= held.keys()
+        expires = min(held.expires(role) for role in held if role != "rollout") if whole else 0
+        return Trusted(desired, rollout, held.versions(), expires, held.expires("root"), operators)
 
     def refresh(self, source: Source) -> Trusted:
         """Take what ``source`` has, when all of it can be trusted. Raises TrustRefused (Missing), with what was in
@@ -162,12 +160,12 @@ class Trust:
         try:
             updater = self._updater(source)
             updater.refresh()
-            stamped = self._fresh("root", "timestamp", "snapshot", "targets")
+            held = self._sound(*_TOP)
             desired = self._document(updater, source, DESIRED, documents.read_desired)
             rollout = self._document(updater, source, ROLLOUT, documents.read_rollout)
             operators = self._document(updater, source, OPERATORS, read_operators)
             if rollout is not None:
-                self._fresh("rollout")
+                self._sound("rollout")
         except (RepositoryError, DownloadError, DocumentRefused) as error:
             raise _refused(error) from error
         finally:
@@ -181,7 +179,7 @@ class Trust:
             if one.serial < serials.get(name, 0):
                 raise TrustRefused("rollback", f"{name} has serial {one.serial}, and {serials[name]} was in force")
         self._keep(serials, found)
-        self._time.rise(stamped)
+        self._time.rise(held.stamped())
         return self.current()
 
     def fetch(self, target: documents.Target, source: Source) -> bytes:
@@ -222,36 +220,17 @@ class Trust:
 
         updater = Updater(str(self._tuf), _URL, fetcher=_Fetcher(kept), bootstrap=self._bootstrap)
         updater.refresh()
-        self._fresh("root", "timestamp", "snapshot", "targets")
+        self._sound(*_TOP)
         return updater
 
-    def _held(self) -> dict[str, Any]:
-        """What python-tuf keeps, by role; a file that is missing or damaged is fetched by the next refresh."""
-        kinds: dict[str, Any] = {
-            "root": Root,
-            "timestamp": Timestamp,
-            "snapshot": Snapshot,
-            "targets": Targets,
-            "rollout": Targets,
-        }
-        found: dict[str, Any] = {}
-        for role, kind in kinds.items():
-            with suppress(Exception):
-                signed: Any = Metadata.from_file(str(self._tuf / f"{role}.json")).signed
-                if isinstance(signed, kind):
-                    found[role] = signed
-        return found
-
-    def _fresh(self, *roles: str) -> int:
-        """When the timestamp was signed; 0: it does not say so. Raises TrustRefused when one of the roles has
-        expired."""
-        held, now = self._held(), self._time.now()
-        for role in roles:
-            if role in held and _expires(held[role]) <= now:
-                when = held[role].expires.strftime("%Y-%m-%dT%H:%M:%SZ")
-                raise TrustRefused("expired", f"{role}.json expired at {when}: no fresh metadata, what runs stays")
-        stated = held["timestamp"].unrecognized_fields.get(TIME) if "timestamp" in held else None
-        return (iso_time(stated) or 0) if isinstance(stated, str) else 0
+    def _sound(self, *roles: str) -> Held:
+        """What python-tuf took. Raises TrustRefused when one of the roles has expired, or counts a key twice."""
+        held = Held.of(self._tuf)
+        if why := held.expired(roles, self._time.now()):
+            raise TrustRefused("expired", f"{why}: no fresh metadata, what runs stays")
+        if why := held.doubled():
+            raise TrustRefused("keys", f"{why}: each signature counts once")
+        return held
 
     def _info(self, updater: Updater, path: str) -> TargetFile:
         info = updater.get_targetinfo(path)
@@ -357,10 +336,6 @@ class _Absent(DownloadHTTPError):
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} is missing", 404)
         self.name = name
-
-
-def _expires(signed: Any) -> int:
-    return micros(signed.expires.replace(tzinfo=UTC))
 
 
 def check_root(data: bytes) -> None:

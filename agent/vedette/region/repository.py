@@ -52,8 +52,8 @@ from vedette.bundle.manifest import rfc3339
 from vedette.fleet.audit import Audit
 from vedette.fleet.certificates import key_pem
 from vedette.fleet.documents import DESIRED, ROLLOUT, Desired, Rollout, read_desired, read_rollout
+from vedette.fleet.held import TIME
 from vedette.fleet.operators import OPERATORS, Operators, read_operators
-from vedette.fleet.trust import TIME
 from vedette.region import fleetlookups, fleetreleases
 from vedette.region.prune import prune
 from vedette.region.roles import DAYS, NAME, ONLINE, WARN_DAYS, Signatory, assign, delegations, public_of, signed
