@@ -22,7 +22,9 @@ AGENTS = 4
 KILLS_A_CHANGE = 8
 PAUSE = 5.0
 """Between two kills, at most."""
-OFF = "".join(f"{gate} = false\n" for gate in ("crashes", "quarantined", "poisoned", "cpu", "memory", "lag"))
+OFF = "".join(
+    f"{gate} = false\n" for gate in ("crashes", "restarts", "quarantined", "poisoned", "cpu", "memory", "lag")
+)
 """Gates that a killed agent fails by being killed."""
 
 

@@ -2,7 +2,7 @@
 
 Which cases there are is the suite's (github.com/theupdateframework/tuf-conformance); how each is tried here is ours,
 since an agent has no command to be driven by: it follows what comes, and fetches only what the documents in force name.
-Keys and delegations are in ``test_conformance_keys.py``. ``NOT_OURS`` has what does not apply, ``docs/decisions/0066`` why.
+Keys and delegations are in ``test_conformance_keys.py``; ``NOT_OURS`` has what does not apply, and decision 0066 why.
 """
 
 from __future__ import annotations

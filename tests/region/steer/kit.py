@@ -34,14 +34,14 @@ def _fields(made: Desired) -> dict[str, Any]:
 
 def beat(id: str, time: int, **figures: Any) -> dict[str, Any]:
     """A heartbeat with the figures that gates read; ``figures`` as the fields of ``Vitals``, ``actual`` as it is."""
-    f = {"events": 0, "cpu": 0.0, "memory": 100 << 20, "lag": 0.0, "crashes": 0, "quarantined": 0, "undecided": 0,
-         "poisoned": 0, "lost": 0, "alerts": {}, "started": START, "actual": {}, **figures}  # fmt: skip
+    f = {"events": 0, "cpu": 0.0, "memory": 100 << 20, "lag": 0.0, "crashes": 0, "starts": 1, "quarantined": 0,
+         "undecided": 0, "poisoned": 0, "lost": 0, "alerts": {}, "started": START, "actual": {}, **figures}  # fmt: skip
     return {
         "agent_id": id, "state": "running", "time": time, "started_at": f["started"],
         "inputs": {"in": {"judged": f["events"], "dropped": {"kernel": f["lost"]}, "lost": {}}},
         "totals": {"undecided": f["undecided"], "poisoned": f["poisoned"]},
         "rules": {"alerts": f["alerts"], "quarantined_count": f["quarantined"]},
-        "process": {"cpu_seconds": f["cpu"], "crashes": f["crashes"], "starts": 1},
+        "process": {"cpu_seconds": f["cpu"], "crashes": f["crashes"], "starts": f["starts"]},
         "budgets": {"memory": {"used": f["memory"]}}, "lag_seconds": f["lag"], "alerts": {"lost": 0},
         "actual": f["actual"],
     }  # fmt: skip

@@ -46,6 +46,7 @@ def test_an_agent_as_usual() -> None:
     ("gate", "figures", "fine"),
     [
         ("crashes", {"crashes": 1}, {"crashes": 0}),
+        ("restarts", {"starts": 5}, {"starts": 4}),
         ("quarantined", {"quarantined": 1}, {"quarantined": 0}),
         ("undecided", {"undecided": 16}, {"undecided": 15}),
         ("poisoned", {"poisoned": 1}, {"poisoned": 0}),
@@ -69,6 +70,21 @@ def test_a_refusal_and_silence() -> None:
     """What the fleet sees, and no heartbeat's figures."""
     assert found(Case(None, refusal="the dry run failed")) == {"refused"}
     assert (found(Case(None, silent=301.0)), found(Case(None, silent=300.0))) == ({"silence"}, set())
+
+
+def test_restarts_are_those_that_were_no_crash() -> None:
+    """Ten lives that were killed are crashes, and no restarts; a controller that did not ask before finds nothing."""
+    assert found(case(starts=11, crashes=10)) == {"crashes"}
+    assert found(case(starts=15, crashes=10)) == {"crashes", "restarts"}
+    one = case(starts=500)
+    assert one.mark is not None
+    assert found(one._replace(mark=vitals.Vitals(*one.mark[:-1]))) == set()
+    row = beat("a", START)
+    del row["process"]["starts"]
+    old = vitals.read(row)
+    assert old is not None
+    for other in (one._replace(now=old), one._replace(mark=old)):
+        assert "restarts" not in found(other)
 
 
 def test_every_gate_is_tested() -> None:

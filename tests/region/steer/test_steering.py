@@ -90,6 +90,12 @@ def crashes(host: Host, world: World) -> None:
         host.figures["crashes"] = host.figures.get("crashes", 0) + 1
 
 
+def keeps_restarting(host: Host, world: World) -> None:
+    """It stops as it should, and begins again, every minute."""
+    if host.runs == NEW.sha256:
+        host.figures.update(starts=host.figures.get("starts", 1) + 1, started=world.now - 20 * SECOND)
+
+
 def poisons(host: Host, world: World) -> None:
     if host.runs == NEW.sha256:
         host.figures["poisoned"] = host.figures.get("poisoned", 0) + 3
@@ -107,7 +113,7 @@ def falls_silent(host: Host, world: World) -> None:
         host.online = False
 
 
-@pytest.mark.parametrize("worse", [floods, crashes, poisons, refuses, falls_silent])
+@pytest.mark.parametrize("worse", [floods, crashes, keeps_restarting, poisons, refuses, falls_silent])
 def test_a_bad_change_comes_back(worse) -> None:  # type: ignore[no-untyped-def]  # one of the functions above
     """It is stopped at the canary and undone within the soak; the others never had it; and it does not begin again."""
     world = World(bundle(), IDS)
@@ -122,7 +128,8 @@ def test_a_bad_change_comes_back(worse) -> None:  # type: ignore[no-untyped-def]
     assert [event for _, event in world.events].count("rollout_ring") == 1
     assert len(world.given) == 5
     note = world.notes["c1"]
-    words = {floods: "alerts", crashes: "crashes", poisons: "poisoned", refuses: "refused", falls_silent: "silence"}
+    words = {floods: "alerts", crashes: "crashes", keeps_restarting: "restarts", poisons: "poisoned",
+             refuses: "refused", falls_silent: "silence"}  # fmt: skip
     assert note.reasons[0].startswith(f"{words[worse]}: ")
 
 

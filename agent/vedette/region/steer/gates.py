@@ -27,6 +27,7 @@ NOTICEABLE_MEMORY = 64 << 20
 
 LIMITS: Mapping[str, float | bool] = {
     "crashes": 0,
+    "restarts": 3,
     "refused": True,
     "quarantined": 0,
     "undecided": 10,
@@ -44,7 +45,8 @@ LIMITS: Mapping[str, float | bool] = {
     "away": 900,
     "baseline": 600,
 }
-"""Defaults. ``crashes``, ``quarantined``: more than so many of an agent since the ring began; ``undecided``,
+"""Defaults. ``crashes``, ``quarantined``, ``restarts``: more than so many of an agent since the ring began, of the last
+those that were no crash (a release takes one, a reboot, too); ``undecided``,
 ``poisoned``, ``loss``: more such events than so many and than twice as many as before; ``cpu`` (per event), ``memory``,
 ``alerts`` (a minute, by rule): more than so many times as before, alerts above ``alerts_floor`` a minute; ``lag``:
 seconds more than before; ``silence``: seconds without a heartbeat. ``share``: of a ring's agents, tolerated.
@@ -89,6 +91,14 @@ class Gate(NamedTuple):
 def _crashes(case: Case, limits: Mapping[str, float]) -> tuple[str, float] | None:
     n = case.now.crashes - case.mark.crashes if case.now and case.mark else 0
     return (f"{n} crashes", 1.0) if n > limits["crashes"] else None
+
+
+def _restarts(case: Case, limits: Mapping[str, float]) -> tuple[str, float] | None:
+    """A loop of orderly stops: who ends by itself, and says so, has not crashed."""
+    if not (case.now and case.mark) or min(case.now.starts, case.mark.starts) < 0:
+        return None
+    n = case.now.starts - case.mark.starts - max(0, case.now.crashes - case.mark.crashes)
+    return (f"{n} restarts", 1.0) if n > limits["restarts"] else None
 
 
 def _refused(case: Case, limits: Mapping[str, float]) -> tuple[str, float] | None:
@@ -161,6 +171,7 @@ def _silence(case: Case, limits: Mapping[str, float]) -> tuple[str, float] | Non
 
 GATES = (
     Gate("crashes", True, _crashes),
+    Gate("restarts", True, _restarts),
     Gate("refused", True, _refused),
     Gate("quarantined", True, _quarantined),
     Gate("undecided", True, _more("undecided", "undecided events")),

@@ -33,6 +33,8 @@ class Vitals(NamedTuple):
     """By rule, in this life: the rules with the most."""
     rest: int
     """The alerts of this life that the last of these rules has: no other rule has more. 0: all rules are named."""
+    starts: int = -1
+    """-1: it does not say, or was kept by a controller that did not ask."""
 
 
 class Rates(NamedTuple):
@@ -66,7 +68,7 @@ def read(beat: Mapping[str, Any], like: Vitals | None = None) -> Vitals | None:
             float(process["cpu_seconds"]), float(beat["budgets"]["memory"]["used"]), float(beat["lag_seconds"]),
             int(process["crashes"]), int(rules["quarantined_count"]), int(totals.get("undecided", 0)),
             int(totals.get("poisoned", 0)), int(gone) + int(beat["alerts"]["lost"]), alerts,
-            min(alerts.values()) if len(alerts) >= 20 else 0,
+            min(alerts.values()) if len(alerts) >= 20 else 0, int(process.get("starts", -1)),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None  # of an agent before 0.2, or of anybody
