@@ -22,9 +22,8 @@ AGENTS = 4
 KILLS_A_CHANGE = 8
 PAUSE = 5.0
 """Between two kills, at most."""
-OFF = "".join(
-    f"{gate} = false\n" for gate in ("crashes", "restarts", "quarantined", "poisoned", "cpu", "memory", "lag")
-)
+LOUD = ("crashes", "restarts", "quarantined", "poisoned", "cpu", "memory", "lag")
+OFF = "".join(f"{gate} = false\n" for gate in LOUD)
 """Gates that a killed agent fails by being killed."""
 
 
