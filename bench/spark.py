@@ -2,9 +2,9 @@
 
 ``python -m bench.spark [--alerts N] [--skew SHARE] [--job NAME …]`` makes the landing of that many alerts
 (``bench.simulate``; kept in ``--folder`` for the next run, the same each time), then runs the jobs one after the
-other: ``ingest`` into empty tables, the others over what it made, without tables of their own from an earlier run. Each
-job has a process and a JVM of its own, as from cron, in which it first runs once on a small fleet, so that Spark's
-start and the loading of its classes are left out. Of each job are taken:
+other in one process and one Spark session, as ``vedette-spark all`` does: ``ingest`` into empty tables, the others over
+what it made, without tables of their own from an earlier run. **start** is what it takes to open the session and run all
+of them once on a small fleet, which loads Spark's classes: a figure by itself, and in no other. Of each job are taken:
 
 * **rows** it has to read: landed alerts and heartbeats for ingest, lines written for export, rows of the tables that it
   reads for the others;
@@ -42,7 +42,7 @@ from pyspark.sql import SparkSession
 from bench import scale
 from bench.host import machine
 from bench.simulate import Plan, simulate
-from bench.usage import measured
+from bench.usage import Usage, measured
 from spark_jobs.__main__ import main as jobs
 from spark_jobs.common.session import open_session
 from spark_jobs.jobs.ingest import BYTES_PER_BATCH
@@ -57,6 +57,7 @@ from spark_jobs.tables.schema import (
     FIRST_SEEN,
     HOST_1H,
     NOISE,
+    RISK,
     SESSIONS,
     WIN_5M,
     Table,
@@ -85,6 +86,7 @@ PLAN: dict[str, Asked] = {
     "baselines": Asked(
         "--date={last} --days=6 --lookups={out}/lookups", (WIN_5M, ENTITY_SITE_5M), (BASELINES, ANOMALIES, FIRST_SEEN)
     ),
+    "risk": Asked("--date={last} --lookups={out}/lookups", (ENTITY_SITE_5M, HOST_1H, WIN_5M), (RISK,)),
     "noise": Asked("--date={last} --days=14", (WIN_5M, HOST_1H, ENTITY_SITE_5M), (NOISE,)),
     "coverage": Asked("--date={last} --days=14 --rules={out}/landing/rules", (WIN_5M,), (COVERAGE,)),
     "report": Asked("--date={last} --days=14 --html={out}/report.html", (WIN_5M, HOST_1H, ENTITY_SITE_5M, ALERTS)),
@@ -130,45 +132,61 @@ def fleet(alerts: int, skew: float, out: Path) -> dict[str, Any]:
     return found
 
 
-def one(job: str, alerts: int, skew: float, folder: Path, memory: str, conf: Sequence[tuple[str, str]]) -> Cost:
-    """Run ``job`` once on the small fleet and then, measured, on the large one; in a session of its own."""
-    warm, out = folder / "warm", folder / _name(alerts, skew)
+def session(jobs: Sequence[str], said: argparse.Namespace) -> list[Cost]:
+    """Run ``jobs`` in one session: all once on the small fleet (``start``), then each, measured, on the large one."""
+    warm, out = said.folder / "warm", said.folder / _name(said.alerts, said.skew)
+    truth, costs, began = fleet(said.alerts, said.skew, out), [Cost("start")], [time.time()]
     with tempfile.TemporaryDirectory(prefix="vedette-bench-") as events:
         settings = {
-            "spark.driver.memory": memory,
+            "spark.driver.memory": said.memory,
             "spark.sql.shuffle.partitions": "4",
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": f"file://{events}",
             "spark.eventLog.rolling.enabled": "false",
             "spark.eventLog.compress": "false",
-            **dict(conf),
+            **dict(said.conf),
         }
-        spark = None
-        if job not in ("report", "export"):
-            spark = open_session("bench", master=MASTER, settings=settings)
-        _run(spark, job, WARM, 0.0, warm)
-        cost = Cost(job)
-        began = time.time()
         with measured() as usage:
-            cost.said = _run(spark, job, alerts, skew, out)
-        cost.seconds, cost.cpu_seconds = usage.seconds, usage.cpu_seconds
-        cost.jvm_mb, cost.python_mb = usage.jvm_mb, usage.other_mb
-        if spark is not None:
-            spark.stop()
-            cost.tasks, cost.longest, cost.uneven = stalls(Path(events), began)
-    return cost
+            spark = open_session("bench", master=MASTER, settings=settings)
+            for job in jobs:
+                clear(job, warm)
+                _run(spark, job, WARM, 0.0, warm)
+        _note(costs[0], usage)
+        for job in jobs:
+            clear(job, out)
+            cost = Cost(job, rows_of(job, out, truth))
+            began.append(time.time())
+            with measured() as usage:
+                cost.said = _run(spark, job, said.alerts, said.skew, out)
+            _note(cost, usage)
+            cost.rows = cost.rows or rows_of(job, out, truth)
+            for table in PLAN[job].writes:
+                files, size = files_of(out / "tables" / table.name)
+                cost.files, cost.file_mb = cost.files + files, cost.file_mb + size
+                cost.tables_mb[table.name] = size
+            print(_line(cost), file=sys.stderr, flush=True)
+            costs.append(cost)
+        spark.stop()
+        for cost, since, until in zip(costs[1:], began[1:], [*began[2:], time.time()], strict=True):
+            cost.tasks, cost.longest, cost.uneven = stalls(Path(events), since, until)
+    return costs
 
 
-def _run(spark: SparkSession | None, job: str, alerts: int, skew: float, out: Path) -> str:
+def _note(cost: Cost, usage: Usage) -> None:
+    cost.seconds, cost.cpu_seconds = usage.seconds, usage.cpu_seconds
+    cost.jvm_mb, cost.python_mb = usage.jvm_mb, usage.other_mb
+
+
+def _run(spark: SparkSession, job: str, alerts: int, skew: float, out: Path) -> str:
     last = plan(alerts, skew).start + timedelta(days=plan(alerts, skew).days - 1)
     options = PLAN[job].options.format(out=out, last=last).split()
     said: str = jobs.main([job, f"--tables={out}/tables", *options], standalone_mode=False, obj=spark)
     return said.splitlines()[0].replace(f"{out}/", "")
 
 
-def stalls(events: Path, since: float) -> tuple[int, float, float]:
-    """Of the event log's tasks since ``since`` (seconds since 1970): how many, seconds of the longest, and the worst
-    ratio of a stage's longest task, if of ``MIN_TASK`` seconds, to the mean of the stage."""
+def stalls(events: Path, since: float, until: float) -> tuple[int, float, float]:
+    """Of the event log's tasks from ``since`` to ``until`` (seconds since 1970): how many, seconds of the longest, and
+    the worst ratio of a stage's longest task, if of ``MIN_TASK`` seconds, to the mean of the stage."""
     stages: dict[int, list[float]] = {}
     for file in events.iterdir():
         with file.open("rb") as lines:
@@ -177,7 +195,7 @@ def stalls(events: Path, since: float) -> tuple[int, float, float]:
                     continue
                 event = json.loads(line)
                 info = event["Task Info"]
-                if info["Launch Time"] >= since * 1000:
+                if since * 1000 <= info["Launch Time"] < until * 1000:
                     took = (info["Finish Time"] - info["Launch Time"]) / 1000
                     stages.setdefault(event["Stage ID"], []).append(took)
     every = [took for tasks in stages.values() for took in tasks]
@@ -219,7 +237,7 @@ def folder_mb(path: Path) -> float:
 
 
 def run(said: argparse.Namespace) -> None:
-    """Make the fleets, run the jobs asked for, each in its own process, and write down what each took."""
+    """Make the fleets, run the jobs asked for in a process of their own, and write down what each took."""
     fleet(WARM, 0.0, said.folder / "warm")
     out = said.folder / _name(said.alerts, said.skew)
     began = time.monotonic()
@@ -237,31 +255,24 @@ def run(said: argparse.Namespace) -> None:
         "load": round(os.getloadavg()[0], 1),
         "jobs": {},
     }
-    for job in said.job or PLAN:
-        for folder in (said.folder / "warm", out):
-            clear(job, folder)
-        rows = rows_of(job, out, truth)
-        command = [sys.executable, "-m", "bench.spark", "--inside", job, "--alerts", str(said.alerts),
-                   "--skew", str(said.skew), "--folder", str(said.folder), "--memory", said.memory,
-                   *(f"--conf={key}={value}" for key, value in said.conf)]  # fmt: skip
-        done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
-        if done.returncode:
-            raise SystemExit(f"{job}: ended with code {done.returncode}")
-        cost = Cost(**json.loads(done.stdout.splitlines()[-1]))
-        cost.rows = rows or rows_of(job, out, truth)
-        for table in PLAN[job].writes:
-            files, size = files_of(out / "tables" / table.name)
-            cost.files, cost.file_mb = cost.files + files, cost.file_mb + size
-            cost.tables_mb[table.name] = size
-        print(_line(cost), file=sys.stderr, flush=True)
-        found["jobs"][job] = scale.rounded(asdict(cost))
-        if job == "ingest":
-            kept = out / "tables" / "_checkpoints" / "alerts"
-            found |= {"checkpoint_mb": round(folder_mb(kept), 3), "batches": len(_batches(kept))}
-        found["disk_mb"] = round(folder_mb(out), 1)
-        if not said.no_docs:
-            scale.keep(found, machine())
-            scale.document()
+    jobs = said.job or list(PLAN)
+    command = [sys.executable, "-m", "bench.spark", "--inside", "--alerts", str(said.alerts), "--skew", str(said.skew),
+               "--folder", str(said.folder), "--memory", said.memory, *(f"--job={job}" for job in jobs),
+               *(f"--conf={key}={value}" for key, value in said.conf)]  # fmt: skip
+    done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
+    if done.returncode:
+        raise SystemExit(f"the jobs ended with code {done.returncode}")
+    costs = [Cost(**one) for one in json.loads(done.stdout.splitlines()[-1])]
+    found |= {"start_seconds": round(costs[0].seconds, 1), "start_cpu_seconds": round(costs[0].cpu_seconds, 1)}
+    print(f"start: {costs[0].seconds:.1f} s, {costs[0].cpu_seconds:.1f} CPU-s", file=sys.stderr)
+    found["jobs"] = {cost.job: scale.rounded(asdict(cost)) for cost in costs[1:]}
+    if "ingest" in jobs:
+        kept = out / "tables" / "_checkpoints" / "alerts"
+        found |= {"checkpoint_mb": round(folder_mb(kept), 3), "batches": len(_batches(kept))}
+    found["disk_mb"] = round(folder_mb(out), 1)
+    if not said.no_docs:
+        scale.keep(found, machine())
+        scale.document()
 
 
 def clear(job: str, folder: Path) -> None:
@@ -306,11 +317,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--job", action="append", default=[], choices=list(PLAN), help="only this one; repeatable")
     parser.add_argument("--no-docs", action="store_true", help="leave docs/scale.md and its figures as they are")
     parser.add_argument("--remove", action="store_true", help="delete the made-up fleet and its tables at the end")
-    parser.add_argument("--inside", choices=list(PLAN), help=argparse.SUPPRESS)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     said = parser.parse_args(arguments)
     said.folder = said.folder.resolve()
     if said.inside:
-        print(json.dumps(asdict(one(said.inside, said.alerts, said.skew, said.folder, said.memory, said.conf))))
+        print(json.dumps([asdict(cost) for cost in session(said.job or list(PLAN), said)]))
         return 0
     run(said)
     if said.remove:

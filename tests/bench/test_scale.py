@@ -150,4 +150,5 @@ def test_uneven_stages(tmp_path: Path) -> None:
         *(task(3, 2000, n) for n in (1, 90)),
     ]
     (tmp_path / "log").write_text("\n".join(['{"Event": "SparkListenerLogStart"}', *tasks]) + "\n")
-    assert spark.stalls(tmp_path, 1.0) == (5, 4.0, 2.0)
+    assert spark.stalls(tmp_path, 1.0, 3.0) == (5, 4.0, 2.0)
+    assert spark.stalls(tmp_path, 3.0, 9.0) == (0, 0.0, 1.0)
