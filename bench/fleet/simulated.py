@@ -42,9 +42,9 @@ class Simulated:
     """See the module's text. ``behaviour``: a name in ``BEHAVIOURS``; empty: it does well."""
 
     __slots__ = (
-        "_fetching", "_mailbox", "_settling", "_sha256", "alerts", "behaviour", "client", "crashes", "desired",
-        "history", "id", "judged", "labels", "loaded", "mute", "refused", "rollout", "started", "starts", "trust",
-        "world",
+        "_fetching", "_mailbox", "_settling", "_sha256", "_verifying", "alerts", "behaviour", "client", "crashes",
+        "desired", "history", "id", "judged", "labels", "loaded", "mute", "refused", "rollout", "started", "starts",
+        "trust", "world",
     )  # fmt: skip
 
     def __init__(self, world: World, id: str, labels: Mapping[str, str], behaviour: str = "") -> None:
@@ -60,6 +60,7 @@ class Simulated:
         self.mute = False
         self.trust: Trust | None = None
         self._mailbox: Mailbox | None = None
+        self._verifying: asyncio.Lock | None = None
         self._sha256: dict[str, tuple[int, str]] = {}
         """Of the two documents, by name: the version of the metadata that name it, and its digest."""
         self._fetching = ""
@@ -115,6 +116,10 @@ class Simulated:
         topic = agent_topic(self.world.fleet, self.id, "status")
         self.client.publish(topic, orjson.dumps(self.world.heartbeat(self)), retain=True)
 
+    @property
+    def quarantined(self) -> int:
+        return int(self._harm() == "quarantine")
+
     def _harm(self) -> str:
         """The behaviour that it has under what it runs now; empty: it does well."""
         if self.loaded is None:
@@ -157,7 +162,7 @@ class Simulated:
 
     def verify(self, trust: Trust) -> None:
         """Believe only what the signatures say, from now on."""
-        self.trust, self._mailbox = trust, Mailbox()
+        self.trust, self._mailbox, self._verifying = trust, Mailbox(), asyncio.Lock()
 
     def _settled(self) -> None:
         self._settling = False
@@ -169,8 +174,10 @@ class Simulated:
     async def _refresh(self) -> None:
         assert self.trust is not None
         assert self._mailbox is not None
+        assert self._verifying is not None
         try:
-            trusted = await asyncio.to_thread(self.trust.refresh, self._mailbox)
+            async with self._verifying:  # its folder belongs to one at a time
+                trusted = await asyncio.to_thread(self.trust.refresh, self._mailbox)
         except Missing as error:
             if len(error.name) == 64:
                 self._fetch(error.name)
@@ -262,4 +269,5 @@ BEHAVIOURS: Mapping[str, Callable[[Simulated], None]] = {
     "flood": _nothing,
     "silent": _silent,
     "refuse": _nothing,
+    "quarantine": _nothing,
 }

@@ -223,7 +223,11 @@ class World:
             "time": self.now(),
             "started_at": agent.started,
             "inputs": {name: {**one, "judged": agent.judged} for name, one in found["inputs"].items()},
-            "rules": {**rules, "alerts": {RULE: agent.alerts} if agent.alerts else {}},
+            "rules": {
+                **rules,
+                "alerts": {RULE: agent.alerts} if agent.alerts else {},
+                "quarantined_count": agent.quarantined,
+            },
             "process": {**found["process"], "starts": agent.starts, "crashes": agent.crashes},
             "actual": {**self._actual, **agent.actual()},
         }

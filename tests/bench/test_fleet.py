@@ -101,7 +101,9 @@ async def test_ring_by_ring(tmp_path: Path) -> None:
 async def test_bad_agents(tmp_path: Path) -> None:
     """Whatever goes wrong with agents after a change, the controller stops it at the canary, names the gate, and has
     the canary back; no other agent ever had it."""
-    kinds = {"flood": "alerts", "crash": "crashes", "refuse": "refused", "silent": "silence"}
+    kinds = {
+        "flood": "alerts", "crash": "crashes", "quarantine": "quarantined", "refuse": "refused", "silent": "silence",
+    }  # fmt: skip
     async with running(tmp_path) as (world, centre, controller, first):
         had: set[str] = set()
         for kind, gate in kinds.items():

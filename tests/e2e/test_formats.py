@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import orjson
+
 from tests.e2e.agent import Agent, until, vedette
+from vedette.region.steer import vitals
+from vedette.runtime.heartbeat import heartbeat
 
 FORMAT = """name = "gate"
 starts = "GATE"
@@ -63,6 +67,9 @@ def test_an_agent(tmp_path: Path) -> None:
         (shown,) = agent.status()["rules"]["formats"]
         assert (shown["overruns"], shown["quarantined"]) == (10, True)
         until("the log", lambda: agent.said("format_quarantined"))
+        figures = vitals.read(orjson.loads(heartbeat(agent.status())))  # a roll-out's gate sees it
+        assert figures is not None
+        assert figures.quarantined == 1
         (rules / "formats" / "gate.toml").unlink()
         until("the format to be missing", lambda: agent.status()["rules"]["formats"] and
               agent.status()["rules"]["formats"][0]["missing"])  # fmt: skip

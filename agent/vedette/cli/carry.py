@@ -53,6 +53,10 @@ def carry_in(path: Path, file: Path) -> None:
     for one in took.get("requests", []):
         done = f"refused: {one['refused']}: {one['why']}" if one["refused"] else "taken"
         click.echo(safe(f"request {one['request'][:8]}: {done}"), err=bool(one["refused"]))
+    if said := took.get("certificate"):
+        click.echo(safe(f"certificate: {said}"), err=said.startswith("refused"))
+    if said and said.startswith("refused"):
+        raise SystemExit(1)
     if any(one["refused"] not in ("", "replayed") for one in took.get("requests", [])):
         raise SystemExit(1)
 
@@ -68,8 +72,12 @@ def carry_out(path: Path, out: Path | None) -> None:
     record = audit.read_bytes() if audit.exists() else b""
     said = carried.answer(agent.fleet, agent.id, utc_now(), status, record, key)
     waiting = ask(config.agent.control_socket, "replies", seconds=SECONDS)
-    carried.pack(target, chain(said, _replies(config, waiting)))
+    renewal = ask(config.agent.control_socket, "renewal", seconds=SECONDS)["request"]
+    asked = [(carried.RENEWAL, renewal.encode())] if renewal else []
+    carried.pack(target, chain(said, asked, _replies(config, waiting)))
     click.echo(safe(f"written to {target}, {'signed' if key else 'not signed, as there is no certificate'}"))
+    if asked:
+        click.echo("its certificate is to be renewed: the request is in it")
     click.echo(f"replies to {len(waiting['parts'])} requests, {len(waiting['refusals'])} refusals")
 
 

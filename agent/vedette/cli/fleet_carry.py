@@ -11,6 +11,7 @@ from vedette.cli.console import config_option, safe
 from vedette.cli.fleet_centre import trust_option
 from vedette.fleet import carried
 from vedette.region import sites
+from vedette.region.enroll import Region
 from vedette.region.repository import Repository
 from vedette.region.requests import revoked_serials
 from vedette.system.wallclock import utc_now
@@ -44,7 +45,10 @@ def export(site: str | None, answers: bool, out: Path | None, folder: Path, aske
     target, repository = out or Path(f"{site}.zip"), Repository(folder)
     for id, why in sites.recall(asked, repository, utc_now()):
         click.echo(safe(f"request {id[:8]} does not travel: {why}"), err=True)
-    files = [*sites.files_for(repository, site), *sites.requests_for(asked, folder, site, utc_now())]
+    files = [
+        *sites.files_for(repository, site), *sites.requests_for(asked, folder, site, utc_now()),
+        *sites.certificates_for(folder, site),
+    ]  # fmt: skip
     carried.pack(target, files)
     click.echo(safe(f"written to {target}: {len(files)} files, {target.stat().st_size / 1e6:.1f} MB"))
 
@@ -52,19 +56,32 @@ def export(site: str | None, answers: bool, out: Path | None, folder: Path, aske
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--answers", is_flag=True, help="What a host has written with `vedette fleet export --answers`.")
-@click.option("--ca-file", type=click.Path(path_type=Path), help="Agents' authorities: refuse what none vouches for.")
+@click.option(
+    "--ca-file",
+    type=click.Path(path_type=Path),
+    help="Agents' authorities (default: those of --members): refuse what none vouches for.",
+)
+@click.option(
+    "--members",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="The region's folder (region-ca): renew the host's certificate when it asks for it.",
+)
+@click.option("--days", type=click.IntRange(1, 3650), default=90, show_default=True, help="Of a renewed certificate.")
 @click.option("--crl", type=click.Path(path_type=Path), help="The region's crl.pem: refuse revoked agents.")
 @trust_option
 @requests_option
 @config_option
 def take(
-    file: Path, answers: bool, ca_file: Path | None, crl: Path | None, folder: Path, asked: Path, config: Path
+    file: Path, answers: bool, ca_file: Path | None, members: Path | None, days: int, crl: Path | None, folder: Path,
+    asked: Path, config: Path,
 ) -> None:  # fmt: skip
     """Take a zip that was carried by hand, on a host or from one.
 
     On a host its agent looks at it at once, with the checks of what a broker brings; exit code 1 when it refuses a
     request. With --answers `vedette fleet status` shows what the host answered, and `vedette fleet fetch ID --offline`
-    its replies, which need --ca-file. Exit code 1 when the host's record was changed, or a reply is refused.
+    its replies, which need --ca-file. With --members, where the region's authority is, a certificate that is due is
+    renewed, and goes with the next `vedette fleet export --site`. Exit code 1 when the host's record was changed, or a
+    reply or a renewal is refused.
 
     Example: vedette fleet import linz.zip
     """
@@ -72,7 +89,7 @@ def take(
         carry_in(config, file)
         return
     repository = Repository(folder)
-    authorities = None if ca_file is None else ca_file.read_bytes()
+    authorities = _authorities(ca_file, members)
     revoked = revoked_serials(crl) if crl else frozenset[int]()
     answer = carried.read_answer(file, repository.fleet, authorities, revoked)
     fault = sites.keep(folder, answer)
@@ -86,7 +103,38 @@ def take(
             wrong += [f"request {id}: refused: {why}" for why in collection.refusals]
     elif any(True for _ in carried.replies_in(file)):
         wrong.append("its replies were not taken: give --ca-file, against which they are checked")
+    if members is not None:
+        wrong += _renew(folder, members, answer, file, days)
+    elif carried.renewal_in(file) is not None:
+        click.echo(
+            safe(f"{answer.agent}: asks for its next certificate: give --members, where the authority is"), err=True
+        )
     for why in wrong:
         click.echo(safe(f"{answer.agent}: {why}"), err=True)
     if wrong:
         raise SystemExit(1)
+
+
+def _authorities(ca_file: Path | None, members: Path | None) -> bytes | None:
+    """Of agents. Raises ValueError and OSError."""
+    if ca_file is not None:
+        return ca_file.read_bytes()
+    if members is None:
+        return None
+    with Region.open(members) as region:
+        return region.authorities.pem()
+
+
+def _renew(trust: Path, members: Path, answer: carried.Answer, file: Path, days: int) -> list[str]:
+    """Why the host's certificate is not renewed. Raises OSError."""
+    with Region.open(members) as region:
+        try:
+            request = carried.renewal_in(file)
+            if sites.renew(trust, region, answer, request, days):
+                click.echo(
+                    safe(f"{answer.agent}: its certificate is renewed: vedette fleet export --site takes it along")
+                )
+        except ValueError as error:
+            region.audit("renewal_refused", name=answer.agent, fleet=answer.fleet, reason=str(error)[:1000])
+            return [f"its certificate is not renewed: {error}"]
+    return []

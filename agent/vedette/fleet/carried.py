@@ -1,11 +1,12 @@
 """What is carried by hand: a zip of the fleet's signed files for a host, and one of what a host answers.
 
 To a host: ``tuf/NAME``, ``blobs/SHA256``, ``lookups/SHA256.vlookup``, the layout of a ``FolderSource``
-(``trust.py``), and ``requests/ID.json``, what operators ask, as signed (``requests.py``).
+(``trust.py``), ``requests/ID.json``, what operators ask, as signed (``requests.py``), and ``certificates/AGENT.json``,
+renewed certificates (``enrolment.py``).
 Nothing in it is believed because it is there: it lies in a folder, and goes through the same checks as what a broker
 brings. Back: ``answer.json`` (fleet, agent, time, the status), its ``signature`` by the key of the agent's
-``certificate`` where it has one, ``audit.jsonl``, and ``replies/ID/NNNNNN``, parts of replies, each of which is signed
-itself (``replies.py``).
+``certificate`` where it has one, ``audit.jsonl``, ``renewal.json``, its request for the next certificate when that is
+due, and ``replies/ID/NNNNNN``, parts of replies, each of which is signed itself (``replies.py``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from vedette.fleet import enrolment
 from vedette.fleet.certificates import sign, signed_by, vouched
 from vedette.fleet.documents import canonical
 from vedette.fleet.replies import MAX_MESSAGE
@@ -31,9 +33,12 @@ MAX_ANSWER = 64 << 20
 TO_HOST = re.compile(
     r"tuf/(?:timestamp|[1-9][0-9]{0,8}\.(?:root|snapshot|targets|rollout))\.json|blobs/[0-9a-f]{64}"
     r"|lookups/[0-9a-f]{64}\.vlookup|requests/[0-9a-f]{32}\.json"
+    r"|certificates/[A-Za-z0-9._-]{1,64}\.json"
 )
 REQUESTS = "carried/requests"
+CERTIFICATES = "carried/certificates"
 """In the agent's folder of its fleet."""
+RENEWAL = "renewal.json"
 _REPLY = re.compile(r"replies/([0-9a-f]{32})/[0-9]{6,10}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
@@ -110,6 +115,17 @@ def replies_in(path: Path) -> Iterator[tuple[str, bytes]]:
             if info.file_size > MAX_MESSAGE:
                 raise ValueError(f"{path}: {info.filename} is longer than a part of a reply may be")
             yield match[1], file.read(info)
+
+
+def renewal_in(path: Path) -> bytes | None:
+    """The request for a certificate in the zip ``path``, believed by nobody. Raises ValueError and OSError."""
+    with _opened(path) as file:
+        found = [info for info in file.infolist() if info.filename == RENEWAL]
+        if not found:
+            return None
+        if found[0].file_size > enrolment.MAX_MESSAGE:
+            raise ValueError(f"{path}: {RENEWAL} is longer than a request may be")
+        return file.read(found[0])
 
 
 def read_answer(path: Path, fleet: str, authorities: bytes | None, revoked: Collection[int] = ()) -> Answer:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from vedette.delivery.topics import ROOT, agent_topic, enrolment_answer, enrolment_requests, parse
-from vedette.fleet.certificates import fingerprint, requested_key, signed_by
+from vedette.fleet.certificates import requested_key
 from vedette.fleet.enrolment import (
     ANSWER,
     MAX_MESSAGE,
@@ -39,7 +39,6 @@ from vedette.fleet.enrolment import (
     Renewal,
     Request,
     frame,
-    read_renewal_request,
     read_request,
     token_of,
 )
@@ -47,6 +46,7 @@ from vedette.model.counters import Log
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
+from vedette.region import renewals
 from vedette.region.enroll import Region
 from vedette.region.tokens import Grant, Tokens
 
@@ -187,21 +187,15 @@ class Enroller:
     def _renew(self, region: Region, message: Message) -> list[_Out]:
         try:
             fleet, name, leaf = parse(message.topic)
-            if leaf != "csr" or region.member(name).fleet != fleet:
-                raise ValueError(f"{name} is not of fleet {fleet}")
-            csr, signature = read_renewal_request(message.payload)
-            public, member = requested_key(csr), region.member(name)
-            again = fingerprint(public) == member.key  # the answer was lost
-            if not again and not signed_by(csr.encode(), signature, region.certificate(name)):
-                raise EnrolmentRefused("the request is not signed by the key that it replaces")
-            certificate = region.renew(name, public, days=self._settings.days)
+            if leaf != "csr":
+                raise ValueError(f"{leaf} is no request")
+            renewal, fresh = renewals.renew(region, fleet, name, message.payload, self._settings.days)
         except ValueError as error:
             self._refused(region, "renewal_refused", str(error), topic=message.topic[:300])
             return []
-        if not again:
-            region.audit("renewed", name=name, fleet=fleet, serial=member.serial)
+        if fresh:
             log.info(Log.CERTIFICATE_RENEWED, name=name, fleet=fleet)
-        return [self._renewal(region, fleet, name, certificate)]
+        return [_out(fleet, name, renewal)]
 
     def _changed(self) -> list[_Out]:
         with Region.open(self._settings.folder) as region:
@@ -209,15 +203,10 @@ class Enroller:
                 return []
             self._sent = now
             return [
-                self._renewal(region, one.fleet, one.name, region.certificate(one.name))
+                _out(one.fleet, one.name, renewals.answer(region, region.certificate(one.name)))
                 for one in region.members.values()
                 if one.active and one.key
             ]
-
-    def _renewal(self, region: Region, fleet: str, name: str, certificate: bytes) -> _Out:
-        authorities = region.authorities
-        renewal = Renewal(certificate.decode(), authorities.pem().decode(), authorities.vouch())
-        return _Out(agent_topic(fleet, name, "certificate"), renewal.to_bytes(), True)
 
     def _refused(self, region: Region, event: str, reason: str, **about: str) -> None:
         minute = int(time.monotonic() // 60)
@@ -236,6 +225,10 @@ class Enroller:
             subprocess.run(shlex.split(self._settings.reload), check=True, timeout=RELOAD_SECONDS, capture_output=True)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             log.error(Log.ACCESS_CHANGED, command=self._settings.reload, reason=str(error), action="reload the broker")
+
+
+def _out(fleet: str, name: str, renewal: Renewal) -> _Out:
+    return _Out(agent_topic(fleet, name, "certificate"), renewal.to_bytes(), True)
 
 
 def _access(region: Region) -> list[tuple[str, bool, int]]:

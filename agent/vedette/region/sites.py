@@ -21,10 +21,14 @@ from vedette.fleet.carried import Answer
 from vedette.fleet.documents import Desired, Group
 from vedette.fleet.kinds import KINDS
 from vedette.fleet.requests import read, withdrawn
-from vedette.region import fleetlookups, requests
+from vedette.region import fleetlookups, renewals, requests
+from vedette.region.enroll import Region
 from vedette.region.repository import Repository, needed_blobs, needed_metadata
 from vedette.region.requests import CANCELLED, CARRY
 from vedette.system.durable import write_whole
+
+CERTIFICATES = "certificates"
+"""In the fleet's folder: answers to requests for a certificate that came by file, a file an agent."""
 
 
 def groups_at(desired: Desired, site: str) -> list[Group]:
@@ -72,6 +76,29 @@ def requests_for(folder: Path, trust: Path, site: str, now: int) -> Iterator[tup
             request = read(envelope)[0]
         if request.expires > now and any(sites.get(agent, site) == site for agent in asked):
             yield f"requests/{request.id}.json", envelope
+
+
+def certificates_for(trust: Path, site: str) -> Iterator[tuple[str, Path]]:
+    """Name and file of the renewed certificates of agents of ``site``, and of such as have never answered."""
+    sites = {agent: requests.labels_of(row).get("site") for agent, row in answers(trust).items()}
+    for path in sorted((trust / CERTIFICATES).glob("*.json")):
+        if sites.get(path.stem, site) == site:
+            yield f"certificates/{path.name}", path
+
+
+def renew(trust: Path, region: Region, answer: Answer, request: bytes | None, days: int) -> bool:
+    """Have a host's next certificate, or the one that it has with the authorities as they are now, carried to it by
+    the next zip; whether it is a new one. Raises ValueError with the reason why not, OSError."""
+    if request is not None:
+        renewal, fresh = renewals.renew(region, answer.fleet, answer.agent, request, days)
+    elif region.member(answer.agent).key:
+        renewal, fresh = renewals.answer(region, region.certificate(answer.agent)), False
+    else:  # its key was made here: `vedette member renew`
+        return False
+    place = trust / CERTIFICATES
+    place.mkdir(exist_ok=True)
+    write_whole(place / f"{answer.agent}.json", renewal.to_bytes())
+    return fresh
 
 
 def recall(folder: Path, repository: Repository, now: int) -> Iterator[tuple[str, str]]:

@@ -134,7 +134,7 @@ class Agent:
         self._hangup = asyncio.Event()
         self._metrics: Exporter | None = None
         self._arrivals: list[Arrivals] = []
-        self._membership: Membership | None = None
+        self.membership: Membership | None = None
         self._membership_task: asyncio.Task[None] | None = None
         self.fleet: Fleet | None = None
         self.requests: Requests | None = None
@@ -357,7 +357,7 @@ class Agent:
             ]
             for arrivals in self._arrivals:
                 arrivals.subscribe()
-        if self._mqtt is not None and config.enrolment.token_file is not None:
+        if config.enrolment.token_file is not None:
             self._join(self._mqtt)
         self._uplink_task = self._group.create_task(self.uplink.run())
 
@@ -375,13 +375,16 @@ class Agent:
             for one in self._arrivals:
                 one.subscribe()
 
-    def _join(self, uplink: MqttUplink) -> None:
-        if self._membership is None:
+    def _join(self, uplink: MqttUplink | None) -> None:
+        """Without an uplink to the region nobody enrols, and a member renews its certificate by files."""
+        if uplink is None and not (self.context.config.agent.identity_dir / "agent.pem").exists():
+            return
+        if self.membership is None:
             from vedette.runtime.membership import Membership  # cryptography's certificates: 1.5 MiB
 
-            self._membership = Membership(self.context.config, self._hangup.set)
-            self._membership_task = self._group.create_task(self._membership.run())
-        self._membership.attach(uplink)
+            self.membership = Membership(self.context.config, self._hangup.set)
+            self._membership_task = self._group.create_task(self.membership.run())
+        self.membership.attach(uplink)
 
     def _governed(self, ruleset: str) -> bool:
         """Whether the fleet's signed documents say which bundle a rule set runs, and no announcement does."""
@@ -432,8 +435,8 @@ class Agent:
         found["sinks"] = self._sinks.state()
         found["plugins"] = plugins.status()
         found["response"] = None if self.response is None else self.response.state()
-        if self._membership is not None:
-            found["membership"] = self._membership.state()
+        if self.membership is not None:
+            found["membership"] = self.membership.state()
         found["process"] = {**self._lives.status(), "cpu_seconds": round(time.process_time(), 2)}
         for name, least in self._least.items():
             found["correlation_state"][name] = max(found["correlation_state"][name], least)

@@ -36,6 +36,7 @@ class Commands:
             "carried": self._carried,
             "replies": self._replies,
             "reply": self._reply,
+            "renewal": self._renewal,
             "response": self._response,
         }
 
@@ -96,11 +97,18 @@ class Commands:
         took: dict[str, Any] = await agent.fleet.carried()
         if agent.requests is not None:
             took["requests"] = await agent.requests.carried()
+        if agent.membership is not None:
+            took["certificate"] = await agent.membership.carried()
         return took
 
     async def _replies(self) -> Any:
         requests = self._agent.requests
         return {"parts": {}, "refusals": {}} if requests is None else requests.waiting()
+
+    async def _renewal(self) -> Any:
+        membership = self._agent.membership
+        request = None if membership is None else await membership.request()
+        return {"request": request and request.decode()}
 
     async def _reply(self, request: str, part: int) -> Any:
         if self._agent.requests is None:

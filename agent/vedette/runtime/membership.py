@@ -2,8 +2,9 @@
 
 Without a certificate it asks again and again, while it takes in and evaluates: alerts wait in the outbox until the
 uplink may connect. Two thirds into the life of its certificate it asks for the next one, over the uplink's own
-connection, until that has come. What the region sends without being asked, such as another authority, is put in force
-when an authority that is trusted here has signed it.
+connection, until that has come; or the request is carried to the region by hand, and the answer back
+(``fleet/carried.py``). What the region sends without being asked, such as another authority, is put in force when an
+authority that is trusted here has signed it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import structlog
 from vedette import __version__
 from vedette.config.settings import Config
 from vedette.delivery.topics import ENROLMENT, agent_topic, enrolment_answer, enrolment_client, enrolment_requests
+from vedette.fleet.carried import CERTIFICATES
 from vedette.fleet.enrolment import (
     REQUEST,
     Answer,
@@ -53,6 +55,7 @@ RETRY_SECONDS = 5.0, 300.0
 """Between two requests."""
 LOOK_SECONDS = 3600.0
 """Between two looks at the certificate, and between two requests for the next one."""
+BY_HAND = "the certificate is to be renewed: carry `vedette fleet export --answers` to the region, and its answer here"
 MAX_ANSWERS = 16
 """That wait to be read; further ones are dropped, and asked for again."""
 
@@ -69,12 +72,36 @@ class Membership:
         self._joined = joined
         self._uplink: MqttUplink | None = None
         self._answers: asyncio.Queue[bytes] = asyncio.Queue(MAX_ANSWERS)
+        self._renewing = asyncio.Lock()
         self.problem = ""
         """Why the agent is no member yet, or its certificate could not be renewed; empty: nothing is wrong."""
 
-    def attach(self, uplink: MqttUplink) -> None:
+    def attach(self, uplink: MqttUplink | None) -> None:
+        """None: this host has no uplink, and renews by files."""
         self._uplink = uplink
-        uplink.subscribe(self._topics[1], self._certificate)
+        if uplink is not None:
+            uplink.subscribe(self._topics[1], self._certificate)
+
+    async def request(self) -> bytes | None:
+        """For the next certificate, once that is due: to be carried by hand. Raises ValueError, OSError."""
+        if not self.identity.enrolled or self.identity.renew_after() > datetime.now(UTC):
+            return None
+        async with self._renewing:
+            return await asyncio.to_thread(self.identity.renewal_request)
+
+    async def carried(self) -> str:
+        """Put in force what was carried here, and remove it; what came of that, empty: nothing was there. Raises
+        OSError."""
+        path = self._config.agent.fleet_dir / CERTIFICATES / f"{self._config.agent.id}.json"
+        try:
+            answer = await asyncio.to_thread(path.read_bytes)
+        except FileNotFoundError:
+            return ""
+        changed = await self._renew(answer)
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+        if self.problem:
+            return f"refused: {self.problem}"
+        return f"renewed until {self.state()['certificate_expires']}" if changed else "as it was"
 
     def state(self) -> dict[str, Any]:
         ends = self.identity.expires()
@@ -89,6 +116,8 @@ class Membership:
         retry = Backoff(RETRY_SECONDS)
         try:
             await asyncio.to_thread(self.identity.settle)
+            if self.identity.enrolled:
+                await self.carried()
         except OSError as error:
             self._fail(Log.RENEWAL_FAILED, str(error))
         while not self.identity.enrolled:
@@ -99,7 +128,9 @@ class Membership:
                 await asyncio.sleep(retry.failed())
         while True:
             try:
-                if self.identity.renew_after() <= datetime.now(UTC) and self._uplink is not None:
+                if self.identity.renew_after() <= datetime.now(UTC) and self._uplink is None:
+                    self._fail(Log.RENEWAL_FAILED, BY_HAND)
+                elif self.identity.renew_after() <= datetime.now(UTC) and self._uplink is not None:
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._uplink.client.connected.wait()
                     await self._uplink.client.publish(
@@ -122,7 +153,8 @@ class Membership:
     async def _renew(self, answer: bytes) -> bool:
         """Whether the answer changed anything; one that may not is logged."""
         try:
-            changed = await asyncio.to_thread(self.identity.renew, read_renewal(answer))
+            async with self._renewing:
+                changed = await asyncio.to_thread(self.identity.renew, read_renewal(answer))
         except (ValueError, OSError) as error:
             self._fail(Log.RENEWAL_FAILED, str(error))
             return False

@@ -124,7 +124,7 @@ METRICS: tuple[Metric, ...] = (
         ("us_per_event", "ruleset_us_per_event", "count", "Microseconds an event that a rule set takes, by a sample"),
         ("state_bytes", "ruleset_state_bytes", "bytes", "Memory of the state of a rule set"),
         ("alerts", "ruleset_alerts", "alerts", "Alerts of a rule set since the start"),
-        ("quarantined", "ruleset_quarantined_rules", "rules", "Rules of a rule set in quarantine"),
+        ("quarantined", "ruleset_quarantined_rules", "rules", "Rules, of a strict set also formats, in quarantine"),
         ("lag_events", "ruleset_lag_events", "events", "Events that a rule set has not evaluated yet"),
         ("lag_seconds", "ruleset_lag_seconds", "seconds", "Age of the oldest event that a rule set has not evaluated"),
         labels=("ruleset",),

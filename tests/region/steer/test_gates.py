@@ -87,6 +87,20 @@ def test_restarts_are_those_that_were_no_crash() -> None:
         assert "restarts" not in found(other)
 
 
+def test_whatever_is_in_quarantine_counts() -> None:
+    """Rules, those of strict sets, formats and plugins; a merged set's are among the agent's own."""
+    row = beat("a", START, quarantined=1)
+    row["rules"]["formats"] = [{"name": "gate", "quarantined": True}, {"name": "door", "quarantined": False}]
+    row["plugins"] = [{"name": "p", "quarantined": True}]
+    row["rulesets"] = [
+        {"name": "default", "isolation": "merged", "quarantined": 1},
+        {"name": "own", "isolation": "strict", "quarantined": 2},
+    ]
+    read_ = vitals.read(row)
+    assert read_ is not None
+    assert read_.quarantined == 5
+
+
 def test_every_gate_is_tested() -> None:
     (marks,) = test_each_gate.pytestmark  # type: ignore[attr-defined]  # pytest's
     assert {gate.name for gate in GATES} == {one[0] for one in marks.args[1]} | {"refused", "silence"}

@@ -25,6 +25,7 @@ class Vitals(NamedTuple):
     lag: float
     crashes: int
     quarantined: int
+    """Rules and statements, those of strict sets too, formats and plugins."""
     undecided: int
     poisoned: int
     lost: int
@@ -66,12 +67,19 @@ def read(beat: Mapping[str, Any], like: Vitals | None = None) -> Vitals | None:
         return Vitals(
             int(beat["time"]), int(beat["started_at"]), sum(int(one["judged"]) for one in inputs),
             float(process["cpu_seconds"]), float(beat["budgets"]["memory"]["used"]), float(beat["lag_seconds"]),
-            int(process["crashes"]), int(rules["quarantined_count"]), int(totals.get("undecided", 0)),
+            int(process["crashes"]), _quarantined(beat), int(totals.get("undecided", 0)),
             int(totals.get("poisoned", 0)), int(gone) + int(beat["alerts"]["lost"]), alerts,
             min(alerts.values()) if len(alerts) >= 20 else 0, int(process.get("starts", -1)),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None  # of an agent before 0.2, or of anybody
+
+
+def _quarantined(beat: Mapping[str, Any]) -> int:
+    """Strict sets have rules of their own, which are not among those of the agent."""
+    strict = (int(one["quarantined"]) for one in beat.get("rulesets", ()) if one.get("isolation") == "strict")
+    named = (*beat["rules"].get("formats", ()), *beat.get("plugins", ()))
+    return int(beat["rules"]["quarantined_count"]) + sum(strict) + sum(bool(one["quarantined"]) for one in named)
 
 
 def rates(before: Vitals, now: Vitals) -> Rates | None:

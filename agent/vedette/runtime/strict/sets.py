@@ -113,7 +113,7 @@ class StrictSets:
                 "us_per_event": round(figures.get("evaluation_seconds", 0.0) * 1e6 / (events or 1), 4),
                 "state_bytes": figures.get("state_bytes", 0),
                 "alerts": one.account.counters.totals["alerts_made"],
-                "quarantined": figures.get("quarantined_count", 0),
+                "quarantined": figures.get("quarantined_count", 0) + figures.get("formats_quarantined", 0),
                 "lag_events": behind,
                 "lag_seconds": max(0.0, (now - since) / 1e6) if since and behind else 0.0,
                 "process": one.status() | {"quarantined": figures.get("quarantined", [])},

@@ -204,6 +204,7 @@ class Worker:
             "cache_bytes": cache["bytes"],
             "quarantined": quarantined[:LISTED],
             "quarantined_count": len(quarantined),
+            "formats_quarantined": sum(one.guard.quarantined for one in engine.plan.formats),
             "undecided": sum(tally.undecided.values()),
             "started_empty": state.started_empty[:LISTED],
             "without_functions": len(state.statements.refused),
