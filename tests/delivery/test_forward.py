@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from tests.delivery.kit import NOW, Box, alert
 from tests.inputs.intake import until
 from vedette.delivery.envelope import encode
-from vedette.delivery.forward import MAX_TRIES, Forwarder
+from vedette.delivery.forward import MAX_TRIES, PROBES, Forwarder
 from vedette.model.counters import Log
 from vedette.sinks.base import Answer, Outgoing, Verdict
 from vedette.sinks.settings import WebhookSink
@@ -136,6 +136,27 @@ async def test_an_alert_that_never_works(tmp_path: Path) -> None:
         assert (row["seq"], row["alert_id"]) == (2, alert(2).alert_id)
         assert row["refused"] == {"reason": f"failed {MAX_TRIES} times while others were taken: away", "at": NOW}
         await until(lambda: forwarder.place.after == box.next - 1)
+
+
+async def test_as_many_as_a_batch_that_never_work(tmp_path: Path) -> None:
+    """They hold nothing up: newer ones are delivered beside them, and each becomes a dead letter; while nothing at all
+    is taken no more than PROBES are read beyond a batch."""
+    box, away = Box(tmp_path / "store"), True
+    bad = 3 * Scripted.batch
+    async with forwarding(
+        tmp_path, box, lambda one: AWAY if away or one.seq <= bad else TAKEN
+    ) as (forwarder, receiver, _):  # fmt: skip
+        box.put(bad + PROBES + 100)
+        await until(lambda: len(receiver.asked) > 2 * PROBES)
+        assert max(map(len, receiver.asked)) <= Scripted.batch + PROBES
+        assert forwarder.place.refused == 0
+        away = False
+        while forwarder.place.refused < bad:
+            box.put(1)
+            await until(lambda: box.next - 1 in receiver.taken)
+        assert sorted(row["seq"] for row in dead(tmp_path)) == list(range(1, bad + 1))
+        await until(lambda: forwarder.place.after == box.next - 1)
+        assert sorted(receiver.taken) == list(range(bad + 1, box.next))
 
 
 async def test_what_is_refused_for_good(tmp_path: Path) -> None:

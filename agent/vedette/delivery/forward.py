@@ -9,6 +9,8 @@ kill some alerts come twice, under the same ``alert_id``. Alerts that are tried 
 * An alert that fails while others are taken waits by itself. After ``MAX_TRIES`` such failures it is a dead letter: the
   fault is the alert's, and not the receiver's.
 * What the receiver refuses for good is a dead letter at once.
+* When ``batch`` alerts wait so, one new alert is tried with them each time: that it is taken shows that the others are
+  at fault. Of new ones that fail, too, PROBES wait at most.
 
 **Dead letters** are in ``DATA_DIR/sinks/NAME.ndjson``, rotated at ``DEAD_BYTES``, one older file: the alert's row and
 ``refused``: the ``reason``, and when it was (UTC microseconds, ``at``).
@@ -40,6 +42,8 @@ log = structlog.get_logger()
 READ = 50
 """Alerts that are read and filtered in one step of the event loop."""
 MAX_TRIES = 10
+PROBES = 100
+"""Alerts beyond a batch that may wait: each was read to find out whether the receiver takes anything."""
 DEAD_BYTES = 8 << 20
 IDLE_SECONDS = 60.0
 
@@ -127,7 +131,8 @@ class Forwarder:
         if now < self._not_before:
             return self._not_before - now
         due = [one for one in self._left.values() if one.due <= now]
-        new, more = self._read(self._receiver.batch - len(self._left))
+        room = self._receiver.batch - len(self._left)
+        new, more = self._read(1 if -PROBES < room <= 0 else room)
         alerts = [one.alert for one in due] + new
         if not alerts:
             self._advance()
