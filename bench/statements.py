@@ -8,8 +8,8 @@ A statement that only filters syslog lines, of which one in 50 passes, is measur
 same, by turns: by the engine up to the fields of the alerts, and as a life of the agent's pipeline from the raw log to
 the alerts' commits.
 
-With ``FLINK`` in the environment (a Python with ``apache-flink``; ``make bench`` has one) Apache Flink reads the same file on one core: its CPU
-time for the whole run, and "to start" that of a run with 100 of the events.
+With ``FLINK`` in the environment (a Python with ``apache-flink``, which ``make bench`` gives) Apache Flink reads the
+same file on one core: its CPU time for the whole run, and "to start" that of a run with 100 of the events.
 """
 
 from __future__ import annotations

@@ -23,7 +23,10 @@ MAX_SAMPLED = 40
 """Of these, campaigns that are shown with alerts."""
 
 MAX_SAMPLES = 5
-MAX_ANOMALIES = 200
+MAX_OF_KIND, MAX_ANOMALIES = 40, 200
+"""Of each kind, rules that are new in the fleet apart, at least so many are listed where there are, the first by score:
+no kind crowds out another."""
+
 MAX_NOISE = 50
 MAX_RISKS = 50
 MAX_TECHNIQUES = 2_000
@@ -86,7 +89,8 @@ def findings(reader: Reader, period: Period, known: Mapping[str, Line]) -> Findi
     """The findings of ``period``; the views ``win`` and ``alerts`` are those of ``figures.counts``."""
     reader.view("anomalies", ANOMALIES, period.since, period.until)
     kinds = reader.rows("SELECT kind, count(*) AS n FROM anomalies GROUP BY kind ORDER BY kind")
-    anomalies = lines(reader, _columns("anomalies", ANOMALIES, _ANOMALY_ORDER, MAX_ANOMALIES))
+    listed = lines(reader, _columns(_BY_KIND, ANOMALIES, _ANOMALY_ORDER, MAX_ANOMALIES))
+    anomalies = tuple(sorted(listed, key=lambda one: -(one.score or 0)))
     noise_as_of, of_noise = _newest(reader, "noise", NOISE, period)
     noise = lines(reader, _columns("noise", NOISE, "coalesce(score, 0) DESC, rule_id", MAX_NOISE))
     campaigns, still_open = _campaigns(reader, period)
@@ -102,6 +106,8 @@ def findings(reader: Reader, period: Period, known: Mapping[str, Line]) -> Findi
         one.triage = decided.get(one.risk_id, NEW)
     for one in campaigns.items:
         one.triage = decided.get(one.campaign_id, NEW)
+        if looked := one.triage.updated_at:
+            one.new_steps = sum(step["time"] > looked for step in one.steps)
     for one in anomalies:
         one.triage = decided.get(one.anomaly_id, NEW)
     return Findings(
@@ -119,7 +125,10 @@ def findings(reader: Reader, period: Period, known: Mapping[str, Line]) -> Findi
     )
 
 
-_ANOMALY_ORDER = f"coalesce(score, 0) DESC, {severity()} DESC, started_at, fleet, site, rule_id"
+_FIRST_ANOMALY = f"coalesce(score, 0) DESC, {severity()} DESC, started_at, fleet, site, rule_id, anomaly_id"
+_ANOMALY_ORDER = f"CASE WHEN place <= {MAX_OF_KIND} THEN 0 ELSE 1 END, {_FIRST_ANOMALY}"
+_BY_KIND = f"""(SELECT *, row_number() OVER (PARTITION BY kind, site = '' ORDER BY {_FIRST_ANOMALY}) AS place
+FROM anomalies) a"""
 
 
 def _columns(view: str, table: Table, order: str, limit: int) -> str:
@@ -145,9 +154,9 @@ def _risks(reader: Reader, period: Period) -> tuple[str, Listed, int]:
     """The day of the newest risks, these, and how many of all are over their threshold."""
     as_of, number = _newest(reader, "risk", RISK, period)
     over = reader.only(f"SELECT {total('CASE WHEN over THEN 1 ELSE 0 END', 'n')} FROM risk")["n"]
-    # Critical ones first, as they are over whatever their score is.
-    order = """over DESC, CASE WHEN over AND score < threshold THEN 0 ELSE 1 END, score / threshold DESC, kind, value,
-        scope"""
+    # Those that are over by a critical alert alone come after those whose points add up: the critical alerts have
+    # a list of their own, what is slow and low has none.
+    order = "over DESC, score / threshold DESC, kind, value, scope"
     found = lines(reader, _columns("risk", RISK, order, MAX_RISKS))
     for one in found:
         one.contributions = one.contributions or ()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.differential import test_sql
-from tests.differential.flink import written
+from tests.differential.flink import remaining, written
 from tests.differential.generate import Generator
 from vedette.stream.functions import numbers
 
@@ -38,7 +38,8 @@ def replayed(given: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def outcome(given: dict[str, Any], one: dict[str, Any], sql: str) -> tuple[str, str]:
-    flink_refuses = "refused" in one or one.get("updates")
+    final = one.get("ours") == "final" and "rows" in one
+    flink_refuses = "refused" in one or (one.get("updates") and not final)
     try:
         columns, rows, failed = test_sql.rows_of(given, sql)
     except test_sql.Refused as error:
@@ -56,7 +57,7 @@ def outcome(given: dict[str, Any], one: dict[str, Any], sql: str) -> tuple[str, 
         return "differs", f"types {types[0]}, Flink's {types[1]}"
     left = [
         [value and numbers.single(value) if of == "FLOAT" else value for value, of in zip(row, types[1], strict=True)]
-        for row in one["rows"]
+        for row in (remaining(one["rows"]) if final and one.get("updates") else one["rows"])
     ]
     extra = []
     for row in rows:

@@ -1,8 +1,8 @@
 """Random statements in SQL and streams of events, for ``fresh.py`` to hold against a real Flink.
 
 Of each shape that rules use: expressions and casts at their limits, aggregates in every window function with GROUPING
-SETS, FILTER and HAVING, windows over windows, joins (by interval, by window, of views), OVER, Top-N, patterns with
-every SKIP. A statement may be one that Flink refuses. The same seed gives the same file.
+SETS, FILTER and HAVING, windows over windows, joins (by interval, by window, of views, with lookups), OVER, Top-N,
+patterns with every SKIP. A statement may be one that Flink refuses. The same seed gives the same file.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.differential.expressions import DOCUMENTS, KINDS, TEXTS, Expressions, listed
+from tests.differential.lookups import FINAL, Lookups
 
 COLUMNS = (
     "ts TIMESTAMP(3), host STRING, kind STRING, n INT, b BIGINT, d DOUBLE, x DECIMAL(10, 2), s STRING, j STRING,"
@@ -41,21 +42,35 @@ class Generator:
         self.seed, self._random = seed, random.Random(seed)
         self._expressions = Expressions(self._random)
         self.stream = STREAMS[seed % len(STREAMS)]
+        self._lookups = Lookups(self._random, late=self.stream == "late")
 
     def vectors(self, statements: int = 40, expressions: int = 80) -> dict[str, Any]:
         """A file as ``flink.py write`` takes it."""
         shapes = [self._windowed] * 4 + [self._over_windows] * 2 + [self._window_join] * 3 + [self._interval_join] * 3
         shapes += [self._over, self._over, self._top, self._top, self._pattern, self._pattern, self._pattern]
-        shapes += [self._group_windows, self._assigned, self._union]
+        shapes += [
+            self._group_windows,
+            self._assigned,
+            self._union,
+            self._lookup_join,
+            self._lookup_join,
+            self._lookup_test,
+        ]
         table = {"name": "e", "columns": COLUMNS, "watermark": "ts - INTERVAL '5' SECOND", "events": self._events()}
         return {
-            "tables": [table],
+            "tables": [
+                table,
+                *self._lookups.tables(),
+            ],
             "before": [
                 "CREATE VIEW l AS SELECT * FROM e WHERE kind IN ('in', 'fail')",
                 "CREATE VIEW r AS SELECT ts, host, kind, n, b, d, x, s FROM e WHERE kind NOT IN ('in', 'fail')",
             ],
             "seed": self.seed,
-            "statements": [{"sql": self._one(shapes)()} for _ in range(statements)],
+            "statements": [
+                {"sql": sql, **({"ours": "final"} if FINAL in sql else {})}
+                for sql in (self._one(shapes)() for _ in range(statements))
+            ],
             "expressions": [{"sql": self._expressions.value(self._one(list(KINDS)), 3)} for _ in range(expressions)],
         }
 
@@ -288,6 +303,12 @@ class Generator:
             case _:
                 columns = "a.ts AS ats, a.host AS ah, a.n AS an, b.ts AS bts, b.host AS bh, b.n AS bn, b.s"
                 return f"SELECT {columns} FROM {join}"
+
+    def _lookup_join(self) -> str:
+        return self._lookups.join(self._window("w", session=False))
+
+    def _lookup_test(self) -> str:
+        return self._lookups.test(self._condition())
 
     # --- OVER, ranks, patterns
 

@@ -12,14 +12,19 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import closing
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
+from tests.differential.flink import remaining
+from tests.lookup.tables import made
 from vedette.decode.decoder import from_mapping
+from vedette.lookup.table import Lookup
 from vedette.plan.plan import Plan
 from vedette.plan.query import Row, Type
 from vedette.rules import build
@@ -49,11 +54,43 @@ def declarations(given: dict[str, Any]) -> str:
     """The tables and views of a file, in our words for where they come from."""
     text = ""
     for table in given["tables"]:
+        if "keys" in table:
+            options = f"'connector' = 'vedette', 'lookup' = '{table['name']}'"
+            text += f"CREATE TABLE {table['name']} ({table['columns']}) WITH ({options});\n"
+            continue
         first = table["columns"].split()[0]
         mark = f", WATERMARK FOR {first} AS {table['watermark']}" if table.get("watermark") else ""
         options = f"'connector' = 'vedette', 'input' = '{table['name']}'"
         text += f"CREATE TABLE {table['name']} ({table['columns']}{mark}) WITH ({options});\n"
     return text + "".join(f"{one};\n" for one in given.get("before", ()))
+
+
+LOOKUP_TYPES = {"STRING": "text", "INT": "int", "BIGINT": "int", "DOUBLE": "float", "BOOLEAN": "bool"}
+
+
+def lookups_of(given: dict[str, Any], folder: Path) -> dict[str, Lookup]:
+    """The lookups of a file, built as ``vedette lookup build`` builds them; of several keys the first is the index."""
+    found = {}
+    for table in given["tables"]:
+        if "keys" not in table:
+            continue
+        columns = [one.split() for one in table["columns"].split(", ")]
+        types = {name: LOOKUP_TYPES[kind] for name, kind in columns}
+        keys = " ".join(f"{key}:{'text' if types[key] == 'text' else 'number'}" for key in table["keys"].split()[:1])
+        rows = [tuple(row.get(name) for name in types) for row in table["events"]]
+        if valid := any("since" in row or "until" in row for row in table["events"]):
+            types |= {"since": "time", "until": "time"}
+            times = ([row.get(one) for one in ("since", "until")] for row in table["events"])
+            rows = [(*row, *(one and stamp(one) for one in two)) for row, two in zip(rows, times, strict=True)]
+        found[table["name"]] = made(
+            folder / f"{table['name']}.vlookup", " ".join(map(":".join, types.items())), keys, rows,
+            valid=("since", "until") if valid else None, duplicates="refuse" if " " not in table["keys"] else "keep",
+        )  # fmt: skip
+    return found
+
+
+def stamp(text: str) -> int:
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000) * 1000
 
 
 def plain(value: Any, of: Type) -> Any:
@@ -113,22 +150,29 @@ class Refused(Exception):
 
 def rows_of(given: dict[str, Any], sql: str) -> Found:
     """Columns and rows of a statement over the events of a file, and how many rows failed. Raises Refused."""
-    with closing(Host()) as host:
-        return _rows_of(given, sql, host if "modules" in given else None)
+    with closing(Host()) as host, TemporaryDirectory() as folder, ExitStack() as opened:
+        lookups = lookups_of(given, Path(folder))
+        for one in lookups.values():
+            opened.enter_context(one)
+        return _rows_of(given, sql, host if "modules" in given else None, lookups)
 
 
-def _rows_of(given: dict[str, Any], sql: str, host: Host | None) -> Found:
+def _rows_of(given: dict[str, Any], sql: str, host: Host | None, lookups: dict[str, Lookup]) -> Found:
     rules = build.empty(functions=host)
+    rules.lookups = dict(lookups)
     rules.front_ends[".sql"].add(declarations(given) + sql + ";\n", str(FOLDER / "vectors.sql"))
     if rules.refused:
         raise Refused(rules.refused[0].reason)
-    plan = Plan.from_bytes(build.from_rules(rules).to_bytes())
-    running = Statements(plan.statements, functions=host, modules=plan.modules)
+    plan = build.from_rules(rules)
+    if plan.refused:
+        raise Refused(plan.refused[0].reason)
+    plan = Plan.from_bytes(plan.to_bytes()).with_lookups(lookups)
+    running = Statements(plan.statements, lookups, functions=host, modules=plan.modules)
     wanted = [rule.id for rule in plan.rules if running.wants(rule.id)]
     found: list[Row] = []
     offset = 0
     for table in given["tables"]:
-        for event in table["events"]:
+        for event in () if "keys" in table else table["events"]:
             offset += 1
             one = Event(from_mapping(event), offset, input=table["name"], host=lambda: None, time=lambda: 0)
             for rule in wanted:
@@ -161,17 +205,6 @@ def answers(given: dict[str, Any], one: dict[str, Any], sql: str) -> Found | Non
     return found
 
 
-def remaining(changes: list[list[Any]]) -> list[list[Any]]:
-    """The rows that are left of what was given and taken back."""
-    left: list[list[Any]] = []
-    for kind, *row in changes:
-        if kind.startswith("+"):
-            left.append(row)
-        else:
-            left.remove(row)
-    return left
-
-
 @pytest.mark.parametrize(("file", "number"), entries("statements"))
 def test_a_statement_gives_flinks_rows(file: Path, number: int) -> None:
     """Types and rows of each statement."""
@@ -184,7 +217,10 @@ def test_a_statement_gives_flinks_rows(file: Path, number: int) -> None:
     assert failed == 0
     assert [str(of) for _, of in columns] == [type_text(of) for _, of in one["columns"]]
     ours = [[plain(value, of) for value, (_, of) in zip(row[1:], columns, strict=True)] for row in rows]
-    left = remaining(one["rows"]) if one.get("ours") == "final" else list(one["ours"] if "ours" in one else one["rows"])
+    if one.get("ours") == "final":
+        left = remaining(one["rows"]) if one.get("updates") else list(one["rows"])
+    else:
+        left = list(one["ours"] if "ours" in one else one["rows"])
     for row in ours:
         match = next((other for other in left if same(row, other)), None)
         assert match is not None, f"{one['sql']}\n  not Flink's: {row}\n  left there: {left[:5]}"

@@ -125,6 +125,11 @@ class Lookup:
         """Raises KeyError when there is none of that name."""
         return self.indexes[self._numbers[name]]
 
+    @property
+    def timed(self) -> bool:
+        """Whether its rows have times of validity."""
+        return self.header.valid is not None
+
     def get(self, index: str, key: object, at: int | None = None) -> Row | None:
         """The row of ``key``: the longest prefix, the narrowest range, the longest domain. Raises KeyError for an
         index that is none."""

@@ -13,7 +13,7 @@ from tests import reference
 from tests.lookup.tables import reference_lookups
 from vedette.cli.main import main
 from vedette.decode.decoder import record
-from vedette.plan.ir import Op
+from vedette.plan.ir import Leaf, Op
 from vedette.rules.build import build
 from vedette.rules.ruleset import RuleSet
 from vedette.rules.sql.frontend import Sql
@@ -166,3 +166,22 @@ def test_which_joins_select_events() -> None:
     assert not asked("SELECT s FROM e WHERE LOWER(s) IN (SELECT t FROM k)")
     both = "SELECT s FROM e WHERE s IN (SELECT t FROM k) UNION ALL SELECT s FROM e WHERE s IN (SELECT n FROM k)"
     assert asked(both)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT e.b FROM e JOIN k FOR SYSTEM_TIME AS OF e.ts ON k.t = e.s",
+        "SELECT b FROM e WHERE s IN (SELECT t FROM k)",
+        "SELECT b FROM e WHERE EXISTS (SELECT 1 FROM k WHERE k.t = e.s)",
+    ],
+)
+def test_a_table_with_a_watermark(query: str) -> None:
+    """A lookup is asked as of the row's time, and selects the table's events all the same: no window needs others."""
+    rules, tables = RuleSet(lookups=reference_lookups()), TABLES.replace(", 'watermark' = 'selected'", "")
+    Sql(rules).add(f"{tables}INSERT INTO alerts {query};", "x.sql")
+    (statement,), (rule,) = rules.statements, rules.rules
+    (node,) = statement.lookups
+    assert node.input.columns[node.at - 1].type.name == "TIMESTAMP_LTZ"
+    assert rule.expr == Leaf(0)
+    assert [one.op for one in rules.predicates] == [Op.LOOKUP]

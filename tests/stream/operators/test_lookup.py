@@ -86,6 +86,20 @@ def test_validity(tmp_path: Path) -> None:
     assert [row[3] for row in run(node("SEMI", at=1), lookup, asked)[0]] == [1, 2]
 
 
+def test_a_row_without_the_time(tmp_path: Path) -> None:
+    """Whether a version of the lookup held for it nobody knows: it is dropped and counted, and only where rows have
+    times of validity."""
+    rows = [("a", "old", at(0), at(2)), ("b", "new", at(2), None)]
+    timed = made(tmp_path / "v", "host owner since:time until:time", "host", rows, valid=("since", "until"))
+    asked: list[Row] = [(0, None, "a", 1), (1, at(3), "b", 2), (2, None, "c", 3)]
+    for kind, expected in (("LEFT", [2]), ("INNER", [2]), ("SEMI", [2]), ("ANTI", [])):
+        wanted = ("owner",) if kind in ("LEFT", "INNER") else ()
+        found, driven = run(node(kind, *wanted, at=1), timed, asked)
+        assert ([row[3] for row in found], driven.operator.failed) == (expected, 2)
+        found, driven = run(node(kind, *wanted, at=1), assets(tmp_path), asked)
+        assert driven.operator.failed == 0
+
+
 def test_a_lookup_that_is_not_there() -> None:
     """Its rows are dropped and counted, under LEFT and ANTI as well; and it may come later."""
     for kind in ("INNER", "LEFT", "SEMI", "ANTI"):

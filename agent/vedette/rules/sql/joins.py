@@ -204,7 +204,8 @@ def lookup_join(scope: Scope, left: Relation, source: Source, on: list[Expressio
     assert lookup is not None
     if kind not in ("INNER", "LEFT", "SEMI", "ANTI"):
         raise Wrong(source.node, f"{kind} JOIN of a lookup would give rows that no event made", "LEFT JOIN")
-    width, at = len(left.cols), 0
+    width = len(left.cols)
+    at = left.node.time
     if source.at is None and kind in ("INNER", "LEFT"):
         raise Wrong(
             source.node,

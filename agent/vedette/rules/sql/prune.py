@@ -225,7 +225,7 @@ def _lookup(node: LookupJoin, wanted: set[int], timed: bool) -> tuple[Node, dict
     width = len(node.input.columns)
     asked = wanted | columns(node.when)
     needed = {at for at in asked if at <= width} | columns(node.key) | ({node.at} if node.at else set())
-    below, place = pruned(node.input, needed, timed or bool(node.at))
+    below, place = pruned(node.input, needed, timed)
     count = len(below.columns)
     kept = sorted(at for at in asked if at > width)
     place = {**place, **{at: count + number for number, at in enumerate(kept, 1)}}

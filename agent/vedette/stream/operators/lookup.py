@@ -3,7 +3,8 @@
 For each row the lookup's rows of ``key``, in the lookup's order of preference: of an index on networks, domains or
 ranges the one that fits best. ``INNER`` gives the row once for each with its ``wanted`` columns behind, ``LEFT`` with
 NULLs when there is none, ``SEMI`` and ``ANTI`` the row itself. ``when`` sees the row and all columns wanted. NULL is in
-no lookup. ``at`` is the time as of which, for lookups whose rows have times of validity.
+no lookup. ``at`` is the time as of which, for lookups whose rows have times of validity: a row without that time
+counts as ``failed``; without ``at`` a lookup's row counts whenever it holds.
 
 Lookups come by ``use``, and a new version replaces one in the same way: state has nothing of them. A lookup that is
 not there has no rows, and rows that asked for it count as ``failed``: ``LEFT`` and ``ANTI`` never report a partner as
@@ -32,6 +33,8 @@ class Opened(Protocol):
 
     @property
     def columns(self) -> Sequence[Any]: ...
+    @property
+    def timed(self) -> bool: ...
     def index(self, name: str) -> Any: ...
     def get(self, index: str, key: object, at: int | None = None) -> tuple[Any, ...] | None: ...
     def all(self, index: str, key: object, at: int | None = None) -> list[tuple[Any, ...]]: ...
@@ -64,7 +67,7 @@ class LookupJoin(Operator):
         chosen = [places[name] for name in node.wanted]
         whole = chosen == list(range(len(lookup.columns)))
         if self._when is None and node.kind in {"SEMI", "ANTI"}:
-            if not node.at:
+            if not (node.at and lookup.timed):
                 test = lookup.tester(node.index)
                 return lambda key, at: _FOUND if test(key) else ()
             return lambda key, at: _FOUND if lookup.contains(node.index, key, at) else ()
@@ -86,12 +89,16 @@ class LookupJoin(Operator):
         if self._lookup is None:
             self.failed += len(rows)
             return
-        kind, at = node.kind, node.at
+        kind, at = node.kind, node.at if self._lookup.timed else 0
         given: list[Row] = []
         for row in rows:
             try:
                 key = key_of(row)
-                parts = () if key is None else find(key, row[at] if at else None)
+                as_of = row[at] if at else None
+                if at and as_of is None:
+                    self.failed += 1
+                    continue
+                parts = () if key is None else find(key, as_of)
                 if kind == "INNER" and not parts:
                     continue
                 if when is not None:
