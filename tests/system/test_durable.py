@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from vedette.system.durable import write_whole
+from vedette.archive.index import Index
+from vedette.archive.stores import FolderStore
+from vedette.config.settings import ArchiveSettings, RawLogSettings
+from vedette.model.counters import Counters
+from vedette.rawlog.log import RawLog
+from vedette.store.store import own
+from vedette.system.durable import make_folders, write_whole
 
 
 def test_what_is_there_stays_until_the_new_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,3 +56,43 @@ def test_modes(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("asked", "left")] == [0o644, 0o640]
+
+
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What is synced from now on."""
+    found: list[Path] = []
+    fsync = os.fsync
+
+    def seen(descriptor: int) -> None:
+        found.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    return found
+
+
+def test_folders_that_are_made_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is durable in the one above it; what is there already is left alone; a file in the way is an error."""
+    found = synced(monkeypatch)
+    make_folders(tmp_path / "a" / "b" / "c", 0o750)
+    assert found == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o750
+    make_folders(tmp_path / "a" / "b" / "c")
+    assert len(found) == 3
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        make_folders(tmp_path / "file")
+
+
+def test_who_makes_folders_for_what_must_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive in a folder, its index, a raw log, the store: the name of each new folder is synced, too."""
+    found = synced(monkeypatch)
+    (tmp_path / "mnt").mkdir()
+    FolderStore(tmp_path / "mnt").put("edge-1/a.seg", [b"x"])
+    assert tmp_path / "mnt" in found
+    Index(tmp_path / "new" / "archive", ArchiveSettings("/mnt"), "edge-1").start([])
+    assert {tmp_path, tmp_path / "new"} <= set(found)
+    RawLog.open(tmp_path / "log" / "raw", RawLogSettings(), Counters()).close()
+    assert tmp_path / "log" in found
+    os.close(own(tmp_path / "data" / "store"))
+    assert tmp_path / "data" in found

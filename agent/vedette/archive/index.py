@@ -24,7 +24,7 @@ from typing import Any
 import orjson
 
 from vedette.config.settings import ArchiveSettings
-from vedette.system.durable import write_whole
+from vedette.system.durable import make_folders, write_whole
 
 UPLOADING, VERIFIED = "uploading", "verified"
 
@@ -108,7 +108,7 @@ class Index:
 
     def start(self, rows: list[Row]) -> None:
         """A new index of ``rows``; that of another store is kept beside it. Raises OSError."""
-        self.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        make_folders(self.folder, 0o750)
         if self._path.exists():
             self._path.rename(self._path.with_name("index.before"))
         data = b"".join([self._header, *(row.encode() for row in rows)])

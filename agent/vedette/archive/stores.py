@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from vedette.config.settings import ArchiveSettings
-from vedette.system.durable import sync_path
+from vedette.system.durable import make_folders, sync_path
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -88,7 +88,7 @@ class FolderStore:
     def put(self, key: str, pieces: Iterable[bytes]) -> None:
         self._mounted()
         path = self._root / key
-        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        make_folders(path.parent, 0o750)
         temporary = path.with_name(f".{path.name}.tmp")
         try:
             with temporary.open("wb") as file:

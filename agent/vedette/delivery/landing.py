@@ -28,7 +28,7 @@ from typing import Any
 from vedette.delivery.columns import Schema
 from vedette.delivery.envelope import DEAD_LETTER, LANDED_ALERT, SEQS, STATUS
 from vedette.delivery.parquet import write
-from vedette.system.durable import sync_path
+from vedette.system.durable import make_folders, sync_path
 
 TABLES: dict[str, Schema] = {"alerts": LANDED_ALERT, "status": STATUS, "bad": DEAD_LETTER, "seqs": SEQS}
 
@@ -75,8 +75,8 @@ class LandingFolder:
         temporary = self._temporary / (self._prefix + name)
         path = target / f"{name}.parquet"
         try:
-            _make(target)
-            _make(self._temporary)
+            make_folders(target, 0o750)
+            make_folders(self._temporary, 0o750)
             with open(temporary, "xb", opener=_private) as file:
                 file.write(data)
                 file.flush()
@@ -92,11 +92,3 @@ class LandingFolder:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o640)
-
-
-def _make(folder: Path) -> None:
-    """Create ``folder`` and its parents, durably."""
-    if not folder.is_dir():
-        _make(folder.parent)
-        folder.mkdir(mode=0o750, exist_ok=True)
-        sync_path(folder.parent)

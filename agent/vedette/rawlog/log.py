@@ -52,7 +52,7 @@ from vedette.rawlog.rewrite import NEW, Rewritten, Unsynced, rewrite
 from vedette.rawlog.segment import Segment, segments
 from vedette.rawlog.segment_set import Keeper, Kept, SegmentSet
 from vedette.rawlog.verify import Verifier
-from vedette.system.durable import sync_path
+from vedette.system.durable import make_folders, sync_path
 from vedette.system.folders import locked
 from vedette.system.wallclock import utc_now
 
@@ -122,7 +122,7 @@ class RawLog(Replay):
         and offsets go on APART. ``describe`` gives the checkpoint for a segment that is begun. What ``keeper``
         does not let go stays. Raises OSError, also when another process has the log open.
         """
-        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        make_folders(folder, 0o750)
         reason = "another vedette process writes this raw log; stop it, or give this one its own data_dir"
         lock_fd = locked(folder / "lock", reason, 0o640)
         self = cls(folder, settings, counters, clock, lock_fd, describe, keeper)

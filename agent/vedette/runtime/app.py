@@ -63,6 +63,7 @@ from vedette.runtime.shutdown import Shutdown
 from vedette.runtime.sinks import Sinks
 from vedette.store.rebuild import open_store
 from vedette.system import allocator, descriptors, plugins
+from vedette.system.durable import make_folders
 from vedette.system.notify import Notifier
 from vedette.system.resident import resident
 from vedette.system.wallclock import WallClock
@@ -151,7 +152,7 @@ class Agent:
             loop.add_signal_handler(number, self._shutdown.ask)
         loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         loop.set_exception_handler(_log_loop_error)
-        agent.data_dir.mkdir(parents=True, exist_ok=True)
+        make_folders(agent.data_dir)
         self._reported = Reported(agent.shown_file)
         last, map_bytes = self._reported.last, config.uplink.max_bytes * 4 + MAP_SLACK
         store = open_store(agent.store_dir, agent.raw_dir, map_bytes=map_bytes, clock=clock, reported=last)

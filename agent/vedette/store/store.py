@@ -45,7 +45,7 @@ from vedette.rawlog.checkpoint import Checkpoint
 from vedette.store.deltas import Deltas
 from vedette.store.environment import Environment, Transaction
 from vedette.store.sinks import Place, Places
-from vedette.system.durable import sync_path
+from vedette.system.durable import make_folders, sync_path
 from vedette.system.folders import locked
 
 RING_ALERTS = 10_000
@@ -115,7 +115,7 @@ class StoredAlert(NamedTuple):
 
 def own(folder: Path) -> int:
     """The lock of the one writer of the store in ``folder``. Raises BlockingIOError when another process has it."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folders(folder, 0o700)
     return locked(folder / "owner", "another agent runs with this data_dir: stop it, or give this one its own")
 
 

@@ -25,6 +25,22 @@ def write_whole(path: Path, data: bytes, mode: int | None = None) -> None:
     sync_path(path.parent)
 
 
+def make_folders(path: Path, mode: int = 0o777) -> None:
+    """Make a folder with those above it that are missing (all with ``mode``), each durable in the one above it. Raises
+    OSError."""
+    missing = [] if path.is_dir() else [path]
+    while missing and not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for folder in reversed(missing):
+        try:
+            folder.mkdir(mode)
+        except FileExistsError:
+            if not folder.is_dir():
+                raise
+        else:
+            sync_path(folder.parent)
+
+
 def sync_path(path: Path) -> None:
     """Make a file, or the names in a folder, durable. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
