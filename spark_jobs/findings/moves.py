@@ -8,6 +8,7 @@ level of the rules. Where it is below ``MIN_EVIDENCE`` there is no campaign.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -48,19 +49,23 @@ ORDER_POINTS, MAX_ORDER_POINTS = 5.0, 15.0
 LEVEL_POINTS = (0.0, 0.0, 3.0, 6.0, 10.0)
 
 MAX_STEPS = 200
+"""Half of them the first, half the last: stages and what is new are reckoned from all."""
+
+NEW = timedelta(days=1)
+"""Steps that are no older are new: who looks once a day has not seen them."""
 
 _PLACE = ["fleet", "site"]
 
 
-def find(seen: DataFrame, rules: DataFrame, by: Sequence[str]) -> DataFrame:
+def find(seen: DataFrame, rules: DataFrame, by: Sequence[str], now: datetime) -> DataFrame:
     """One row for each ``by`` that was at ``MIN_SITES`` within ``WINDOW``, or at ``SLOW_SITES`` in all: what it did,
-    with its ``evidence``. ``seen`` are rows of ``ENTITY_SITE_5M``."""
+    with its ``evidence``. ``seen`` are rows of ``ENTITY_SITE_5M``; steps are new at ``now``."""
     days = most_within(seen, by, _PLACE, WINDOW).withColumnRenamed("most", "at_once")
     hours = most_within(seen, by, _PLACE, HOUR).withColumnRenamed("most", "in_hour")
     visits = _visits(seen, rules, by)
     depth = visits.groupBy(*by, *_PLACE).count().groupBy(*by)
     deep = depth.agg(F.count_if(F.col("count") >= DEEP_RULES).alias("deep"), F.sum("count").alias("cells"))
-    gathered = _gathered(visits, by).join(days, [*by])
+    gathered = _gathered(visits, by, now).join(days, [*by])
     worth = gathered.where((F.col("at_once") >= MIN_SITES) | (F.size("sites") >= SLOW_SITES))
     whole = worth.join(hours, [*by]).join(deep, [*by])
     return whole.withColumn("evidence", _evidence())
@@ -79,15 +84,15 @@ def _visits(seen: DataFrame, rules: DataFrame, by: Sequence[str]) -> DataFrame:
     return visits.join(F.broadcast(rules.select("rule_id", "tactics", "techniques")), "rule_id", "left")
 
 
-def _gathered(visits: DataFrame, by: Sequence[str]) -> DataFrame:
-    """One row for each ``by``, of what lists of bounded length can say."""
+def _gathered(visits: DataFrame, by: Sequence[str], now: datetime) -> DataFrame:
+    """One row for each ``by``: the whole, its ``story`` and some of its ``steps``."""
     order = Window.partitionBy(*by).orderBy("first_time", *_PLACE, "rule_id")
+    number, of = F.row_number().over(order), F.count("*").over(Window.partitionBy(*by))
+    kept = (number <= MAX_STEPS // 2) | (number > of - MAX_STEPS // 2)
     first_tactic = F.array_min(F.transform(F.filter("tactics", lambda one: one.isin(*TACTICS)), _place))
-    step = F.struct(
-        F.col("first_time").alias("time"), *_PLACE, "rule_id",
-        F.get(_tactics(), first_tactic - 1).alias("tactic"), "alerts",
-    )  # fmt: skip
-    ranked = visits.withColumn("step", F.when(F.row_number().over(order) <= MAX_STEPS, step))
+    step = F.struct(F.col("first_time").alias("time"), *_PLACE, "rule_id", "tactic", "alerts")
+    staged = visits.withColumn("tactic", F.get(_tactics(), first_tactic - 1))
+    ranked = staged.withColumn("step", F.when(kept, step))
     whole = ranked.groupBy(*by).agg(
         F.min("first_time").alias("first_seen"),
         F.max("last_time").alias("last_seen"),
@@ -98,15 +103,44 @@ def _gathered(visits: DataFrame, by: Sequence[str]) -> DataFrame:
         F.sort_array(F.collect_set("rule_id")).alias("rules"),
         F.sort_array(F.array_distinct(F.flatten(F.collect_set("techniques")))).alias("techniques"),
         F.sort_array(F.collect_list("step")).alias("steps"),
+        F.count_if(F.col("first_time") > F.lit(now - NEW)).cast("int").alias("new_steps"),
         *attack.first_times(),
     )
     return (
-        whole.withColumn("tactics", attack.as_met())
+        whole.join(_story(ranked, by), [*by])
+        .withColumn("tactics", attack.as_met())
         .withColumn("stage", attack.furthest())
         .withColumn("forward", _forward())
         .withColumn("level", F.get(F.array(*map(F.lit, LEVELS)), F.col("rank") - 1))
         .drop(*TACTICS)
     )
+
+
+def _story(ranked: DataFrame, by: Sequence[str]) -> DataFrame:
+    """One row for each ``by``: its stages in the order in which it reached them. Of each when it was first and last
+    active, at which sites and by which rules (the first met first), and its alerts; ``tactic`` is empty where none is
+    known."""
+
+    def met(name: Column | str) -> Column:
+        those = F.sort_array(F.collect_set(F.struct("first_time", name)))
+        return F.array_distinct(F.transform(those, lambda one: one["name"]))
+
+    stages = ranked.groupBy(*by, F.coalesce("tactic", F.lit("")).alias("tactic")).agg(
+        F.min("first_time").alias("first"),
+        F.max("last_time").alias("last"),
+        met(F.concat_ws("/", *_PLACE).alias("name")).alias("sites"),
+        met(F.col("rule_id").alias("name")).alias("rules"),
+        F.sum("alerts").alias("alerts"),
+    )
+    # In the order of the struct: by ``first``, then ``tactic``.
+    one = F.struct("first", "tactic", "last", "sites", "rules", "alerts")
+    story = F.transform(
+        F.sort_array(F.collect_list(one)),
+        lambda stage: F.struct(
+            *(stage[name].alias(name) for name in ("first", "last", "tactic", "sites", "rules", "alerts"))
+        ),
+    )
+    return stages.groupBy(*by).agg(story.alias("story"))
 
 
 def _tactics() -> Column:

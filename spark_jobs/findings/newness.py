@@ -7,8 +7,9 @@ evaluated and the ``LATE_DAYS`` before these.
 
 Of what is new, little is worth a look: a rule that the fleet has never seen; a rule of a high level at a site that has
 never seen it; a user, device or program of a high level that is new at a site: one row for each, wherever it is new, at
-most ``MAX_ENTITIES``. Their ``score`` is on the scale of bursts: a new rule by its level and its volume, so that a loud
-one comes before most bursts; a new entity by level and alerts, after them.
+most ``MAX_RULES`` of each of the first two and ``MAX_ENTITIES`` of the third. Their ``score`` is on the scale of
+bursts: a new rule by its level and its volume, so that a loud one comes before most bursts; a new entity by level and
+alerts, after them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common.entities import SEVERE
+from spark_jobs.common.nouns import counted
 from spark_jobs.common.period import Period, held
 from spark_jobs.findings.anomalies import MAX_SCORE, MIN_HISTORY, PLACE, as_anomalies
 from spark_jobs.tables.schema import ENTITY_SITE_5M, FIRST_SEEN, RULES, WIN_5M
@@ -37,7 +39,7 @@ LATE_DAYS = 14
 KINDS = ("user", "device", "user_agent")
 """Kinds of entities of which a site has the same ones for long. Of addresses, domains and files most are new."""
 
-MAX_ENTITIES = 50
+MAX_ENTITIES = MAX_RULES = 50
 """Of a run: more are read by nobody, and those first in line have the highest score."""
 
 RULE_POINTS = {"critical": 60.0, "high": 40.0, "medium": 20.0}
@@ -99,7 +101,8 @@ def _seen(spark: SparkSession, tables: Tables, days: Sequence[str]) -> DataFrame
 
 
 def _rules(new: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
-    """Rules that are new in the fleet (no site is named), and severe ones that are new at a site."""
+    """Rules that are new in the fleet (no site is named), and severe ones that are new at a site: one row a rule, at
+    the first site where it is new."""
     of_rules = new.where("kind = 'rule'").withColumn("rule_id", F.col("value"))
     met = of_rules.join(F.broadcast(rules), "rule_id")
     in_fleet = met.where(F.col("in_fleet") >= F.lit(wanted.start)).groupBy("rule_id", "rule_title", "in_fleet")
@@ -110,19 +113,35 @@ def _rules(new: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
         F.max("critical").alias("critical"),
         F.max_by("level", "last_seen").alias("level"),
     )
-    fleet = whole.select(
+    fleet = _first(whole).select(
         F.lit("").alias("fleet"), F.lit("").alias("site"), "rule_id", F.col("in_fleet").alias("started_at"),
-        "ended_at", "critical", _worth_of_rule().alias("score"), F.col("alerts").alias("observed"),
-        F.concat(F.lit("the fleet's first alerts of "), _name(), F.lit(", at "), F.col("sites"), F.lit(" sites"))
+        "ended_at", "critical", "score", F.col("alerts").alias("observed"),
+        F.concat(F.lit("the fleet's first alerts of "), _name(), F.lit(", at "), counted("sites", "site"))
         .alias("reason"),
     )  # fmt: skip
     elsewhere = met.where(F.col("in_fleet") < F.lit(wanted.start)).where("severe_at IS NOT NULL")
-    site = elsewhere.select(
-        *PLACE, "rule_id", F.col("first_seen").alias("started_at"), F.col("last_seen").alias("ended_at"), "critical",
-        _worth_of_rule().alias("score"),
-        F.col("alerts").alias("observed"), F.concat(F.lit("the site's first alerts of "), _name()).alias("reason"),
+    where = F.min_by(F.struct(*PLACE, F.col("first_seen").alias("started_at")), F.struct("first_seen", *PLACE))
+    each = elsewhere.groupBy("rule_id", "rule_title").agg(
+        where.alias("first"),
+        F.max("last_seen").alias("ended_at"),
+        F.sum("alerts").alias("alerts"),
+        F.count("*").alias("sites"),
+        F.max("critical").alias("critical"),
+        F.max_by("level", "last_seen").alias("level"),
+    )
+    of_one = F.concat(F.lit("the site's first alerts of "), _name())
+    others = counted(F.col("sites") - 1, "other")
+    site = _first(each).select(
+        "first.*", "rule_id", "ended_at", "critical", "score", F.col("alerts").alias("observed"),
+        F.when(F.col("sites") == 1, of_one).otherwise(F.concat(of_one, F.lit(", and those of "), others))
+        .alias("reason"),
     )  # fmt: skip
     return _as_anomalies(fleet.unionByName(site), "new_rule", wanted)
+
+
+def _first(rules: DataFrame) -> DataFrame:
+    """With their ``score`` the ``MAX_RULES`` that come first."""
+    return rules.withColumn("score", _worth_of_rule()).orderBy(F.desc("score"), "rule_id").limit(MAX_RULES)
 
 
 def _name() -> Column:

@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 from spark_jobs.common.attack import TACTICS
 from spark_jobs.common.entities import LEVELS, WHO, scope
 from spark_jobs.common.islands import identity
+from spark_jobs.common.nouns import counted
 
 KINDS = ("user", "ip", "device")
 """Of ``ENTITY_SITE_5M``; hosts and sites have their own tables. Files, programs and domains are what is used, not who
@@ -205,7 +206,7 @@ def chosen(rows: DataFrame, kinds: Mapping[str, float | None], now: datetime) ->
         .withColumn("threshold", threshold)
         .withColumn("over", (F.col("score") >= F.col("threshold")) | F.col("recent"))
     )
-    first = (F.desc("over"), F.desc("recent"), F.desc(F.col("score") / F.col("threshold")), "value", "scope")
+    first = (F.desc("over"), F.desc(F.col("score") / F.col("threshold")), "value", "scope")
     order = F.row_number().over(Window.partitionBy("kind").orderBy(*first))
     return whole.withColumn("order", order).where(F.col("order") <= MAX_ENTITIES)
 
@@ -241,10 +242,6 @@ def _why(one: Column) -> Column:
 
 
 def _reason() -> Column:
-    def many(name: str, noun: str) -> Column:
-        ending = F.when(F.col(name) == 1, F.lit("")).otherwise(F.lit("s"))
-        return F.concat(F.col(name), F.lit(f" {noun}"), ending)
-
     def points(name: str) -> Column:
         return F.round(name, 0).cast("long").cast("string")
 
@@ -254,7 +251,7 @@ def _reason() -> Column:
     return F.concat(
         points("score"), F.lit(" points, "), points("threshold"), F.lit(" needed"),
         F.coalesce(F.concat(F.lit(" by "), against), F.lit("")), F.lit("; "),
-        F.concat_ws(", ", many("rules", "rule"), many("tactics", "tactic"), many("days", "day")),
+        F.concat_ws(", ", counted("rules", "rule"), counted("tactics", "tactic"), counted("days", "day")),
         F.when(F.col("recent"), F.lit("; a critical alert")).otherwise(F.lit("")),
     )  # fmt: skip
 

@@ -4,18 +4,18 @@
 furthest tactic, then the ``confidence``: the evidence (``moves``), less for each point that is ``against`` it. So no
 number of sites lifts a roll-out above a stolen account.
 
-**Not an attack** though evidence is there (``decoy``): whoever only scans, or tries its way in at many from outside; a
-program that is rolled out, with the same rules at every site and none of them severe; what only rules of a low level
-saw.
+**Not an attack** though evidence is there (``decoy``), where no critical rule says otherwise: whoever only scans, or
+tries its way in at many from outside; a program that is rolled out, with the same rules at every site and none of them
+severe; what only rules of a low level saw.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import groupby
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from spark_jobs.common.attack import TACTICS
+from spark_jobs.common.plain import many
 from spark_jobs.findings.moves import DEEP_RULES
 
 Way: TypeAlias = dict[str, Any]
@@ -53,7 +53,8 @@ def decoy(way: Way) -> str:
     severe, grave = way["level"] in ("high", "critical"), way["level"] == "critical"
     outside = "ip" in kinds and kinds <= OUTSIDE
     tries = tactics <= ATTEMPTS and not grave and len(way["sites"]) >= SCANNED_SITES
-    if tactics and (tactics <= SCANNING or (outside and (tries or (tactics <= GUESSES and not severe)))):
+    guesses = tactics <= GUESSES and not severe
+    if tactics and ((tactics <= SCANNING and not grave) or (outside and (tries or guesses))):
         return "scan"
     if kinds <= SOFTWARE and not severe and _alike(way) >= UNIFORM:
         return "roll-out"
@@ -61,7 +62,7 @@ def decoy(way: Way) -> str:
 
 
 def weighed(way: Way) -> Way:
-    """``way`` with ``against``, ``confidence``, ``score``, ``reason`` and ``story``."""
+    """``way`` with ``against``, ``confidence``, ``score`` and ``reason``."""
     against = list(_doubts(way))
     confidence = way["evidence"] / 100 * DOUBT ** len(against)
     low, high = BANDS[way["level"]]
@@ -73,29 +74,7 @@ def weighed(way: Way) -> Way:
         "confidence": round(confidence, 2),
         "score": round(low + within * (high - low - 0.1), 1),
         "reason": _reason(way),
-        "story": story(way["steps"]),
     }
-
-
-def story(steps: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The stages of a campaign in the order in which it reached them: of each when it was first and last entered, at
-    which sites, by which rules, with how many alerts. The tactic is empty where none is known."""
-
-    def tactic(step: Mapping[str, Any]) -> str:
-        return step["tactic"] or ""
-
-    found = []
-    for name, some in groupby(sorted(steps, key=lambda step: (tactic(step), step["time"])), tactic):
-        mine = list(some)
-        found.append({
-            "first": mine[0]["time"],
-            "last": mine[-1]["time"],
-            "tactic": name,
-            "sites": list(dict.fromkeys(f"{step['fleet']}/{step['site']}" for step in mine)),
-            "rules": list(dict.fromkeys(step["rule_id"] for step in mine)),
-            "alerts": sum(step["alerts"] for step in mine),
-        })  # fmt: skip
-    return sorted(found, key=lambda one: (one["first"], one["tactic"]))
 
 
 def _alike(way: Way) -> float:
@@ -123,7 +102,7 @@ def _reason(way: Way) -> str:
     others = len(way["entities"])
     return (
         f"level {way['level']}, reached {way['stage'] or 'no tactic'}; "
-        f"{way['at_once']} sites within 24 h ({way['in_hour']} within 1 h), {len(way['sites'])} in all; "
-        f"{way['deep']} sites with {DEEP_RULES} or more rules; {way['forward']} steps forward"
+        f"{many(way['at_once'], 'site')} within 24 h ({way['in_hour']} within 1 h), {len(way['sites'])} in all; "
+        f"{many(way['deep'], 'site')} with {DEEP_RULES} or more rules; {many(way['forward'], 'step')} forward"
         + (f"; {others} entities share its events" if others > 1 else "")
     )

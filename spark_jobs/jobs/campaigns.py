@@ -21,7 +21,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, TypeAlias
 
 import click
@@ -50,9 +50,6 @@ DAYS = 14
 
 GAP = timedelta(days=1)
 """A campaign that pauses for a night goes on; one that is back after a whole day of silence is another."""
-
-NEW = timedelta(days=1)
-"""Steps that are no older are new: who looks once a day has not seen them."""
 
 _RUN = [*WHO, "run"]
 _LISTS = ("sites", "rules", "tactics", "techniques")
@@ -108,7 +105,7 @@ def write(
 
         new = keep(entities.unusual(every, wanted.first, there, rows))
         seen = keep(suspects(new.where(F.col("date") >= wanted.since)))
-        attacks = [weighed(way) for way in find(spark, tables, seen, lookups, keep) if not decoy(way)]
+        attacks = [weighed(way) for way in find(spark, tables, seen, lookups, keep, wanted.now) if not decoy(way)]
         text = _write(tables, named(attacks, known, wanted), known, wanted)
         if session_days:
             text += f"; {sessions.write(tables, new, rules, session_days, wanted.now)}"
@@ -143,12 +140,14 @@ def suspects(rows: DataFrame) -> DataFrame:
     return runs(rows.join(chosen, WHO, "left_semi"), WHO, int(GAP.total_seconds()), "first_time", "last_time")
 
 
-def find(spark: SparkSession, tables: Tables, seen: DataFrame, lookups: Lookups | None, keep: Kept) -> list[Way]:
-    """The ways of ``suspects`` for which there is evidence, those of one attack as one. Frames that are asked more than
-    once go through ``keep``."""
+def find(
+    spark: SparkSession, tables: Tables, seen: DataFrame, lookups: Lookups | None, keep: Kept, now: datetime
+) -> list[Way]:
+    """The ways of ``suspects`` for which there is evidence at ``now``, those of one attack as one. Frames that are
+    asked more than once go through ``keep``."""
     rules = tables.frame(spark, RULES)
     key = identity(*map(F.col, WHO), F.col("run").cast("string"))
-    alone = moves.find(seen, rules, _RUN).where(F.col("evidence") >= moves.MIN_EVIDENCE).withColumn("member", key)
+    alone = moves.find(seen, rules, _RUN, now).where(F.col("evidence") >= moves.MIN_EVIDENCE).withColumn("member", key)
     found = keep(alone)
     threats = {} if lookups is None else threats_of(spark, found, lookups)
     ways = {}
@@ -161,13 +160,14 @@ def find(spark: SparkSession, tables: Tables, seen: DataFrame, lookups: Lookups 
         span = min(way["first_seen"] for way in ways.values()), max(way["last_seen"] for way in ways.values())
         links = merging.links(found, tables.frame(spark, ALERTS, near={"counted_at": [span]}))
         if pairs := [pair for pair in links if pair[0] in ways and pair[1] in ways]:
-            _merge(spark, ways, seen, rules, merging.groups(pairs))
+            _merge(spark, ways, seen, rules, merging.groups(pairs), now)
     return [way for way in ways.values() if not way["exercise"]]
 
 
 def _merge(
-    spark: SparkSession, ways: dict[str, Way], seen: DataFrame, rules: DataFrame, groups: Mapping[str, str]
-) -> None:
+    spark: SparkSession, ways: dict[str, Way], seen: DataFrame, rules: DataFrame, groups: Mapping[str, str],
+    now: datetime,
+) -> None:  # fmt: skip
     """Put one way in the place of those of each of ``groups``. What several entities have at a site, by a rule, in 5
     minutes, is taken for the same alerts: the most that one of them has is counted."""
     whose = [(*(ways[member][name] for name in _RUN), group) for member, group in sorted(groups.items())]
@@ -183,7 +183,7 @@ def _merge(
             F.max("last_time").alias("last_time"),
         )
     )
-    whole = {way["group"]: way for way in moves.find(cells, rules, ["group"]).toArrow().to_pylist()}
+    whole = {way["group"]: way for way in moves.find(cells, rules, ["group"], now).toArrow().to_pylist()}
     for group, way in sorted(whole.items()):
         mine = [ways.pop(member) for member, of in sorted(groups.items()) if of == group]
         mine.sort(key=lambda one: (-one["evidence"], -one["alerts"], one["kind"], one["value"]))
@@ -238,7 +238,6 @@ def _row(way: Way, before: Row | None, wanted: Period) -> Row:
         "campaign_id": before["campaign_id"] if before else hashlib.sha256(key.encode()).hexdigest()[:32],
         "date": before["date"] if before else f"{way['first_seen']:%Y-%m-%d}",
         "state": "open" if way["last_seen"] + GAP >= wanted.now else "closed",
-        "new_steps": sum(step["time"] > wanted.now - NEW for step in way["steps"]),
         "updated_at": wanted.now,
     }
     if before and before["first_seen"] < wanted.start:

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import entities
 from spark_jobs.common.entities import SEVERE
+from spark_jobs.common.nouns import counted
 from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import short
 from spark_jobs.findings.proposals import added, file_name, filter_text
@@ -157,9 +158,9 @@ def _reason() -> Column:
 
     top = F.concat("top_kind", F.lit(" "), "top_value")
     return F.concat(
-        F.col("matches"), F.lit(" matches, "), percent("share"), F.lit(" of all; "),
-        percent("share_suppressed"), F.lit(" suppressed; at "), F.col("sites"), F.lit(" sites, "),
-        F.col("hosts"), F.lit(" hosts"),
+        counted("matches", "match", "matches"), F.lit(", "), percent("share"), F.lit(" of all; "),
+        percent("share_suppressed"), F.lit(" suppressed; at "), counted("sites", "site"), F.lit(", "),
+        counted("hosts", "host"),
         F.coalesce(F.concat(F.lit("; "), percent("top_share"), F.lit(" of the alerts name "), top), F.lit("")),
     )  # fmt: skip
 

@@ -52,7 +52,7 @@ def notify(
     job: Job, last: date, days: int, sinks: Path | None, server: str | None, sender: str | None,
     recipients: tuple[str, ...], password: Path | None, level: str, summed: bool,
 ) -> str:  # fmt: skip
-    """Send new campaigns and anomalies to webhooks, chats and mail, once each.
+    """Send new campaigns, anomalies and risks to webhooks, chats and mail, once each.
 
     Example: vedette-spark notify --tables tables --sinks /etc/vedette/notify.toml
 

@@ -13,7 +13,7 @@ from spark_jobs.report.figures import Counts, Line
 from spark_jobs.report.findings import Findings
 from spark_jobs.report.triage import closed, words
 
-MAX_FIRST = 12
+MAX_FIRST = 14
 MAX_CAMPAIGNS = 3
 MAX_ANOMALIES = 2
 """Of each kind."""
@@ -113,6 +113,10 @@ _KINDS = {"burst": ("burst",), "silence": ("silence",), "new_rule": ("new rule",
           "new_entity": ("new entity", "new entities")}  # fmt: skip
 
 
+_CALLED = (("silence", "gone quiet"), ("burst", "burst"), ("new_rule", "new rule"))
+"""Anomalies of the first screen, and what they are called there."""
+
+
 def _change(now: Line, before: Line, name: str) -> str:
     """How a sum compares with the days before."""
     number, past = getattr(now, name), getattr(before, name)
@@ -140,20 +144,18 @@ def look_first(report: Report) -> list[Pointer]:
         note = f"score {one.score:.0f} · {one.state} · {_span(one.first_seen, one.last_seen)}"
         note += f" · {words(one.triage)}" if one.triage.state != "new" else ""
         found.append(Pointer(one.level, "campaign", text, f"campaign-{number}", note))
-    for risk in _risks(findings)[:MAX_RISKS]:
+    for risk in unnamed_risks(findings)[:MAX_RISKS]:
         name = f"{risk.kind} {short(risk.value)}" + (f" at {risk.scope}" if risk.scope else "")
         found.append(
             Pointer(risk.level, "risk", f"{name}: {risk.reason}", "risk", _span(risk.first_seen, risk.last_seen))
         )
-    for kind, called in (("silence", "gone quiet"), ("burst", "burst")):
+    for kind, called in _CALLED:
         here = [one for one in findings.anomalies.items if one.kind == kind and not closed(one, one.ended_at)]
+        # A rule that is new at a site is not as new as one that is new in the fleet.
+        here.sort(key=lambda one: kind == "new_rule" and bool(one.site))
         for anomaly in here[:MAX_ANOMALIES]:
-            rule = report.counts.known.get(anomaly.rule_id)
-            what = f", {rule.rule_title if rule else anomaly.rule_id}" if anomaly.rule_id else ""
-            usual = "" if anomaly.observed is None else f": {anomaly.observed:,.0f}, usually {anomaly.median or 0:,.0f}"
-            text = f"{anomaly.fleet}/{anomaly.site}{what}{usual}"
             note = _span(anomaly.started_at, anomaly.ended_at)
-            found.append(Pointer(anomaly.level or "medium", called, text, "anomalies", note))
+            found.append(Pointer(anomaly.level or "medium", called, _anomaly(report, anomaly), "anomalies", note))
     critical = [one for one in report.counts.severest if one.level == "critical"]
     if critical:
         number = sum(one.alerts for one in report.counts.levels if one.level == "critical")
@@ -180,7 +182,19 @@ def look_first(report: Report) -> list[Pointer]:
     return found[: max(MAX_FIRST, shown + MAX_FIRST - MAX_CAMPAIGNS)]
 
 
-def _risks(findings: Findings) -> list[Line]:
+def _anomaly(report: Report, one: Line) -> str:
+    """Where, by which rule and how much, in words."""
+    rule = report.counts.known.get(one.rule_id)
+    title = (rule.rule_title if rule else "") or one.rule_id
+    where = f"{one.fleet}/{one.site}" if one.site else "the fleet"
+    what = f", {title}" if one.rule_id else ""
+    if one.kind == "new_rule":
+        return f"{where}{what}: {many(int(one.observed or 0), 'alert')}, none before"
+    usual = "" if one.observed is None else f": {one.observed:,.0f}, usually {one.median or 0:,.0f}"
+    return f"{where}{what}{usual}"
+
+
+def unnamed_risks(findings: Findings) -> list[Line]:
     """Those over their threshold that are not closed, and that no campaign listed names; sites last, which have what
     their users and hosts have."""
     named = {(one["kind"], one["value"]) for listed in findings.campaigns.items for one in listed.entities or ()}

@@ -10,14 +10,15 @@ from spark_jobs.common.attack import caption
 from spark_jobs.common.plain import many, short
 from spark_jobs.report import text
 from spark_jobs.report.figures import Line
-from spark_jobs.report.headline import Report, span
+from spark_jobs.report.headline import Report, span, unnamed_risks
 
 KINDS = {"burst": "Burst", "silence": "Gone quiet", "new_rule": "New rule"}
 """Anomalies that are noticed, and what they are called."""
 
 
 def notices(report: Report) -> Iterator[dict[str, Any]]:
-    """A row for each open campaign and each anomaly of ``KINDS`` about which nobody has decided anything yet."""
+    """A row for each open campaign, each anomaly of ``KINDS`` and each risk that the first screen would show, about
+    which nobody has decided anything yet."""
     for one in report.findings.campaigns.items:
         if one.state == "open" and one.triage.state == "new":
             yield _campaign(one)
@@ -25,6 +26,9 @@ def notices(report: Report) -> Iterator[dict[str, Any]]:
         if one.kind in KINDS and one.triage.state == "new":
             rule = report.counts.known.get(one.rule_id)
             yield _anomaly(one, rule.rule_title if rule else one.rule_id)
+    for one in unnamed_risks(report.findings):
+        if one.triage.state == "new":
+            yield _risk(one, report)
 
 
 def digest(report: Report) -> dict[str, Any]:
@@ -55,6 +59,22 @@ def _anomaly(one: Line, title: str) -> dict[str, Any]:
     where = f"{one.fleet}/{one.site}" if one.site else "the fleet"
     row = _row(one.anomaly_id, one.kind, what, one.level or "medium", where, one.started_at, one.reason)
     return {**row, "fleet": one.fleet, "site": one.site}
+
+
+def _risk(one: Line, report: Report) -> dict[str, Any]:
+    parts = []
+    for part in one.contributions:
+        rule = report.counts.known.get(part["rule_id"])
+        title = (rule.rule_title if rule else "") or part["rule_id"]
+        parts.append(
+            f"{part['points']:.0f} {part['time']:%Y-%m-%d} {title}" + (f", {part['why']}" if part["why"] else "")
+        )
+    name = f"{one.kind} {short(one.value)}" + (f" at {one.scope}" if one.scope else "")
+    said = "\n".join([one.reason, *parts])
+    row = _row(one.risk_id, "risk", f"Risk of {name}", one.level or "medium", one.scope or "the fleet", one.last_seen,
+               said)  # fmt: skip
+    tags = [f"attack.{name}" for name in dict.fromkeys(part["tactic"] for part in one.contributions) if name]
+    return {**row, "tags": tags, "entities": [{"kind": one.kind, "value": one.value}]}
 
 
 def _row(finding: str, kind: str, title: str, level: str, where: str, at: datetime | None, said: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from markupsafe import Markup
 
 from spark_jobs.common.attack import caption
 from spark_jobs.common.period import Period
-from spark_jobs.common.plain import cut, plain, short
+from spark_jobs.common.plain import cut, many, plain, short
 from spark_jobs.report import headline
 from spark_jobs.report.accounts import troubles
 from spark_jobs.report.chart import chart
@@ -163,6 +163,7 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "n": _number,
+        "many": many,
         "share": lambda value: "" if value is None else f"{value:.0%}",
         "clock": _clock,
         "cut": cut,

@@ -223,10 +223,12 @@ CAMPAIGNS = Table(
 )
 """Entities at many sites: ``kind`` and ``value`` are those of the one with most evidence, ``entities`` all, most
 evidence first. ``campaign_id`` and ``date`` (of the first ``first_seen``) stay while it grows. ``sites`` are
-``FLEET/SITE``; ``state`` open or closed; ``tactics`` in the order seen, ``stage`` the furthest; ``steps`` at most 200.
+``FLEET/SITE``; ``state`` open or closed; ``tactics`` in the order seen, ``stage`` the furthest; ``steps`` at most 200,
+the first and the last hundred.
 ``score`` is the order in which to look: level, stage, then ``confidence`` (0 to 1), which is ``evidence`` (0 to 100)
 less for each of ``against``; ``reason`` says the same in words. ``story`` are the stages in the order reached
-(``tactic`` empty: none is known), ``new_steps`` how many of ``steps`` are of the 24 hours before ``updated_at``."""
+(``tactic`` empty: none is known), ``new_steps`` how many steps are of the 24 hours before ``updated_at``; both are
+reckoned from all steps."""
 
 SESSIONS = Table(
     "sessions",

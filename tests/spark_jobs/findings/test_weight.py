@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,8 +12,6 @@ from spark_jobs.common.attack import TACTICS
 from spark_jobs.common.entities import LEVELS
 from spark_jobs.findings import weight
 from spark_jobs.findings.merging import groups
-
-NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def way(**changes: Any) -> weight.Way:
@@ -55,7 +52,10 @@ SITES = [f"north/s{n}" for n in range(20)]
         ("", {}),
         ("", {"level": "medium"}),
         ("low level only", {"level": "low"}),
-        ("scan", {"tactics": ["reconnaissance"], "level": "critical"}),
+        ("scan", {"tactics": ["reconnaissance"], "level": "high"}),
+        ("", {"tactics": ["reconnaissance"], "level": "critical"}),
+        ("", {"entities": [{"kind": "ip", "value": "x"}], "tactics": ["reconnaissance", "resource-development"],
+              "level": "critical", "sites": SITES}),
         ("scan", {"entities": [{"kind": "ip", "value": "x"}], "tactics": ["initial-access"], "sites": SITES}),
         ("", {"entities": [{"kind": "ip", "value": "x"}], "tactics": ["initial-access"]}),
         ("", {"entities": [{"kind": "ip", "value": "x"}], "tactics": ["initial-access"], "sites": SITES,
@@ -73,20 +73,6 @@ def test_decoys_are_named(what: str, changes: dict[str, Any]) -> None:
     """Scans and tries from outside, roll-outs, low levels; what is severe, or has an account in it, may be an
     attack."""
     assert weight.decoy(way(**changes)) == what
-
-
-def test_stages_are_in_the_order_reached() -> None:
-    """A tactic that is met again widens its stage; a rule without one is a stage without a name."""
-    steps = [
-        {"time": NOON + timedelta(hours=n), "fleet": "north", "site": site, "rule_id": rule, "tactic": tactic, "alerts":
-        2} for n, (site, rule, tactic) in enumerate([
-            ("a", "r0", "initial-access"), ("a", "r1", None), ("b", "r2", "execution"), ("b", "r0", "initial-access"),
-        ])
-    ]  # fmt: skip
-    first, nameless, last = weight.story(steps)
-    assert (first["tactic"], first["sites"], first["rules"]) == ("initial-access", ["north/a", "north/b"], ["r0"])
-    assert (first["first"], first["last"], first["alerts"]) == (NOON, NOON + timedelta(hours=3), 4)
-    assert (nameless["tactic"], last["tactic"]) == ("", "execution")
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("abcdefgh"))))

@@ -363,10 +363,31 @@ def test_a_campaign_tells_its_story(second: Seen) -> None:
     assert 0 < row["confidence"] < row["evidence"] / 100
 
 
+MANY = [f"t{n:02}" for n in range(70)]
+
+
+@happens(
+    [("tireless", site, f"r{n}", 1 + 7 * n + m / 12) for n in range(4) for m, site in enumerate(MANY)], kind="user"
+)
+@happens([("tireless", MANY[-1], "r3", 29)], kind="user")
+def test_more_steps_than_are_kept(second: Seen) -> None:
+    """Of 280 steps the first and the last hundred are kept; stages, sites, alerts and what is new count all of them."""
+    row = second.one("tireless")
+    assert len(row["steps"]) == moves.MAX_STEPS
+    times = [(step["time"] - DAY) / HOUR for step in row["steps"]]
+    assert (times[0], times[-1]) == (1, pytest.approx(22 + 69 / 12))
+    assert [(one["tactic"], len(one["sites"]), one["alerts"]) for one in row["story"]] == [
+        (tactic, 70, 70 + (tactic == "exfiltration")) for tactic in TACTICS
+    ]
+    assert row["story"][-1]["last"] == DAY + 29 * HOUR
+    assert row["story"][0]["sites"] == [f"north/{site}" for site in MANY]
+    assert row["new_steps"] == 280 - 61  # until 06:00 of the first day
+
+
 def test_nothing_else_is_a_campaign(second: Seen, third: Seen) -> None:
     """Those of the tests above, and no entity that they call none."""
     found = {"198.51.100.1", "198.51.100.2", "192.0.2.7", "sprayed", "anna", "deep", "wide", "far", "slow", "steady",
-             "198.51.100.7", "bea", "other", "eve", *(f"evil-{begin}" for begin in range(6))}  # fmt: skip
+             "198.51.100.7", "bea", "other", "eve", "tireless", *(f"evil-{begin}" for begin in range(6))}  # fmt: skip
     assert {row["value"] for row in second.campaigns} == found
     assert {row["value"] for row in third.campaigns} == found
 

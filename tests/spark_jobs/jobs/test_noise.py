@@ -98,7 +98,7 @@ def test_numbers_are_those_of_the_alerts(spark: SparkSession, tables: Tables) ->
     assert grave["score"] == pytest.approx(loud * (40 + 0.5 * 30) / 2, abs=0.05)
     assert [rule_id for rule_id, row in rows.items() if row["proposal"]] == [RULE]
     assert ssh["reason"] == (
-        r"100 matches, 9 % of all; 0 % suppressed; at 1 sites, 4 hosts; 80 % of the alerts name user svc\scan*"
+        r"100 matches, 9 % of all; 0 % suppressed; at 1 site, 4 hosts; 80 % of the alerts name user svc\scan*"
     )
 
 

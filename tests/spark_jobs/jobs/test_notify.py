@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner
 
 from spark_jobs.__main__ import main
-from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, NOTICES
+from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, NOTICES, RISK
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.conftest import run
-from tests.spark_jobs.found import anomaly, campaign, write
+from tests.spark_jobs.found import AT, anomaly, campaign, write
 from tests.spark_jobs.landed import DAY
 
 
@@ -125,6 +125,26 @@ def test_each_finding_once(tables: Tables, tmp_path: Path, hook: Hook) -> None:
     run(None, "triage", f"--tables={tables.root}", "campaign-5", "--state=acknowledged")
     assert run(None, *words) == "notify: 1 sent"
     assert [key for key, _ in hook.got[2:]] == ["campaign-4"]
+
+
+def test_a_risk_is_noticed(tables: Tables, tmp_path: Path, hook: Hook) -> None:
+    """An entity over its threshold that no campaign names, with what its points are made of; once, although its row is
+    another one every day. One below, or that the campaign names, is not."""
+    part = {"points": 60.4, "time": AT, "rule_id": "r9", "level": "high", "tactic": "execution", "alerts": 1,
+            "why": "first of its tactic"}  # fmt: skip
+    one = {"as_of": DAY, "risk_id": "risk-1", "kind": "user", "value": "anna", "scope": "", "score": 120.0,
+           "over": True, "threshold": 100.0, "level": "high", "reason": "120 points, 100 needed", "last_seen": AT,
+           "first_seen": AT,
+           "contributions": [part]}  # fmt: skip
+    write(tables, RISK, one, {**one, "risk_id": "risk-2", "value": "bob", "over": False, "score": 9.0},
+          {**one, "risk_id": "risk-3", "kind": "ip", "value": "203.0.113.9"})  # fmt: skip
+    words = ["notify", f"--tables={tables.root}", f"--date={DAY}", sinks(tmp_path, hook)]
+    assert run(None, *words) == "notify: 3 sent"
+    body = dict(hook.got)["risk-1"]
+    assert (body["rule_title"], body["tags"]) == ("Risk of user anna", ["attack.execution"])
+    assert body["raw"] == "120 points, 100 needed\n60 2026-11-20 r9, first of its tactic"
+    write(tables, RISK, {**one, "as_of": "2026-11-21", "score": 130.0})
+    assert run(None, "notify", f"--tables={tables.root}", "--date=2026-11-21", words[-1]) == "notify: 0 sent"
 
 
 def test_a_receiver_that_is_away_gets_it_later(tables: Tables, tmp_path: Path, hook: Hook, post: Post) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,23 @@ from spark_jobs.common.period import period
 from spark_jobs.jobs.report import figures
 from spark_jobs.report import page, text
 from spark_jobs.report.accounts import troubles
+from spark_jobs.report.findings import MAX_RISKS
 from spark_jobs.report.headline import Report, cards, look_first
+from spark_jobs.report.notices import notices
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import open_reader
-from spark_jobs.tables.schema import AGENTS, ALERTS, ANOMALIES, CAMPAIGNS, COVERAGE, HEARTBEATS, NOISE, RISK, WIN_5M
+from spark_jobs.tables.schema import (
+    AGENTS,
+    ALERTS,
+    ANOMALIES,
+    CAMPAIGNS,
+    COVERAGE,
+    HEARTBEATS,
+    NOISE,
+    RISK,
+    TRIAGE,
+    WIN_5M,
+)  # fmt: skip
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.browser import CHROMIUM, Browser
 from tests.spark_jobs.found import AT, anomaly, campaign, covered, write, write_all
@@ -82,6 +96,44 @@ def test_every_critical_campaign_is_on_the_first_screen(tables: Tables) -> None:
     assert [one.anchor for one in first[3:]] == [f"campaign-{listed.index(f'203.0.113.{n}') + 1}" for n in range(15)]
 
 
+def test_slow_and_low_is_not_buried_by_lone_critical_alerts(tables: Tables) -> None:
+    """Entities whose points add up to more than it takes come before those that are over by one critical alert alone,
+    however many these are; and those before whoever is not over."""
+    risk = {"as_of": DAY, "kind": "user", "scope": "", "threshold": 100.0, "over": True, "first_seen": AT,
+            "last_seen": AT, "level": "critical", "reason": "a critical alert"}  # fmt: skip
+    lone = [{**risk, "risk_id": f"lone-{n}", "value": f"lone{n:03}", "score": 60.0 + n / 100} for n in range(MAX_RISKS)]
+    slow = {**risk, "risk_id": "slow", "value": "slow", "score": 104.0, "level": "low", "reason": "14 rules"}
+    calm = {**risk, "risk_id": "calm", "value": "calm", "score": 99.0, "level": "low", "over": False}
+    write(tables, RISK, *lone, slow, calm)
+    found = made(tables)
+    values = [one.value for one in found.findings.risks.items]
+    assert (values[0], values[1], "calm" in values) == ("slow", f"lone{MAX_RISKS - 1:03}", False)
+    assert next(one.text for one in look_first(found) if one.kind == "risk") == "user slow: 14 rules"
+
+
+def test_no_kind_of_anomaly_crowds_out_another(tables: Tables) -> None:
+    """Of 300 new rules, 3 bursts and a silence with lower scores all but some of the rules are listed, by score, and
+    noticed; the first screen has two of each kind, of rules those that are new in the fleet."""
+    rules = [anomaly(n, kind="new_rule", rule_id=f"rule-{n}", score=40.0 + n / 10, observed=1.0) for n in range(300)]
+    fleet = anomaly(300, kind="new_rule", fleet="", site="", rule_id="fresh", score=12.0, observed=18_000.0)
+    bursts = [anomaly(400 + n, kind="burst", rule_id="r", observed=90.0, score=6.0 + n) for n in range(3)]
+    write(tables, ANOMALIES, *rules, fleet, *bursts, anomaly(500, score=7.0))
+    found = made(tables)
+    listed = found.findings.anomalies
+    kinds = [one.kind for one in listed.items]
+    assert (len(kinds), listed.of, kinds.count("burst"), kinds.count("silence")) == (200, 305, 3, 1)
+    assert [one.score for one in listed.items] == sorted((one.score for one in listed.items), reverse=True)
+    first = [(one.kind, one.text) for one in look_first(found) if one.anchor == "anomalies"]
+    assert [kind for kind, _ in first] == ["gone quiet", "burst", "burst", "new rule", "new rule"]
+    assert first[-2:] == [
+        ("new rule", "the fleet, fresh: 18,000 alerts, none before"),
+        ("new rule", "north/office, rule-299: 1 alert, none before"),
+    ]
+    sent = [row["kind"] for row in notices(found)]
+    assert (sent.count("burst"), sent.count("silence")) == (3, 1)
+    assert "the fleet" in page.html(found)
+
+
 def test_steps_name_their_hosts(tables: Tables) -> None:
     """Of each step the first hosts that were met, within the campaign's time, and how many there are beyond."""
     write(tables, CAMPAIGNS, campaign(1))
@@ -124,6 +176,21 @@ def test_one_is_no_plural_and_days_have_no_zero(tables: Tables) -> None:
     assert "\n1 alert by 1 rule, on 0 hosts at 1 site.\n" in said
     count(tables, {"site": "s", "rule_id": "r", "level": "high", "alerts": 0, "matches": 6})
     assert "\n1 alert (7 matches) by 1 rule," in text.text(made(tables, days=13))
+
+
+def test_a_campaign_s_line_has_no_false_plural(tables: Tables) -> None:
+    """ "1 site", "1 rule", "1 new step" where there is one; new steps are those since somebody decided something."""
+    write(tables, CAMPAIGNS, campaign(1, sites=["north/plant"], rules=["rule-a"], alerts=1, new_steps=7))
+    row = {
+        "finding_id": "campaign-1",
+        "state": "acknowledged",
+        "author": "ann",
+        "updated_at": AT + timedelta(minutes=9),
+    }
+    tables.append(TRIAGE, pa.Table.from_pylist([row], arrow_schema(TRIAGE.columns)))
+    shown = page.html(made(tables))
+    assert "1 site · 1 rule · 1 alert · open · Execution · 1 new step since " in shown
+    assert not re.search(r"\b1 (sites|rules|alerts|hosts|days|tactics|matches|new steps)\b", shown)
 
 
 def test_what_has_not_run_is_said_once(tables: Tables) -> None:
