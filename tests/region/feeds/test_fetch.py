@@ -14,6 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -291,6 +292,34 @@ def test_what_a_lookup_has(region: Region) -> None:
     assert (region.get("domain", "www.evil.example") or {})["threat"] == "BadBot"
     assert region.get("net", "198.51.100.77") is not None
     assert not (region.lookups / "intel_url.vlookup").exists()
+
+
+def test_ingest_s_table_has_what_the_lookups_have(region: Region) -> None:
+    """``intel_feeds.parquet``: kinds as ingest calls them, what holds now, as it was where nothing changed. No feed can
+    name an address as the owner's own; a kind for which no feed asks any more is gone."""
+    (region.folder / "a.json").write_bytes(bundle(
+        ip(1, confidence=80, valid_until=NEVER, name="ExampleBot"), ip(2, name="Scanner "),
+        ip(3, valid_until="2026-06-01T00:00:00Z"),
+        indicator(4, f"[file:hashes.'SHA-256' = '{'a' * 64}'] OR [domain-name:value = 'evil.example']"),
+    ))  # fmt: skip
+    feed = 'name = "own"\ntype = "stix"\npath = "a.json"'
+    region.feeds(feed)
+    region.fetch()
+    file = region.lookups / "intel_feeds.parquet"
+    rows = {row["value"]: row for row in pq.read_table(file).to_pylist()}
+    assert {value: row["kind"] for value, row in rows.items()} == {
+        "203.0.113.1": "ip", "203.0.113.2": "ip", "evil.example": "domain", "a" * 64: "hash",
+    }  # fmt: skip
+    first = rows["203.0.113.1"]
+    assert (first["source"], first["threat"], first["score"]) == ("own", "ExampleBot", 80)
+    assert (f"{first['valid_from']:%Y-%m-%d}", f"{first['valid_until']:%Y}") == ("2026-05-01", "2199")
+    assert rows["203.0.113.2"]["threat"] == "Scanner (own)"
+    before = file.stat()
+    region.fetch()
+    assert file.stat().st_ino == before.st_ino
+    region.feeds(f'{feed}\nkinds = ["domain"]')
+    region.fetch()
+    assert [row["kind"] for row in pq.read_table(file).to_pylist()] == ["domain"]
 
 
 def test_mistakes_in_the_file(region: Region) -> None:

@@ -1,4 +1,5 @@
-"""All feeds of a file into the store, then one lookup for each kind of indicator from what holds now.
+"""All feeds of a file into the store, then one lookup for each kind of indicator from what holds now, and all of them
+as one Parquet file for the region's ingest.
 
 A feed that cannot be read leaves what was read of it before, and is named. A lookup has one row for a value: the newest
 version among those that are left once what has expired, is not yet valid, of a kind or confidence that its feed's
@@ -18,7 +19,7 @@ from vedette.lookup.batch import Batch, Key
 from vedette.lookup.build import Built, build
 from vedette.lookup.layout import Column
 from vedette.lookup.table import Lookup
-from vedette.region.feeds import misp, stix
+from vedette.region.feeds import misp, parquet, stix
 from vedette.region.feeds.entry import MAX_TEXT, Found, LeftOut
 from vedette.region.feeds.settings import Feed
 from vedette.region.feeds.store import Row, State, Store
@@ -184,14 +185,18 @@ class _Reading:
 
 
 def lookups(feeds: list[Feed], store: Store, folder: Path, prefix: str, now: int) -> Iterator[Made]:
-    """Build what changed; a kind for which no feed asks gives none. Raises OSError and ValueError."""
+    """Build what changed, and ``PREFIXfeeds.parquet`` of all; a kind for which no feed asks gives none. Raises OSError
+    and ValueError."""
     folder.mkdir(parents=True, exist_ok=True)
+    every = folder / f"{prefix}feeds.parquet"
+    asked, same = list[str](), True
     known = {feed.name: feed for feed in feeds}
     with store.transaction():
         store.keep_only(known)
     for kind, key in KINDS.items():
         if not any(kind in feed.kinds or not feed.kinds for feed in feeds):
             continue
+        asked.append(kind)
         path = folder / f"{prefix}{kind}.vlookup"
         dropped: Counter[str] = Counter()
         digest, rows = hashlib.sha256(repr((COLUMNS, key)).encode()), 0
@@ -201,6 +206,7 @@ def lookups(feeds: list[Feed], store: Store, folder: Path, prefix: str, now: int
         if store.built(path.name) == digest.hexdigest() and _whole(path, rows):
             yield Made(path, kind, rows, dropped, None)
             continue
+        same = False
         held = _held(store.rows(kind), known, kind, now, Counter())
         built = build(
             path, COLUMNS, [Key(("indicator",), key)], _batches(held), created=now, source=f"feeds: {kind}",
@@ -209,6 +215,8 @@ def lookups(feeds: list[Feed], store: Store, folder: Path, prefix: str, now: int
         with store.transaction():
             store.note_built(path.name, digest.hexdigest(), built.version)
         yield Made(path, kind, rows, dropped, built)
+    if not same or parquet.kinds_in(every) != asked:
+        parquet.write(every, {kind: _held(store.rows(kind), known, kind, now, Counter()) for kind in asked})
 
 
 def _whole(path: Path, rows: int) -> bool:
