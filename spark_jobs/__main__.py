@@ -23,6 +23,7 @@ from spark_jobs.jobs.ingest import ingest
 from spark_jobs.jobs.maintain import maintain
 from spark_jobs.jobs.noise import noise
 from spark_jobs.jobs.notify import notify
+from spark_jobs.jobs.quality import quality
 from spark_jobs.jobs.report import report
 from spark_jobs.jobs.risk import risk
 from spark_jobs.jobs.triage import triage
@@ -41,6 +42,7 @@ JOBS = (
     maintain,
     triage,
     filters,
+    quality,
     notify,
     views,
     all_due,

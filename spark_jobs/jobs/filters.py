@@ -1,8 +1,8 @@
 """The job ``filters``: what people closed as false positives, as proposed filters for the rules that made it.
 
-A **case** is a campaign or an anomaly that somebody closed (``triage``), as long as that decision holds. An alert is of
-a case when its rule, site, entity and time are, up to the decision: what came later nobody has looked at. One of a case
-that was closed as true counts as true, whatever else it is of.
+A **case** is a campaign, an anomaly or a risk that somebody closed (``triage``), as long as that decision holds. An
+alert is of a case when its rule, site, host, entity and time are, up to the decision: what came later nobody has looked
+at. One of a case that was closed as true counts as true, whatever else it is of.
 
 For each rule with enough false positives ``findings/conjunctions.py`` looks for the smallest condition that holds for
 all of them, and for no alert closed as true and none of a high level that is open. It becomes a Sigma filter beside the
@@ -34,7 +34,7 @@ from spark_jobs.jobs.job import COUNT, FILE, Job, days_options, spark_job
 from spark_jobs.report.triage import CLOSED, decisions
 from spark_jobs.tables import storage
 from spark_jobs.tables.ask import Reader, within
-from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, TRIAGE
+from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, RISK, TRIAGE
 from spark_jobs.tables.tables import texts
 
 DAYS = 90
@@ -44,8 +44,8 @@ MAX_AGENTS = 3
 
 
 class Case(NamedTuple):
-    """What somebody closed. ``rules``, ``places`` (``FLEET/SITE``) and ``entities`` (folded): any, where they are
-    empty."""
+    """What somebody closed. ``rules``, ``places`` (``FLEET/SITE``), ``entities`` (folded) and ``hosts``: any, where
+    they are empty."""
 
     finding: str
     label: str
@@ -54,12 +54,14 @@ class Case(NamedTuple):
     entities: frozenset[tuple[str, str]]
     first: datetime
     last: datetime
+    hosts: frozenset[str] = frozenset()
 
-    def holds(self, rule: str, place: str, entities: Collection[tuple[str, str]], at: datetime) -> bool:
+    def holds(self, rule: str, place: str, host: str, entities: Collection[tuple[str, str]], at: datetime) -> bool:
         return (
             self.first <= at <= self.last
             and (not self.rules or rule in self.rules)
             and (not self.places or place in self.places)
+            and (not self.hosts or host in self.hosts)
             and (not self.entities or not self.entities.isdisjoint(entities))
         )
 
@@ -99,8 +101,8 @@ def filters(
 ) -> str:  # fmt: skip
     """Propose filters from false positives.
 
-    Campaigns and anomalies that were closed as false positives become Sigma filters, each with its effect on the alerts
-    that are stored, and the hunt that would measure it on hosts.
+    Campaigns, anomalies and risks that were closed as false positives become Sigma filters, each with its effect on the
+    alerts that are stored, and the hunt that would measure it on hosts.
 
     Example: vedette-spark filters --tables tables --proposals proposed --patch filters.patch
     """
@@ -210,7 +212,7 @@ def _words(one: Proposal) -> str:
     return (
         f"would have removed {gone.total()} of {many(one.alerts, 'alert')}: {gone[FALSE]} of "
         f"{one.false.alerts} closed as false positives, {gone[TRUE]} closed as true, {gone[OPEN]} open and high, "
-        f"{gone[OTHER]} others"
+        f"{many(gone[OTHER], 'other')}"
     )
 
 
@@ -255,7 +257,23 @@ def closed_cases(reader: Reader, now: datetime) -> list[Case]:
         if rules or who:
             span = row["started_at"], row["ended_at"] or datetime.max.replace(tzinfo=UTC)
             cases.append(_case(row["anomaly_id"], held, rules, places, frozenset(who), *span))
-    return cases
+    return [*cases, *_of_risks(reader, held)]
+
+
+def _of_risks(reader: Reader, held: Mapping[str, Any]) -> Iterator[Case]:
+    """Those of risks, each as it was on the day of its decision: an entity's alerts of the rules it was made of."""
+    reader.view("risk", RISK)
+    newest: dict[str, Mapping[str, Any]] = {}
+    for row in reader.rows(f"SELECT * FROM risk WHERE risk_id IN ({texts(held)}) ORDER BY as_of"):
+        if row["as_of"] <= f"{held[row['risk_id']].updated_at:%Y-%m-%d}":
+            newest[row["risk_id"]] = row
+    for finding, row in newest.items():
+        kind, value, scope = row["kind"], row["value"], row["scope"]
+        places = [value] if kind == "site" else [scope] if scope else []
+        who = frozenset() if kind in ("host", "site") else frozenset({(kind, value.casefold())})
+        rules = [one["rule_id"] for one in row["contributions"] or ()]
+        case = _case(finding, held, rules, places, who, row["first_seen"], row["last_seen"])
+        yield case._replace(hosts=frozenset({value} if kind == "host" else ()))
 
 
 def _case(
@@ -285,14 +303,15 @@ def alerts(reader: Reader, wanted: Period, rules: Collection[str], cases: Sequen
         return
     of_rule = {rule: [one for one in cases if not one.rules or rule in one.rules] for rule in rules}
     for row in reader.stream(
-        f"""SELECT rule_id, rule_title, level, fleet, site, agent_id, logsource, fields, entities, counted_at
+        f"""SELECT rule_id, rule_title, level, fleet, site, host, agent_id, logsource, fields, entities, counted_at
         FROM alerts WHERE kind = 'detection' AND rule_id IN ({texts(rules)})
         AND {within("counted_at", wanted.since, wanted.until)} ORDER BY agent_id, alert_id"""
     ):
         place = f"{row['fleet'] or ''}/{row['site'] or ''}"
         entities = frozenset((one["kind"], (one["value"] or "").casefold()) for one in row["entities"] or ())
         at = row["counted_at"].astimezone(UTC)  # Spark streams times without a zone: of this host's
-        mine = [one for one in of_rule[row["rule_id"]] if one.holds(row["rule_id"], place, entities, at)]
+        who = row["rule_id"], place, row["host"] or "", entities, at
+        mine = [one for one in of_rule[row["rule_id"]] if one.holds(*who)]
         said = {one.label for one in mine}
         label = TRUE if TRUE in said else FALSE if FALSE in said else OPEN if row["level"] in SEVERE else OTHER
         fields = {name: value for name, value in dict(row["fields"] or {}).items() if value is not None}

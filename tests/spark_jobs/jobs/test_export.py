@@ -19,7 +19,7 @@ from spark_jobs.common import attack
 from spark_jobs.common.attack import TACTICS
 from spark_jobs.export import ecs, ocsf
 from spark_jobs.export.ocsf import finding
-from spark_jobs.jobs.export import write
+from spark_jobs.jobs.export import lacking, write
 from spark_jobs.tables.ask import Sparks
 from spark_jobs.tables.schema import ALERTS
 from spark_jobs.tables.tables import open_tables
@@ -231,6 +231,16 @@ def test_any_alert_can_be_exported(texts: dict[str, Any], entities: list[dict[st
     assert wrong_ecs(json.loads(json.dumps(ecs.document(one)))) == []
 
 
+def test_only_days_that_are_over_and_have_no_file(tmp_path: Path) -> None:
+    """``--new``: each day once, the day that goes on not yet."""
+    days = {day: tmp_path / f"ocsf-{day}.ndjson" for day in ("2026-11-20", "2026-11-21", "2026-11-22")}
+    days["2026-11-20"].write_text("")
+    assert list(lacking(days, "2026-11-22")) == ["2026-11-21"]
+    words = ["export", f"--tables={tmp_path}/t", "--format=ecs", "--date=2020-01-02", f"--output={tmp_path}", "--new"]
+    assert run(None, *words) == f"{tmp_path}/ecs-2020-01-02.ndjson: 0 alerts"
+    assert run(None, *words) == "nothing new"
+
+
 @pytest.mark.spark
 def test_each_alert_is_one_line_of_the_day_it_landed(spark: SparkSession, tmp_path: Path) -> None:
     """A day's file holds the alerts that landed then, late ones too, by either reader; files appear whole."""
@@ -240,7 +250,7 @@ def test_each_alert_is_one_line_of_the_day_it_landed(spark: SparkSession, tmp_pa
     run(spark, "ingest", f"--landing={tmp_path / 'landing'}", tables)
     out = tmp_path / "out"
     said = run(None, "export", tables, "--format=ocsf", "--date=2026-11-21", "--days=2", f"--output={out}")
-    assert [line.rsplit(": ", 1)[1] for line in said.splitlines()] == ["2 alerts", "1 alerts"]
+    assert [line.rsplit(": ", 1)[1] for line in said.splitlines()] == ["2 alerts", "1 alert"]
     assert sorted(file.name for file in out.iterdir()) == ["ocsf-2026-11-20.ndjson", "ocsf-2026-11-21.ndjson"]
     whole = [json.loads(line) for file in sorted(out.iterdir()) for line in file.read_text("utf-8").splitlines()]
     assert {one["metadata"]["uid"] for one in whole} == {alert(n)["alert_id"] for n in (1, 2, 3)}
