@@ -60,9 +60,9 @@ async def send(
     def run() -> Said:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if context is None:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         else:
-            connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context)
+            connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=120, context=context)
         try:
             connection.request(method, path, body, named)
             answer = connection.getresponse()

@@ -8,7 +8,8 @@ Promises:
   logged once a peer and status. What is no HTTP is answered with 400 and ends the connection.
 * While the raw log accepts nothing, requests are answered with 429 and ``Retry-After``; so is a peer that sends more
   than ``max_rate``, and what would make the bodies under way more than HELD_BYTES.
-* One sender's large body keeps others waiting for STEP_SECONDS at a time, but for its parsing.
+* One sender's large body keeps others waiting for 5 ms of CPU time at once, whatever is in it.
+* A request's events may have HELD_BYTES; those of all that are under way, twice as much.
 
 Limits: connections, stalled requests and TLS as for syslog (``connections.py``); headers and bodies in
 ``http_reader.py``. Of a connection one request is handled at a time; it is not read meanwhile.
@@ -21,12 +22,12 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator
 from email.utils import formatdate
 from http import HTTPStatus
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import structlog
 
@@ -34,7 +35,7 @@ from vedette.inputs.accept import IDLE_SECONDS, Gate
 from vedette.inputs.acknowledge import Acknowledgements
 from vedette.inputs.connections import Connection, Listener
 from vedette.inputs.http import HttpInput
-from vedette.inputs.http_reader import HttpReader, Received, unpacked
+from vedette.inputs.http_reader import PART_BYTES, Body, HttpReader, Received, unpacked
 from vedette.inputs.push.base import Answer, Refused, Request
 from vedette.inputs.push.lines import LINES
 from vedette.inputs.push.table import protocol_of
@@ -47,13 +48,33 @@ log = structlog.get_logger()
 
 HELD_BYTES = 64 << 20
 """Of bodies under way, of all connections."""
-STEP_SECONDS = 0.004
-"""Of one request's events, before the event loop gets its turn."""
+STEP_SECONDS = 0.0005
+"""Of one request's reading, before the event loop gets its turn. One step of a reader may take 4 ms."""
+EVENT_COST = 8
+"""Bytes that an event counts besides its own."""
 RETRY_SECONDS = 5
 """For a sender to wait that is asked to."""
 PEERS = 10_000
 """Of which the rate is measured, and refusals are logged."""
-_CHUNK_EVENTS = 65_535
+_CHUNK_EVENTS = 4096
+Y = TypeVar("Y")
+R = TypeVar("R")
+
+
+async def in_steps(steps: Generator[Y, None, R], keep: Callable[[Y], None] | None = None) -> R:
+    """What ``steps`` returns; ``keep`` is given what it yields. In between the event loop gets its turn."""
+    began = time.monotonic()
+    try:
+        while True:
+            some = next(steps)
+            if keep is not None:
+                keep(some)
+            if time.monotonic() - began > STEP_SECONDS:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+    except StopIteration as done:
+        found: R = done.value
+        return found
 
 
 class HttpConnection(Connection):
@@ -205,7 +226,7 @@ class HttpListener(Listener[HttpConnection]):
         """Handle the next request, one at a time."""
         if connection.work is None and connection.reader.requests and not connection.ended:
             received = connection.reader.requests.popleft()
-            connection.handled = len(received.request.body)
+            connection.handled = received.body.size
             connection.whole = True
             connection.transport.pause_reading()
             connection.work = asyncio.get_running_loop().create_task(self._handle(connection, received))
@@ -215,10 +236,16 @@ class HttpListener(Listener[HttpConnection]):
         try:
             if received.refused is not None:
                 raise received.refused
-            said, events = await self._read(unpacked(request))
+            said, chunks = await self._read(connection, request, received.body)
             if not connection.active:
                 connection.spoke()
-            for chunk in self._chunks(events, connection.peer):
+            while chunks:
+                chunk = chunks.popleft()
+                if chunk.marks:
+                    reason = f"longer than {MAX_EVENT} bytes"
+                    log.warning(
+                        Log.EVENT_CUT, input=self._name, peer=connection.peer, events=len(chunk.marks), reason=reason
+                    )
                 if (offset := self.deliver(chunk)) is None:
                     return
                 await asyncio.sleep(0)
@@ -231,35 +258,50 @@ class HttpListener(Listener[HttpConnection]):
         else:
             self._acknowledgements.owe([_Reply(connection, received, said)], offset)
 
-    async def _read(self, request: Request) -> tuple[Answer, list[bytes]]:
+    async def _read(self, connection: HttpConnection, request: Request, body: Body) -> tuple[Answer, deque[Chunk]]:
         """The answer and the events; raises Refused."""
         protocol = protocol_of(request.method, request.path)
         assert protocol is not None
-        events: list[bytes] = []
-        reading, began = protocol.read(request), time.monotonic()
+        body = await in_steps(unpacked(request, body))
+        whole = body.whole() if body.size < PART_BYTES else await asyncio.to_thread(body.whole)
+        request = request._replace(body=whole)
+        chunks, events, size = deque[Chunk](), list[bytes](), 0
+
+        def keep(some: list[bytes]) -> None:
+            """Join them to chunks at once: as objects they would be many for Python's garbage collection to look at."""
+            nonlocal events, size
+            length = sum(map(len, some))
+            if size + length <= CHUNK_BYTES and len(events) + len(some) <= _CHUNK_EVENTS:
+                events += some
+                size += length
+            else:
+                for event in some:
+                    if events and (size + len(event) > CHUNK_BYTES or len(events) == _CHUNK_EVENTS):
+                        chunks.append(self._chunk(events, connection.peer))
+                        events, size = [], 0
+                    events.append(event)
+                    size += len(event)
+            more = length + EVENT_COST * len(some)
+            connection.handled += more
+            self._count_held(connection)
+            if connection.handled - len(request.body) > HELD_BYTES:
+                raise Refused(413, f"its events are more than {HELD_BYTES} bytes")
+            if self._held > 2 * HELD_BYTES:
+                raise self._later("the events under way are too many")
+
+        connection.handled = len(request.body)
         try:
-            while True:
-                events += next(reading)
-                if time.monotonic() - began > STEP_SECONDS:
-                    await asyncio.sleep(0)
-                    began = time.monotonic()
-        except StopIteration as done:
-            said: Answer = done.value
-            return said, events
+            said = await in_steps(protocol.read(request), keep)
         except Refused:
+            while chunks:  # to free all at once takes long
+                chunks.pop()
+                await asyncio.sleep(0)
             raise
         except (TypeError, ValueError, RecursionError) as error:  # what JSON can say and cannot be written again
             raise Refused(400, f"a record cannot be read: {error}") from error
-
-    def _chunks(self, events: list[bytes], peer: str) -> Iterator[Chunk]:
-        start = size = 0
-        for i, event in enumerate(events):
-            if i - start == _CHUNK_EVENTS or (size and size + len(event) > CHUNK_BYTES):
-                yield self._chunk(events[start:i], peer)
-                start, size = i, 0
-            size += len(event)
-        if start < len(events):
-            yield self._chunk(events[start:], peer)
+        if events:
+            chunks.append(self._chunk(events, connection.peer))
+        return said, chunks
 
     def _chunk(self, events: list[bytes], peer: str) -> Chunk:
         marks: list[tuple[int, int]] = []
@@ -267,8 +309,6 @@ class HttpListener(Listener[HttpConnection]):
             starts = accumulate((min(len(event), MAX_EVENT) for event in events), initial=0)
             marks = [(at, int(Flag.CUT)) for at, event in zip(starts, events, strict=False) if len(event) > MAX_EVENT]
             events = [event[:MAX_EVENT] for event in events]
-            reason = f"longer than {MAX_EVENT} bytes"
-            log.warning(Log.EVENT_CUT, input=self._name, peer=peer, events=len(marks), reason=reason)
         ends = array("I", accumulate(map(len, events)))
         return Chunk(self._name, self._codec, self._clock(), b"".join(events), ends, (peer,), marks=tuple(marks))
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Generator
+from typing import Any, TypeVar
 
 import orjson
 
 from vedette.inputs.push.base import Answer, Request
 from vedette.inputs.push.table import protocol_of
+
+T = TypeVar("T")
 
 
 def read(path: str, body: bytes | object, kind: str = "application/json", **headers: str) -> tuple[list[bytes], Answer]:
@@ -24,6 +27,16 @@ def read(path: str, body: bytes | object, kind: str = "application/json", **head
             events += next(reading)
         except StopIteration as done:
             return events, done.value
+
+
+def ended(steps: Generator[object, None, T]) -> T:
+    """What they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: T = done.value
+            return found
 
 
 def objects(events: list[bytes]) -> list[Any]:

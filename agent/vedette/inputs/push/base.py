@@ -18,8 +18,11 @@ PROTOBUF = "application/x-protobuf"
 TEXT = "text/plain; charset=utf-8"
 LOKI_PATH = "/loki/api/v1/push"
 """Its protobuf is packed by Snappy, which some senders name as the encoding, and others do not."""
-SLICE = 256
-"""Events that a reader gives at once, so that the event loop gets its turn."""
+SLICE = 64
+TURN_BYTES = 64 << 10
+EVENT_BYTES = 512
+"""What a reader gives at once, at most: events, or their bytes and what each costs besides. Between two steps of a
+reader the event loop gets its turn; none may take more than 4 ms of CPU time (``tests/inputs/test_http_steps.py``)."""
 
 
 class Request(NamedTuple):

@@ -8,11 +8,30 @@ object gets 400, the others are stored. There is nothing to update or delete her
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 
-from vedette.inputs.push.base import SLICE, TEXT, Answer, Protocol, Reading, Refused, Request, answer
+from vedette.inputs.push.base import (
+    EVENT_BYTES,
+    SLICE,
+    TEXT,
+    TURN_BYTES,
+    Answer,
+    Protocol,
+    Reading,
+    Refused,
+    Request,
+    answer,
+)
+from vedette.inputs.push.pieces import bounded
+from vedette.model.event import MAX_EVENT
+
+MAX_ACTIONS = 32_768
+MAX_ACTION = 16 << 10
+"""Bytes of an action, without its document."""
+_CREATED = {"_version": 1, "result": "created", "_shards": {"total": 1, "successful": 1, "failed": 0}, "status": 201}
 
 _VERSION = "8.17.0"
 """Of the protocol that is spoken: clients refuse one that they do not know."""
@@ -50,60 +69,78 @@ def _read(request: Request) -> Reading:
 
 
 def _bulk(request: Request) -> Reading:
-    lines = request.body.split(b"\n")
-    items: list[dict[str, Any]] = []
-    events: list[bytes] = []
-    failed = False
-    index = request.path.split("/")[1] if request.path != "/_bulk" else ""
-    at, count = 0, len(lines)
-    actions: list[tuple[str, dict[str, Any], bytes]] = []
-    while at < count:  # first all actions: a malformed one spoils the request
-        line = lines[at]
-        at += 1
-        if not line or line.isspace():
+    """In two passes: a malformed action spoils the request. Actions are bounded, as the answer has each."""
+    body, index = request.body, request.path.split("/")[1] if request.path != "/_bulk" else ""
+    count, turn = 0, 0
+    for _ in _actions(body):
+        count += 1
+        if count > MAX_ACTIONS:
+            raise Refused(413, f"more than {MAX_ACTIONS} actions in one request")
+        if not count % SLICE:
+            yield []
+    if not count:
+        raise Refused(400, "request body is required")
+    events, items, blocks, failed = list[bytes](), list[bytes](), list[bytes](), False
+    for action, about, start, end in _actions(body):
+        event, reason = _document(action, body[start:end].rstrip(b"\r"))
+        item: dict[str, Any] = {"_index": about.get("_index", index), "_id": about.get("_id")}
+        if event is None:
+            failed = True
+            item |= {"status": 400, "error": {"type": "document_parsing_exception", "reason": reason}}
+        else:
+            events.append(event)
+            item |= _CREATED
+        items.append(orjson.dumps({action: item}))
+        turn += EVENT_BYTES + end - start
+        if turn > TURN_BYTES:
+            yield events
+            events, turn = [], 0
+            blocks.append(b",".join(items))
+            items = []
+    yield events
+    blocks.append(b",".join(items))
+    errors = b"true" if failed else b"false"
+    said = b'{"took":0,"errors":%b,"items":[%b]}' % (errors, b",".join(filter(None, blocks)))
+    return Answer(200, said, headers=_PRODUCT)
+
+
+def _actions(body: bytes) -> Iterator[tuple[str, dict[str, Any], int, int]]:
+    """Each action, what it says, and where its document stands; raises Refused."""
+    at, line, size = 0, 0, len(body)
+    while at < size:
+        end = body.find(b"\n", at)
+        end = size if end < 0 else end
+        text, at, line = body[at:end], end + 1, line + 1
+        if not text or text.isspace():
             continue
         try:
-            ((action, about),) = orjson.loads(line).items()
+            if len(text) > MAX_ACTION:
+                raise ValueError(f"more than {MAX_ACTION} bytes")
+            ((action, about),) = orjson.loads(text).items()
             if action not in ("index", "create", "update", "delete") or not isinstance(about, dict):
                 raise ValueError(f"Unknown action {action!r}")
         except (ValueError, AttributeError) as error:
-            raise Refused(400, f"Malformed action/metadata line [{at}]: {error}") from error
-        document = b""
+            raise Refused(400, f"Malformed action/metadata line [{line}]: {error}") from error
+        start = end = at
         if action != "delete":
-            if at >= count:
+            if at >= size:
                 raise Refused(400, "The bulk request must be terminated by a newline")
-            document = lines[at].rstrip(b"\r")
-            at += 1
-        actions.append((action, about, document))
-    if not actions:
-        raise Refused(400, "request body is required")
-    for action, about, document in actions:
-        event, reason = _document(action, document)
-        said: dict[str, Any] = {"_index": about.get("_index", index), "_id": about.get("_id")}
-        if event is None:
-            failed = True
-            said |= {"status": 400, "error": {"type": "document_parsing_exception", "reason": reason}}
-        else:
-            events.append(event)
-            created = {"_version": 1, "result": "created", "_shards": {"total": 1, "successful": 1, "failed": 0}}
-            said |= {**created, "status": 201}
-        items.append({action: said})
-        if len(events) >= SLICE:
-            yield events
-            events = []
-    if events:
-        yield events
-    return answer(200, {"took": 0, "errors": failed, "items": items})._replace(headers=_PRODUCT)
+            end = body.find(b"\n", at)
+            end = size if end < 0 else end
+            at, line = end + 1, line + 1
+        yield action, about, start, end
 
 
 def _document(action: str, document: bytes) -> tuple[bytes | None, str]:
     """The event, or why it is none."""
     if action == "delete":
         return None, "nothing is deleted here"
+    if len(document) > MAX_EVENT and action != "update" and document[:1] == b"{":
+        return document, ""  # is cut: not worth reading
     try:
-        value = orjson.loads(document)
-    except ValueError as error:
-        return None, f"failed to parse: {error}"
+        value = bounded(document, "a document")
+    except Refused as error:
+        return None, f"failed to parse: {error.reason}"
     if action == "update" and isinstance(value, dict):
         value = value.get("doc") or value.get("upsert")
         document = orjson.dumps(value)

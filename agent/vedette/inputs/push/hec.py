@@ -8,9 +8,8 @@ raw log holds it, whatever is asked of ``/ack`` is acknowledged.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from itertools import count
 from typing import Any
 
@@ -18,12 +17,13 @@ import orjson
 
 from vedette.inputs.push.base import SLICE, Answer, Protocol, Reading, Refused, Request, answer, loaded
 from vedette.inputs.push.lines import cut_up
+from vedette.inputs.push.pieces import LIMIT, bounded, values
 from vedette.inputs.push.texts import ECS, named, of_text
+from vedette.model.event import MAX_EVENT
 
 _CODES = {400: 6, 401: 2, 403: 4, 404: 404, 413: 27, 429: 9, 500: 8}
 _SUCCESS: Mapping[str, object] = {"text": "Success", "code": 0}
 _NAMES = {"host": "host.name", "source": "source", "sourcetype": "sourcetype", "index": "index", "time": "@timestamp"}
-_decode = json.JSONDecoder().raw_decode
 _numbers = count()
 
 
@@ -44,37 +44,34 @@ def _read(request: Request) -> Reading:
         if not channel or not isinstance(numbers, list) or not all(type(one) is int for one in numbers):
             raise Refused(400, "acks: expects a list of numbers, and a channel")
         return answer(200, {"acks": {str(one): True for one in numbers}})
-    if path.endswith("/raw"):
-        events = cut_up(request.body)
-    else:
-        events = [_event(found, number, request) for number, found in enumerate(_objects(request.body))]
-    if not events:
+    number = 0
+    for found in cut_up(request.body) if path.endswith("/raw") else _events(request):
+        number += len(found)
+        yield found
+    if not number:
         raise _BadEvent(0, "No data", 5)
-    for i in range(0, len(events), SLICE):
-        yield events[i : i + SLICE]
     return answer(200, {**_SUCCESS, "ackId": next(_numbers)} if channel else _SUCCESS)
 
 
-def _objects(body: bytes) -> list[Any]:
-    """The JSON values of a body, one after the other; raises Refused."""
+def _events(request: Request) -> Generator[list[bytes], None, None]:
+    """Some at a time; raises Refused."""
+    body, number, events = request.body, 0, list[bytes]()
     try:
-        return [orjson.loads(body)]
-    except ValueError:
-        pass
-    try:  # mostly a line each
-        return [orjson.loads(line) for line in cut_up(body)]
-    except ValueError:
-        pass
-    text, found, at = body.decode("utf-8", "replace").strip(), list[Any](), 0
-    while at < len(text):
-        try:
-            value, at = _decode(text, at)
-        except (ValueError, RecursionError) as error:
-            raise _BadEvent(len(found), f"Invalid data format: {error}") from error
-        found.append(value)
-        while at < len(text) and text[at] in " \t\r\n,":
-            at += 1
-    return found
+        for span in values(body):
+            if span is None:
+                yield []
+                continue
+            text = body[span[0] : span[1]]
+            events.append(_event(bounded(text, "an event"), number, request) if len(text) <= MAX_EVENT else text)
+            number += 1
+            if len(events) == SLICE or len(text) > LIMIT:
+                yield events
+                events = []
+    except _BadEvent:
+        raise
+    except Refused as refused:
+        raise _BadEvent(number, f"Invalid data format: {refused.reason}") from refused
+    yield events
 
 
 def _event(value: Any, number: int, request: Request) -> bytes:
@@ -85,8 +82,11 @@ def _event(value: Any, number: int, request: Request) -> bytes:
     event, more = value["event"], value.get("fields")
     if event is None or event == "":
         raise _BadEvent(number, "Event field cannot be blank", 13)
-    fields = {name: request.query[key] for key, name in _NAMES.items() if key in request.query}
-    fields |= {name: value[key] for key, name in _NAMES.items() if value.get(key) is not None}
+    query, fields = request.query, dict[str, Any]()
+    if query:
+        fields = {name: query[key] for key, name in _NAMES.items() if key in query}
+    if len(value) > 1:
+        fields |= {name: value[key] for key, name in _NAMES.items() if value.get(key) is not None}
     if isinstance(more, dict):
         fields |= named(more, ECS)
     if isinstance(event, dict):

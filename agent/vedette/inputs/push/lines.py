@@ -6,14 +6,94 @@ An event's bytes are those of the body (``batches.py``). A body of JSON in sever
 from __future__ import annotations
 
 import re
+from array import array
+from collections import deque
+from collections.abc import Generator, Iterator
+from itertools import accumulate, chain, pairwise
 
 from vedette.inputs.batches import split
-from vedette.inputs.push.base import SLICE, Answer, Protocol, Reading, Refused, Request, answer
+from vedette.inputs.push.base import Answer, Protocol, Reading, Refused, Request, answer
+from vedette.inputs.push.pieces import bounded, few, spans
+from vedette.model.event import MAX_EVENT
+
+_STEP = 8 << 10
+"""Bytes that are cut up at once, at most 4096 events."""
 
 
-def cut_up(body: bytes) -> list[bytes]:
-    """The lines of a body that are not blank, without their ends."""
-    return [line for line in body.replace(b"\r\n", b"\n").split(b"\n") if line and not line.isspace()]
+def cut_up(body: bytes) -> Generator[list[bytes], None, None]:
+    """The lines of a body that are not blank, without their ends, some at a time."""
+    at, size = 0, len(body)
+    while at < size:
+        end = body.rfind(b"\n", at, at + _STEP) + 1 or body.find(b"\n", at) + 1 or size
+        part = body[at : min(end, at + MAX_EVENT + 1)].replace(b"\r\n", b"\n")  # an event is cut at MAX_EVENT
+        yield [line for line in part.split(b"\n") if line and not line.isspace()]
+        at = end
+
+
+class _Kept:
+    """Events of a body of which it is not yet known what it is, as few objects as can be: Python's garbage collection
+    looks at each."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[tuple[bytes, array[int]]] = deque()
+
+    def add(self, events: list[bytes]) -> None:
+        self._blocks.append((b"".join(events), array("I", accumulate(map(len, events)))))
+
+    def taken(self) -> Iterator[list[bytes]]:
+        while self._blocks:
+            data, ends = self._blocks.popleft()
+            yield [data[start:end] for start, end in pairwise(chain((0,), ends))]
+
+
+def _split(body: bytes, whole: bool) -> Generator[list[bytes], None, None]:
+    """``batches.split`` in steps; ``whole``: JSON that is no batch is one event."""
+    first, kept, one = body[:1], _Kept(), False
+    if first == b"[":
+        if (yield from _elements(body, kept)):
+            yield from kept.taken()
+            return
+        one = whole
+    elif first == b"{" and whole:
+        for lines in cut_up(body):
+            kept.add(lines)
+            one = one or not all(line.startswith(b"{") for line in lines)
+            yield []
+    if one:
+        yield [body]
+    for lines in kept.taken():  # also where they are not wanted: to free all at once takes long
+        yield [] if one else lines
+    if not one and not (first == b"{" and whole):
+        yield from cut_up(body)
+
+
+def _elements(body: bytes, kept: _Kept) -> Generator[list[bytes], None, bool]:
+    """Whether it is an array of objects; then they are in ``kept``."""
+    if few(body):
+        found = split(body)
+        kept.add(found or [])
+        return found is not None
+    try:
+        for span in spans(body):
+            yield []
+            if span is None:
+                continue
+            start, end, large = span
+            text = body[start:end]
+            if large:
+                if len(text) <= MAX_EVENT:
+                    bounded(text, "an event")
+                found = [text.strip()] if text.strip()[:1] == b"{" else None
+            else:
+                found = split(b"[%b]" % text)
+            if found is None:
+                return False
+            kept.add(found)
+    except Refused as refused:
+        if refused.status != 400:
+            raise
+        return False
+    return True
 
 
 def _read(request: Request) -> Reading:
@@ -22,12 +102,11 @@ def _read(request: Request) -> Reading:
     body = request.body.strip(b" \t\r\n\0")
     if not body:
         return answer(200, {"events": 0})
-    events = split(body)
-    if events is None:
-        events = [body] if body[:1] in b"{[" and request.content_type == "application/json" else cut_up(body)
-    for i in range(0, len(events), SLICE):
-        yield events[i : i + SLICE]
-    return answer(200, {"events": len(events)})
+    count = 0
+    for events in _split(body, request.content_type == "application/json"):
+        count += len(events)
+        yield events
+    return answer(200, {"events": count})
 
 
 def _refuse(refused: Refused, request: Request) -> Answer:

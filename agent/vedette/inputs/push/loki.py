@@ -7,26 +7,28 @@ metadata and the labels of its stream.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 import orjson
 
 from vedette.inputs.push.base import (
+    EVENT_BYTES,
     LOKI_PATH,
     PROTOBUF,
-    SLICE,
     TEXT,
+    TURN_BYTES,
     Answer,
     Protocol,
     Reading,
     Refused,
     Request,
-    loaded,
     member,
 )
+from vedette.inputs.push.pieces import ABOUT_BYTES, records
 from vedette.inputs.push.snappy import unpack
 from vedette.inputs.push.texts import LABELS, named, of_text
+from vedette.inputs.push.wire import messages
 
 Entry = tuple[dict[str, Any], int, str, dict[str, Any]]
 """Labels, time in nanoseconds, line and structured metadata."""
@@ -44,20 +46,39 @@ def _read(request: Request) -> Reading:
             raise Refused(400, f"the body is no Snappy block: {error}") from error
         from vedette.inputs.push.loki_protobuf import entries_of
 
-        entries = list(entries_of(body))
+        for message in messages(body, (1, 2)):
+            yield from _events(entries_of(message) if message is not None else ())
     elif request.content_type in ("application/json", ""):
-        entries = list(_entries(loaded(request.body)))
+        for part in records(request.body, ("streams", "values")):
+            if type(part) is bytes:
+                yield [part]
+            else:
+                yield from _events(_entries(part) if part is not None else ())
     else:
         raise Refused(415, f"{request.content_type}: send application/json or {PROTOBUF}")
-    for i in range(0, len(entries), SLICE):
-        yield [orjson.dumps(_fields(*entry)) for entry in entries[i : i + SLICE]]
     return Answer(204)
 
 
-def _entries(body: Any) -> Iterator[Entry]:
-    """Raises Refused."""
+def _events(entries: Iterable[Entry | None]) -> Generator[list[bytes], None, None]:
+    events, turn = list[bytes](), 0
+    for entry in entries:
+        turn += EVENT_BYTES
+        if entry is not None:
+            event = orjson.dumps(_fields(*entry))
+            events.append(event)
+            turn += len(event)
+        if turn > TURN_BYTES:
+            yield events
+            events, turn = [], 0
+    yield events
+
+
+def _entries(body: Any) -> Iterator[Entry | None]:
+    """None: at the beginning of a stream. Raises Refused."""
     for i, stream in enumerate(member(body, "streams", list, "the body")):
         labels = named(member(stream, "stream", dict, f"streams[{i}]"), LABELS)
+        few_labels(labels, i)
+        yield None
         for j, entry in enumerate(member(stream, "values", list, f"streams[{i}]")):
             where = f"streams[{i}].values[{j}]"
             if not isinstance(entry, list) or len(entry) not in (2, 3) or not isinstance(entry[1], str):
@@ -69,6 +90,12 @@ def _entries(body: Any) -> Iterator[Entry]:
                 yield labels, int(entry[0]), entry[1], named(more, LABELS)
             except (TypeError, ValueError) as error:
                 raise Refused(400, f"{where}: expects a time in nanoseconds, not {entry[0]!r}") from error
+
+
+def few_labels(labels: dict[str, Any], stream: int) -> None:
+    """Each of a stream's events has them: raises Refused for too many."""
+    if len(labels) > 8 and sum(len(name) + len(str(value)) for name, value in labels.items()) > ABOUT_BYTES:
+        raise Refused(413, f"streams[{stream}]: labels of more than {ABOUT_BYTES} bytes")
 
 
 def _fields(labels: dict[str, Any], time: int, line: str, more: dict[str, Any]) -> dict[str, Any]:

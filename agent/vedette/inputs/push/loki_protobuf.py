@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError
 
 from vedette.inputs.push.base import Refused
 from vedette.inputs.push.loki import Entry
+from vedette.inputs.push.pieces import ABOUT_BYTES
 from vedette.inputs.push.texts import LABELS, named
 
 _MESSAGES = {
@@ -58,15 +59,18 @@ _ESCAPE = re.compile(r"""\\(?:([abfnrtv\\'"])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4}
 _PLAIN = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-def entries_of(body: bytes) -> Iterator[Entry]:
-    """Raises Refused for what is no PushRequest."""
+def entries_of(body: bytes) -> Iterator[Entry | None]:
+    """None: at the beginning of a stream. Raises Refused for what is no PushRequest."""
     request = PushRequest()
     try:
         request.ParseFromString(body)
     except DecodeError as error:
         raise Refused(400, f"the body is no PushRequest: {error}") from error
     for i, stream in enumerate(request.streams):
+        if len(stream.labels) > ABOUT_BYTES:
+            raise Refused(413, f"streams[{i}].labels: more than {ABOUT_BYTES} bytes")
         labels = named(labels_of(_text(stream.labels), f"streams[{i}].labels"), LABELS)
+        yield None
         for entry in stream.entries:
             time, more = entry.timestamp, {}
             if entry.metadata:

@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Generator, Iterable, Iterator, Set
 from typing import Any
 
 import orjson
 
 from vedette.inputs.push.base import (
+    EVENT_BYTES,
     JSON,
     PROTOBUF,
-    SLICE,
+    TURN_BYTES,
     Answer,
     Protocol,
     Reading,
     Refused,
     Request,
     answer,
-    loaded,
     member,
 )
+from vedette.inputs.push.pieces import ABOUT_BYTES, records
 from vedette.inputs.push.texts import named, of_text
+from vedette.inputs.push.wire import messages
 
 LEVELS = ("", *(level for level in ("trace", "debug", "info", "warn", "error", "fatal") for _ in range(4)))
 """By severity number."""
@@ -38,6 +40,11 @@ _NUMBERS = {
 """Names of severity numbers, as some write them in JSON: ``SEVERITY_NUMBER_INFO2``."""
 MAX_DEPTH = 20
 """Of values in values."""
+MAX_ATTRIBUTES = 4096
+MAX_VALUES = 8192
+"""Within one value."""
+MAX_DOUBLES = 64
+"""Names that may be given twice in one list: the specification has none."""
 
 
 Log = tuple[int, int, str, Any, dict[str, Any], str, bytes | str, bytes | str]
@@ -51,21 +58,37 @@ def _read(request: Request) -> Reading:
     if request.content_type == PROTOBUF:
         from vedette.inputs.push.otlp_protobuf import scopes
 
-        found, said = scopes(request.body), Answer(200, b"", PROTOBUF)
-    elif request.content_type == JSON:
-        found, said = _scopes(loaded(request.body)), answer(200, {})
-    else:
-        raise Refused(415, f"{request.content_type or 'no content type'}: send {JSON} or {PROTOBUF}")
-    events: list[bytes] = []
-    for about, logs in found:
+        for message in messages(request.body, (1, 2, 2)):
+            yield from _events(scopes(message) if message is not None else ())
+        return Answer(200, b"", PROTOBUF)
+    if request.content_type == JSON:
+        for part in records(request.body, ("resourceLogs", "scopeLogs", "logRecords")):
+            if type(part) is bytes:
+                yield [part]
+            else:
+                yield from _events(_scopes(part) if part is not None else ())
+        return answer(200, {})
+    raise Refused(415, f"{request.content_type or 'no content type'}: send {JSON} or {PROTOBUF}")
+
+
+def _events(scopes: Iterable[Scope]) -> Generator[list[bytes], None, None]:
+    events, turn = list[bytes](), 0
+    for about, logs in scopes:
+        turn += EVENT_BYTES
         names, tail = about.keys(), b"," + orjson.dumps(about)[1:]
+        if len(tail) > ABOUT_BYTES:
+            raise Refused(413, f"a resource and scope of more than {ABOUT_BYTES} bytes")
+        if turn > TURN_BYTES:
+            yield events
+            events, turn = [], 0
         for log in logs:
-            events.append(_record(names, about, tail, *log))
-            if len(events) == SLICE:
+            event = _record(names, about, tail, *log)
+            events.append(event)
+            turn += EVENT_BYTES + len(event)
+            if turn > TURN_BYTES:
                 yield events
-                events = []
+                events, turn = [], 0
     yield events
-    return said
 
 
 def surroundings(resource: dict[str, Any], scope: dict[str, Any], name: str, version: str) -> dict[str, Any]:
@@ -129,7 +152,7 @@ def _scopes(body: Any) -> Iterator[Scope]:
                 resource, _attributes(scope, f"{at}.scope"), str(scope.get("name", "")), str(scope.get("version", ""))
             )
             logs = member(of_scope, "logRecords", list, at)
-            yield said, [_log(log, f"{at}.logRecords[{k}]") for k, log in enumerate(logs)]
+            yield said, (_log(log, f"{at}.logRecords[{k}]") for k, log in enumerate(logs))
 
 
 def _log(log: Any, where: str) -> Log:

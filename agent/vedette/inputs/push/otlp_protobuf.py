@@ -9,7 +9,16 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from vedette.inputs.push.base import Refused
-from vedette.inputs.push.otlp import MAX_DEPTH, Log, Scope, surroundings, text_of
+from vedette.inputs.push.otlp import (
+    MAX_ATTRIBUTES,
+    MAX_DEPTH,
+    MAX_DOUBLES,
+    MAX_VALUES,
+    Log,
+    Scope,
+    surroundings,
+    text_of,
+)
 from vedette.inputs.push.texts import ECS, named
 
 _ecs = ECS.get
@@ -23,6 +32,7 @@ def scopes(body: bytes) -> Iterator[Scope]:
     except (DecodeError, RecursionError) as error:
         raise Refused(400, f"the body is no ExportLogsServiceRequest: {error}") from error
     for of_resource in request.resource_logs:
+        yield {}, ()  # is counted as a step
         resource = _attributes(of_resource.resource.attributes)
         for of_scope in of_resource.scope_logs:
             scope = of_scope.scope
@@ -45,21 +55,41 @@ def _log(log: Any) -> Log:
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:
+    if len(pairs) > MAX_ATTRIBUTES:
+        raise Refused(413, f"more than {MAX_ATTRIBUTES} attributes")
     found = {}
     for pair in pairs:
         name, value = pair.key, pair.value
         # Mostly texts: not to ask for the kind first is 0.1 µs less.
         found[_ecs(name, name)] = value.string_value or _value(value)
     if len(found) < len(pairs):  # two that are called alike
-        return named(_pairs(pairs, 0))
+        if len(pairs) - len(found) > MAX_DOUBLES:
+            raise Refused(400, "names are given twice in one list")
+        return named(_pairs(pairs, 0, Left()))
     return found
 
 
-def _pairs(pairs: Any, depth: int) -> dict[str, Any]:
-    return {pair.key: _value(pair.value, depth) for pair in pairs}
+class Left:
+    """How many values a value may still hold."""
+
+    def __init__(self) -> None:
+        self.values = MAX_VALUES
+
+    def take(self, count: int) -> None:
+        self.values -= count
+        if self.values < 0:
+            raise Refused(413, f"a value of more than {MAX_VALUES} values")
 
 
-def _value(value: Any, depth: int = 0) -> Any:
+def _pairs(pairs: Any, depth: int, left: Left) -> dict[str, Any]:
+    left.take(len(pairs))
+    found = {pair.key: _value(pair.value, depth, left) for pair in pairs}
+    if len(pairs) - len(found) > MAX_DOUBLES:
+        raise Refused(400, "names are given twice in one list")
+    return found
+
+
+def _value(value: Any, depth: int = 0, left: Left | None = None) -> Any:
     kind = value.WhichOneof("value")
     if kind == "string_value":
         return value.string_value
@@ -67,9 +97,11 @@ def _value(value: Any, depth: int = 0) -> Any:
         return None
     if depth > MAX_DEPTH:
         raise Refused(400, "a value is nested too deep")
+    left = left or Left()
     if kind == "kvlist_value":
-        return _pairs(value.kvlist_value.values, depth + 1)
+        return _pairs(value.kvlist_value.values, depth + 1, left)
     if kind == "array_value":
-        return [_value(each, depth + 1) for each in value.array_value.values]
+        left.take(len(value.array_value.values))
+        return [_value(each, depth + 1, left) for each in value.array_value.values]
     found = getattr(value, kind)
     return text_of(found) if isinstance(found, bytes) else found

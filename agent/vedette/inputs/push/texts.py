@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from vedette.decode import syslog
+from vedette.inputs.push.pieces import few
 
 _SYSLOG = re.compile(r"<\d{1,3}>|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S* \S+ \S+: ")
 """How a text begins that may have a syslog header."""
@@ -106,6 +107,8 @@ def of_text(text: str) -> dict[str, Any]:
     """The fields of a record's text."""
     first = text[:1]
     if first == "{":
+        if not few(text):
+            return {"message": text}
         try:
             value = orjson.loads(text)
         except ValueError:

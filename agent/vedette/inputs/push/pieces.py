@@ -1,0 +1,257 @@
+"""Large JSON in small pieces, so that no reader keeps the event loop for longer than some milliseconds. Pure.
+
+orjson reads a body in one call, during which nothing else runs. What is larger than it reads in about 3 ms (``few``) is
+cut before: ``records`` makes of a request many of the same make, each with some of its records, ``spans`` finds values
+that follow each other. A run of children of LIMIT bytes is found by one match of a regular expression, and read by
+orjson, which alone decides what is JSON. A ``None`` among what is yielded is the event loop's turn.
+
+A record may have MAX_EVENT bytes, else it is given as the bytes that were sent (and is cut as any long event); what is
+beside records, ABOUT_BYTES. The expressions have no nested quantifier that could fail behind what it took, so
+they are linear. Possessive groups would say it more simply, and are wrong in Python 3.11.2 (gh-106052).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import orjson
+
+from vedette.inputs.push.base import Refused
+from vedette.model.event import MAX_EVENT
+
+LIMIT = 8 << 10
+"""Bytes that are matched and read at once."""
+WHOLE = 384 << 10
+CONTAINERS = 8192
+"""A body within both is read at once."""
+ABOUT_BYTES = 64 << 10
+MAX_LEVELS = 200
+
+_STRING = rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"'
+
+
+def _nested(levels: int) -> bytes:
+    inner = b"|" + _nested(levels - 1) if levels > 1 else b""
+    return rb'[\[{](?>(?:[^"\[\]{}]++|' + _STRING + inner + rb")*)[\]}]"
+
+
+_CONTAINER = _nested(6)
+_CHILD = rb'(?>(?:[^"\[\]{},]++|' + _STRING + rb"|" + _CONTAINER + rb")*)"
+_children = re.compile(rb"(?>(?:" + _CHILD + rb",)*)", re.DOTALL).match
+_child = re.compile(_CHILD, re.DOTALL).match
+_skip = re.compile(rb'(?>(?:[^"\[\]{}]++|' + _STRING + rb"|" + _CONTAINER + rb")*)", re.DOTALL).match
+_container = re.compile(_CONTAINER, re.DOTALL).match
+_in_string = re.compile(rb'(?>(?:[^"\\]++|\\.)*)', re.DOTALL).match
+_blank = re.compile(rb"[ \t\r\n]*").match
+_between = re.compile(rb"[ \t\r\n,]*").match
+_name = re.compile(rb"[ \t\r\n]*(" + _STRING + rb")[ \t\r\n]*:[ \t\r\n]*", re.DOTALL).match
+
+Spans = Generator[tuple[int, int, bool] | None, None, None]
+"""From, to, and whether it is one child that is large."""
+
+
+def few(body: bytes | str) -> bool:
+    """Whether JSON is read within about 3 ms."""
+    if isinstance(body, str):
+        return len(body) <= LIMIT or (len(body) <= MAX_EVENT and body.count("[") + body.count("{") <= CONTAINERS)
+    return len(body) <= LIMIT or (len(body) <= WHOLE and body.count(b"[") + body.count(b"{") <= CONTAINERS)
+
+
+def _not_json(why: str) -> Refused:
+    return Refused(400, f"the body is not JSON: {why}")
+
+
+def _loaded(text: bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except ValueError as error:
+        raise _not_json(str(error)) from error
+
+
+def bounded(text: bytes, what: str) -> Any:
+    """The value of ``text``; raises Refused for no JSON, and where it is too much for one call."""
+    if len(text) > LIMIT and text.count(b"[") + text.count(b"{") > CONTAINERS:
+        raise Refused(413, f"{what} with more than {CONTAINERS} objects and arrays")
+    return _loaded(text)
+
+
+def _string_end(body: bytes, at: int) -> Generator[None, None, int]:
+    """Behind the text that begins at ``at``."""
+    at += 1
+    while True:
+        found = _in_string(body, at, at + LIMIT)
+        end = found.end() if found else at
+        if body[end : end + 1] == b'"':
+            return end + 1
+        if end >= len(body) - 1:
+            raise _not_json("a text without an end")
+        at = end
+        yield None
+
+
+def _ends(body: bytes, at: int) -> Generator[None, None, dict[int, int]]:
+    """Where the object or array at ``at`` ends, and each in it that is longer than LIMIT."""
+    stack, found, first = [at], dict[int, int](), at
+    at += 1
+    while True:
+        match = _skip(body, at, at + LIMIT)
+        at = match.end() if match else at
+        char = body[at : at + 1]
+        if not char:
+            raise _not_json("it is cut off")
+        if char in b"[{":
+            stack.append(at)
+            at += 1
+            if len(stack) > MAX_LEVELS:
+                raise _not_json(f"it is nested more than {MAX_LEVELS} deep")
+        elif char in b"]}":
+            start = stack.pop()
+            at += 1
+            if body[start] + 2 != char[0]:
+                raise _not_json(f"unexpected {char.decode()}")
+            if at - start > LIMIT or start == first:
+                found[start] = at
+            if not stack:
+                return found
+        elif char == b'"':
+            at = yield from _string_end(body, at)
+        yield None
+
+
+def _spans(body: bytes, at: int, ends: dict[int, int]) -> Spans:
+    """The children of the object or array at ``at``, as runs of some, or one that is large."""
+    keyed, closing, first = body[at] == ord("{"), ends[at] - 1, True
+    at += 1
+    while True:
+        most = min(at + LIMIT, closing)
+        match = _children(body, at, most)
+        if match and match.end() > at:
+            yield at, match.end() - 1, False
+            at, first = match.end(), False
+            continue
+        match = _child(body, at, most)
+        if match and match.end() == closing:
+            if not first or body[at:closing].strip():
+                yield at, closing, False
+            return
+        begins = (_name if keyed else _blank)(body, at, most)
+        if begins is None:
+            raise _not_json("a name is expected")
+        end = yield from _value_end(body, begins.end(), ends)
+        yield at, end, True
+        behind = _blank(body, end)
+        at, first = behind.end() if behind else end, False
+        if at == closing:
+            return
+        if body[at : at + 1] != b",":
+            raise _not_json("a comma is expected")
+        at += 1
+
+
+def _value_end(body: bytes, at: int, ends: dict[int, int]) -> Generator[None, None, int]:
+    """Behind the value at ``at``, which is large or nested deep."""
+    if at in ends:
+        return ends[at]
+    char = body[at : at + 1]
+    if char == b'"':
+        end = yield from _string_end(body, at)
+        return end
+    if char not in (b"[", b"{"):
+        raise _not_json("a value is expected")
+    found = yield from _ends(body, at)
+    return found[at]
+
+
+def _opened(body: bytes, kind: bytes) -> Generator[None, None, tuple[int, dict[int, int]]]:
+    """Where the one object or array of a body begins, and ``_ends``."""
+    begins = _blank(body)
+    at = begins.end() if begins else 0
+    if body[at : at + 1] != kind:
+        raise Refused(400, f"the body is not a JSON {'array' if kind == b'[' else 'object'}")
+    ends = yield from _ends(body, at)
+    if body[ends[at] :].strip():
+        raise _not_json("something is behind its end")
+    return at, ends
+
+
+def spans(body: bytes) -> Spans:
+    """The elements of an array, as runs of some, or one that is large. Raises Refused."""
+    at, ends = yield from _opened(body, b"[")
+    yield from _spans(body, at, ends)
+
+
+def _run(body: bytes, span: tuple[int, int, bool], around: bytes) -> Any:
+    found = _loaded(around[:1] + body[span[0] : span[1]] + around[1:])
+    if not found:
+        raise _not_json("a value is expected")
+    return found
+
+
+def values(body: bytes) -> Generator[tuple[int, int] | None, None, None]:
+    """Where the objects and arrays of a body stand that follow each other, with or without commas between. What is
+    neither ends with the line. Raises Refused."""
+    at, size = 0, len(body)
+    while True:
+        begins = _between(body, at)
+        at = begins.end() if begins else at
+        if at == size:
+            return
+        if body[at] not in b"[{":
+            end = body.find(b"\n", at)
+            end = size if end < 0 else end
+        else:
+            match = _container(body, at, at + LIMIT)
+            end = match.end() if match else (yield from _ends(body, at))[at]
+        yield at, end
+        at = end
+
+
+def records(body: bytes, path: Sequence[str]) -> Generator[Any, None, None]:
+    """Objects of the body's make, each with some of the elements of the innermost array of ``path``; in between None,
+    or the bytes of a record that is longer than MAX_EVENT. Raises Refused."""
+    if few(body):
+        yield _loaded(body)
+        return
+    at, ends = yield from _opened(body, b"{")
+    yield from _records(body, at, ends, path, lambda part: part)
+
+
+def _records(
+    body: bytes, at: int, ends: dict[int, int], path: Sequence[str], whole: Callable[[dict[str, Any]], Any]
+) -> Generator[Any, None, None]:
+    name, about, array, beside = path[0], dict[str, Any](), -1, 0
+    for span in _spans(body, at, ends):
+        if span is None:
+            yield None
+            continue
+        start, end, large = span
+        begins = _name(body, start, start + LIMIT) if large else None
+        value = begins.end() if begins else -1
+        if begins and value in ends and body[value] == ord("[") and _loaded(begins[1]) == name:
+            array = value
+            continue
+        beside += end - start
+        if beside > ABOUT_BYTES:
+            raise Refused(413, f"more than {ABOUT_BYTES} bytes beside {name}")
+        about |= _run(body, span, b"{}") if not large else bounded(b"{%b}" % body[start:end], f"what is beside {name}")
+        yield None
+    if array < 0:
+        yield whole(about)
+        return
+    for span in _spans(body, array, ends):
+        if span is None:
+            yield None
+            continue
+        start, end, large = span
+        begins = _blank(body, start) if large else None
+        value = begins.end() if begins else start
+        if not large:
+            yield whole({**about, name: _run(body, span, b"[]")})
+        elif len(path) > 1 and body[value] == ord("{") and value in ends:
+            yield from _records(body, value, ends, path[1:], lambda part: whole({**about, name: [part]}))
+        elif len(path) == 1 and end - value > MAX_EVENT:
+            yield body[value : value + MAX_EVENT + 1]
+        else:
+            yield whole({**about, name: [bounded(body[value:end], "a record")]})
