@@ -205,8 +205,43 @@ All of `vedette.plugins`; [plugins.md](plugins.md) says what is promised of it. 
 need not inherit from a protocol.
 """
 
+COLUMNS_HEAD = """# Columns of the central tables
+
+<!-- Written by `make docs` from spark_jobs/tables/schema.py and meanings.py. -->
+
+What each table is for, and how counts add up, is in [tables.md](tables.md). Types are Spark's. A column of a key is
+never null. `sum`, `low`: an upsert adds the column to what is there, or keeps the smaller value; `newest`: the row in
+which it is larger gives all other columns.
+"""
+
+
+def columns() -> str:
+    """docs/columns.md: every column of every table of the region's jobs."""
+    from spark_jobs.tables.meanings import meaning
+    from spark_jobs.tables.schema import TABLES
+
+    parts = [COLUMNS_HEAD]
+    for table in TABLES.values():
+        rows = []
+        for column in table.columns.fields:
+            name = column.name
+            marks = [
+                word
+                for word, those in (
+                    ("key", table.keys), ("partition", (table.partition,)), ("sum", table.sums), ("low", table.lows),
+                    ("newest", (table.newest,)),
+                )
+                if name in those
+            ]  # fmt: skip
+            kind = column.dataType.simpleString()
+            rows.append(f"| `{name}` | `{kind}` | {', '.join(marks)} | {meaning(table.name, name)} |")
+        parts.append("\n".join([f"## {table.name}", "| column | type | | meaning |", "|---|---|---|---|", *rows, ""]))
+    return "\n".join(parts)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "plugin-api.md": plugin_api,
+    "columns.md": columns,
     "commands.md": commands,
     "metrics.md": metrics,
     "sql-functions.md": functions,

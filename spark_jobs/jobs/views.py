@@ -119,11 +119,16 @@ def _schema(text: str) -> str:
     return text
 
 
+PARTS = ("all", "tables", "views")
+
+
 @spark_job()
 @click.option("--dialect", type=click.Choice(tuple(DIALECTS)), required=True, help="Whose SQL.")
 @click.option("--schema", type=Value("schema", _schema), default="vedette", show_default=True,
               metavar="[CATALOG.]SCHEMA", help="Where the names go.")  # fmt: skip
-def views(job: Job, dialect: str, schema: str) -> str:
+@click.option("--only", "part", type=click.Choice(PARTS), default="all", show_default=True,
+              help="Names of the tables, or views over them; Trino refuses a table that it knows.")  # fmt: skip
+def views(job: Job, dialect: str, schema: str, part: str) -> str:
     """Print SQL that makes the tables known to Spark's catalogs, Trino or DuckDB.
 
     Example: vedette-spark views --tables tables --dialect duckdb
@@ -131,17 +136,18 @@ def views(job: Job, dialect: str, schema: str) -> str:
     there = [table for table in TABLES.values() if job.tables.exists(table)]
     if not there:
         raise ValueError(f"{job.root}: has no tables yet")
-    return "\n".join(statements(dialect, schema, {table.name: job.tables.path(table) for table in there}))
+    return "\n".join(statements(dialect, schema, {table.name: job.tables.path(table) for table in there}, part))
 
 
-def statements(dialect: str, schema: str, paths: Mapping[str, str]) -> list[str]:
-    """The statements, in order, for the tables with ``paths``; views that need another table are left out."""
+def statements(dialect: str, schema: str, paths: Mapping[str, str], part: str = "all") -> list[str]:
+    """The statements of ``part`` (of ``PARTS``), in order, for the tables with ``paths``; views that need another table
+    are left out. Those of ``views`` can be run any number of times, those of ``tables`` in Spark and DuckDB as well."""
     of, (catalog, _, last) = DIALECTS[dialect], schema.rpartition(".")
     filled = {"schema": schema, "last": last, "catalog": f"{catalog}." if catalog else ""}
     found = [of.head.format(**filled)]
-    for name, path in paths.items():
+    for name, path in paths.items() if part != "views" else ():
         found.append(of.table.format(**filled, name=name, path=texts([path])))
-    for name, view in VIEWS.items():
+    for name, view in VIEWS.items() if part != "tables" else ():
         if all(table.name in paths for table in view.of):
             sql = view.sql.format(**{table.name: f"{schema}.{table.name}" for table in view.of})
             found.append(f"CREATE OR REPLACE VIEW {schema}.{name} AS\n{sql};")

@@ -10,6 +10,8 @@ from pyspark.sql import types as T
 
 from spark_jobs.intake import landing
 from spark_jobs.tables import schema
+from spark_jobs.tables.meanings import MEANINGS, OF_TABLE, meaning
+from spark_jobs.tables.schema import TABLES
 from tests.spark_jobs.landed import alert
 from vedette.delivery import columns, envelope, parquet
 
@@ -85,3 +87,11 @@ def test_spark_reads_what_the_agents_writer_writes(spark: SparkSession, tmp_path
         assert [(c["rule_id"], c["raw_ref"]) for c in got["contributing"]] == [
             (c["rule_id"], c["raw_ref"]) for c in put["contributing"]
         ]
+
+
+def test_every_column_has_a_meaning() -> None:
+    """Of each table; and nothing is told of a column that is not there."""
+    there = {(table.name, name) for table in TABLES.values() for name in table.names}
+    assert all(meaning(*one) for one in there)
+    assert set(OF_TABLE) <= there
+    assert {name for _, name in there} == set(MEANINGS)
