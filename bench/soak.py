@@ -26,7 +26,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
@@ -61,6 +61,8 @@ AWAY = (20.0, 2.0)
 """The broker goes away every so many seconds, for so many."""
 ROTATE_SECONDS = 10.0
 KEEP_ROTATED = 6
+PATIENCE_SECONDS = 120.0
+"""For an answer of the agent."""
 LINUX = 'format = "syslog"\nlogsource = { product = "linux" }\n'
 STATE_BYTES = 4 << 20
 """``state.max_bytes``."""
@@ -151,6 +153,8 @@ class Figures:
     """The most rows that they gave between two pushes."""
     descriptors: tuple[int, int, int] = (0, 0, 0)
     """After the first tenth, at the end and at rest, peak."""
+    unanswered: int = 0
+    """Questions for the status to which no answer came in time."""
     cpu_share: float = 0.0
     broken: list[str] = field(default_factory=list)
     """Every moment at which the agent's account did not add up."""
@@ -263,8 +267,9 @@ class Soak:
             began = time.monotonic()
             while (now := time.monotonic() - began) < seconds and not self._failed:
                 self.agent.alive()
-                figures.broken += self.agent.status()["identity_broken"]
-                samples.append(self._sample(now))
+                status = self._status()
+                figures.broken += status["identity_broken"]
+                samples.append(self._sample(now, status))
                 self._say_minute(samples)
                 time.sleep(1)
             figures.seconds = round(now, 1)
@@ -284,6 +289,19 @@ class Soak:
             self.landing.kill()
             self.broker.kill()
         return figures
+
+    def _status(self) -> dict[str, Any]:
+        """Also on a machine so busy that an answer takes longer than who asks waits. Raises ConnectionError after
+        PATIENCE_SECONDS, AssertionError when the agent has ended."""
+        began = time.monotonic()
+        while True:
+            try:
+                return self.agent.status()
+            except ConnectionError:
+                self.agent.alive()
+                self.figures.unanswered += 1
+                if time.monotonic() - began > PATIENCE_SECONDS:
+                    raise
 
     def _settle(self) -> None:
         """Until all that was sent is stored and judged, and every alert is receipted."""
@@ -311,7 +329,7 @@ class Soak:
         figures.statements["failed"] = sum(one["failed"] for one in state["statements"])
 
     def _measure(self, samples: Sequence[Sample]) -> None:
-        figures, first, last = self.figures, samples[len(samples) // 10], self._sample(samples[-1].when)
+        figures, first, last = self.figures, samples[len(samples) // 10], self._sample(samples[-1].when, self._status())
         half = [(one.when, one.own_mb) for one in samples[len(samples) // 2 :]]
         rise = slope(half)
         figures.rss_mb = round(first.rss_mb, 1), round(last.rss_mb, 1), round(max(one.rss_mb for one in samples), 1)
@@ -320,8 +338,8 @@ class Soak:
         figures.rss_rise_mb = round(rise * (half[-1][0] - half[0][0]), 2)
         figures.descriptors = first.descriptors, last.descriptors, max(one.descriptors for one in samples)
 
-    def _sample(self, when: float) -> Sample:
-        proc, status = Path(f"/proc/{self._pid()}"), self.agent.status()
+    def _sample(self, when: float, status: Mapping[str, Any]) -> Sample:
+        proc = Path(f"/proc/{self._pid()}")
         statements = status["statement_state"]["bytes"]
         rows = sum(one["rows"] for one in status["statement_state"]["statements"])
         self.figures.statements_peak = max(self.figures.statements_peak, statements)
