@@ -16,6 +16,7 @@ from tests.rawlog.samples import NOW
 from vedette.archive.reach import whole
 from vedette.archive.stores import open_store
 from vedette.config.settings import AgentSettings, ArchiveSettings
+from vedette.decode.codecs import with_declared
 from vedette.fleet import evidence
 from vedette.rawlog.segment import segments
 from vedette.runtime.export import MANIFEST, Parts, Wanted
@@ -81,7 +82,7 @@ def test_an_export_to_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             tries += 1
             try:
                 export = Parts(open_store(target), target.url, wanted, AGENT)
-                export.take(raw, {})
+                export.take(raw, {}, with_declared(()))
                 break
             except OSError:
                 assert tries < 20

@@ -145,6 +145,50 @@ def test_a_hunt(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("path")
+def test_an_export(tmp_path: Path) -> None:
+    """``logs export`` reads what is stored under names of a plugin's decoder and of declared formats as the agent does:
+    of rules in a folder, and of the bundle in the data folder."""
+    rules = tmp_path / "rules"
+    (rules / "formats").mkdir(parents=True)
+    (rules / "gate.yml").write_text(RULE)
+    (rules / "formats" / "turnstile.toml").write_text(
+        "name = 'turnstile'\nregex = '" + FORMAT["regex"] + "'\n[[examples]]\nmessage = 'TN7:41457'\n"
+    )
+    log = open_log(tmp_path / "data" / "raw", SMALL)
+    log.append(Chunk("till", "gate", NOW, b"GATE3 OUT 00A1F1\n"))
+    log.append(Chunk("door", "rules:turnstile", NOW + 1, b"TN7:41457\n"))
+    log.close()
+    config = tmp_path / "vedette.toml"
+    config.write_text(
+        f"""[agent]
+id = "a"
+fleet = "f"
+site = "s"
+data_dir = "{tmp_path / "data"}"
+[plugins]
+allow = ["vedette-example-decoder"]
+[rules]
+paths = ["{rules}"]
+"""
+    )
+
+    def exported() -> list[dict[str, str]]:
+        done = vedette("logs", "export", "-c", config)
+        return [json.loads(line)["fields"] for line in done.stdout.splitlines()]
+
+    plugin, declared_one = exported()
+    assert (plugin["gate"], plugin["badge"]) == ("GATE3", "41457")
+    assert (declared_one["gate"], declared_one["badge"]) == ("N7", "41457")
+    config.write_text(config.read_text().replace(f'[rules]\npaths = ["{rules}"]\n', ""))
+    assert "badge" not in exported()[1]
+    bundles = tmp_path / "data" / "bundles"
+    bundles.mkdir()
+    vedette("bundle", "build", rules, "-o", bundles / "1-000000000000.vbundle", "--version", "1", "--name", "gates")
+    (bundles / "current").symlink_to("1-000000000000.vbundle")
+    assert exported()[1]["badge"] == "41457"
+
+
+@pytest.mark.usefixtures("path")
 def test_their_own_tests() -> None:
     """Those that the packages bring along pass where they are installed."""
     folders = sorted((ROOT / "examples" / "plugins").glob("*/tests"))

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -324,17 +325,21 @@ def logs_export(
     from vedette.runtime.export import LINES, Parts, Reader, Wanted
     from vedette.runtime.inputs import context_of
     from vedette.runtime.logs import log_to_stderr
+    from vedette.runtime.reading import codecs_of
 
     log_to_stderr()
     folder = _raw_log(config, data_dir, identity)
     settings = load(config) if data_dir is None or config.exists() else Config()
+    if data_dir is not None:
+        settings = replace(settings, agent=replace(settings.agent, data_dir=data_dir))
     contexts = {one.name: context_of(one) for one in settings.input}
     try:
+        codecs = codecs_of(settings)
         wanted = Wanted(form, since, utc_now() if until is None else until, inputs, pattern)
         if output == "-":
             if form not in LINES:
                 fail("Parquet goes to a folder: --output FOLDER")
-            reader, out = Reader(folder, wanted, contexts), sys.stdout.buffer
+            reader, out = Reader(folder, wanted, contexts, codecs), sys.stdout.buffer
             for events in reader.frames():
                 out.write(b"".join(map(LINES[form], events)))
             out.flush()
@@ -349,7 +354,7 @@ def logs_export(
                 Path(output).mkdir(parents=True, exist_ok=True)
                 store = FolderStore(Path(output), 0o600)
             export = Parts(store, output, wanted, settings.agent.id)
-            export.take(folder, contexts)
+            export.take(folder, contexts, codecs)
             state = export.state
             missing = state["damaged"] + state["gone"]
             click.echo(f"vedette: {state['events']} events in {len(state['parts'])} parts: {output}", err=True)

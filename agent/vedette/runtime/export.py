@@ -27,7 +27,8 @@ import zstandard
 
 from vedette import __version__
 from vedette.archive.stores import PIECE_BYTES, Store, digest, holds
-from vedette.decode.decoder import CODECS, Record, record
+from vedette.decode.codecs import Codecs
+from vedette.decode.decoder import Record, record
 from vedette.delivery.columns import BINARY, INT32, INT64, STRING, TIMESTAMP, Column
 from vedette.delivery.parquet import write as parquet
 from vedette.engine.match import Context
@@ -174,12 +175,12 @@ class Reader:
     """The events of a folder of raw logs that are wanted, frame by frame."""
 
     def __init__(
-        self, folder: Path | Tiers, wanted: Wanted, contexts: Mapping[str, Context], after: Place | None = None,
-        next_event: int = -1,
+        self, folder: Path | Tiers, wanted: Wanted, contexts: Mapping[str, Context], codecs: Codecs,
+        after: Place | None = None, next_event: int = -1,
     ) -> None:  # fmt: skip
-        """``contexts``: by input its time zone and host. ``after``: where an export of before has come to, and the
-        number of the event there."""
-        self._folder, self._wanted, self._contexts = folder, wanted, contexts
+        """``contexts``: by input its time zone and host; ``codecs``: all that events may be read by (``reading.py``).
+        ``after``: where an export of before has come to, and the number of the event there."""
+        self._folder, self._wanted, self._contexts, self._codecs = folder, wanted, contexts, codecs
         self.place, self.next_event = after, next_event
         """Behind the last frame that was given."""
         self.damaged = self.gone = 0
@@ -207,8 +208,8 @@ class Reader:
 
     def _event(self, log_id: str, offset: int, held: Chunk, begin: int, end: int) -> Event:
         context, raw = self._contexts.get(held.input, Context()), held.data[begin:end]
-        codec = held.codec if held.codec in CODECS else "text"  # of a decoder that is not there any more
-        found = record(raw, codec, origin=held.origin(begin), received_at=held.received_at, zone=context.zone)
+        codec, origin = self._codecs[held.codec], held.origin(begin)
+        found = record(raw, codec, origin=origin, received_at=held.received_at, zone=context.zone)
         host = found.host or context.host
         return Event(log_id, offset + begin, end - begin, held.input, held.received_at, raw, found, host)
 
@@ -258,12 +259,12 @@ class Parts:
             raise ValueError(f"{self._name}/{MANIFEST}: not the manifest of an export: {error}") from error
         return known
 
-    def take(self, raw: Path | Tiers, contexts: Mapping[str, Context]) -> None:
+    def take(self, raw: Path | Tiers, contexts: Mapping[str, Context], codecs: Codecs) -> None:
         """Write what is left of the logs in ``raw``, part by part. Raises OSError."""
         if self.state["complete"]:
             return
         place, next_event = self.state["after"] or (None, -1)
-        reader = Reader(raw, self.wanted, contexts, place and Place(*place), next_event)
+        reader = Reader(raw, self.wanted, contexts, codecs, place and Place(*place), next_event)
         before, events, size = self.state, list[Event](), 0
         for of_frame in reader.frames():
             events += of_frame
