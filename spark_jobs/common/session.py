@@ -79,7 +79,7 @@ def open_session(name: str, *, master: str | None = None, settings: Mapping[str,
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     if submitted:
-        given = dict(spark.sparkContext.getConf().getAll())
+        given = spark.conf.getAll
         for key in untuned(given):
             if spark.conf.isModifiable(key):
                 spark.conf.set(key, LOCAL[key])

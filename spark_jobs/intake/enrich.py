@@ -6,9 +6,9 @@ first batch after it was replaced; replace it by renaming a whole one into place
 
 * ``assets``: by ``host`` and ``site``; an empty ``site`` means every site, and gives way to a row of that site.
 * ``sites``: by ``site`` and ``fleet``; an empty ``fleet`` means every fleet.
-* ``intel``: indicators by ``kind`` (``ip``, ``cidr``, ``domain``, ``hash``, or another kind of entity) and ``value``;
-  one counts for alerts whose ``counted_at`` lies from ``valid_from`` until before ``valid_until`` (null: open). A
-  domain speaks for the domains below it, too.
+* ``intel``, and beside it ``intel_feeds`` as ``vedette lookup fetch`` writes it: indicators by ``kind`` (``ip``,
+  ``cidr``, ``domain``, ``hash``, or another kind of entity) and ``value``; one counts for alerts whose ``counted_at``
+  lies from ``valid_from`` until before ``valid_until`` (null: open). A domain speaks for the domains below it, too.
 
 A small one (a file of at most ``HELD_BYTES`` and ``HELD_ROWS``) is held as long as its size and time of change stay.
 Of a larger one only what the batch asks for leaves the executors, so its size costs a scan and no memory. A lookup that
@@ -24,6 +24,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -54,6 +55,10 @@ HELD_ROWS = 200_000
 
 SETTLED = 2.0
 """Seconds after its last change from which on a file is held: one that is changed again sooner could look the same."""
+
+
+UNREADABLE = (*landing.FAILURES, OSError)
+"""What it raises to look for a lookup, or to read it."""
 
 
 class Lookup(NamedTuple):
@@ -87,7 +92,7 @@ class Lookups:
                 found = self._look(spark, name)
                 if found is not None:
                     rows = join(spark, rows, found, about)
-            except landing.FAILURES as error:
+            except UNREADABLE as error:
                 log.warning("%s/%s: %s; left out for this batch", self.folder, name, landing.reason(error))
         return rows
 
@@ -96,22 +101,39 @@ class Lookups:
         try:
             found = self._look(spark, name)
             return None if found is None else found.rows
-        except landing.FAILURES as error:
+        except UNREADABLE as error:
             log.warning("%s/%s: %s; not used", self.folder, name, landing.reason(error))
             return None
 
     def _look(self, spark: SparkSession, name: str) -> Lookup | None:
-        """The lookup ``name`` as it is now, or None."""
+        """The lookup ``name`` as it is now, or None; of several files that are one, those that can be read."""
+        found = []
+        for one in (name, *_BESIDE.get(name, ())):
+            try:
+                found.append(self._one(spark, one, LOOKUPS[name]))
+            except UNREADABLE as error:
+                if name not in _BESIDE:
+                    raise
+                log.warning("%s/%s: %s; not used", self.folder, one, landing.reason(error))
+        there = [one for one in found if one is not None]
+        if len(there) < 2:
+            return there[0] if there else None
+        rows = reduce(DataFrame.unionByName, (one.rows for one in there))
+        held = [one.held for one in there if one.held is not None]
+        return Lookup(rows, pa.concat_tables(held) if len(held) == len(there) else None)
+
+    def _one(self, spark: SparkSession, name: str, schema: T.StructType) -> Lookup | None:
+        """The file ``name`` in the columns of ``schema`` as it is now, or None."""
         for suffix in (".parquet", ".csv"):
             path = f"{self.folder}/{name}{suffix}"
-            if storage.exists(spark, path):
+            if storage.exists(path):
                 break
         else:
             return None
-        stamp = storage.stamp(spark, path)
+        stamp = storage.stamp(path)
         known = self._held.get(path)
         if stamp is None or known is None or known[0] != stamp:
-            rows = _read(spark, path, LOOKUPS[name])
+            rows = _read(spark, path, schema)
             held = None
             if stamp is not None and stamp[0] <= HELD_BYTES:
                 table = rows.limit(HELD_ROWS + 1).toArrow()
@@ -120,7 +142,7 @@ class Lookups:
             if stamp is None or time.time() - stamp[1] / 1000 < SETTLED:
                 return held or Lookup(rows, None)
             self._held[path] = known = (stamp, held)
-        return known[1] or Lookup(_read(spark, path, LOOKUPS[name], said=True), None)
+        return known[1] or Lookup(_read(spark, path, schema, said=True), None)
 
 
 def _read(spark: SparkSession, path: str, schema: T.StructType, *, said: bool = False) -> DataFrame:
@@ -284,6 +306,9 @@ def containing(known: Networks) -> Callable[[Iterator[pa.RecordBatch]], Iterator
 
     return work
 
+
+_BESIDE: Mapping[str, tuple[str, ...]] = {"intel": ("intel_feeds",)}
+"""Files that are a lookup together with that of its own name: what the owner writes, and what feeds say."""
 
 _JOINS: Mapping[str, Join] = {
     "assets": _by_keys("host", "site", "asset"),

@@ -88,7 +88,7 @@ def read(spark: SparkSession, paths: Sequence[str], schema: StructType) -> DataF
 
 def examine(spark: SparkSession, path: str, schema: StructType) -> str | None:
     """Why the file at ``path`` cannot be read as ``schema``, or None when it can. Raises when storage is at fault."""
-    if not storage.exists(spark, path):
+    if not storage.exists(path):
         return "is gone"
     try:
         read(spark, [path], schema).write.format("noop").mode("overwrite").save()
@@ -125,7 +125,7 @@ def overlooked(spark: SparkSession, checkpoint: str, batch_id: int, listed: Sequ
     not there or is of another form gives no files.
     """
     log = f"{checkpoint}/sources/0/{batch_id}"
-    names = [name for name in (log, f"{log}.compact") if storage.exists(spark, name)]
+    names = [name for name in (log, f"{log}.compact") if storage.exists(name)]
     if not names:
         return []
     entry = F.from_json("value", _LOGGED).alias("entry")
@@ -136,7 +136,7 @@ def overlooked(spark: SparkSession, checkpoint: str, batch_id: int, listed: Sequ
         path = unquote(row.path)
         if storage.bare(path) in known:
             continue
-        there = storage.stamp(spark, path)
+        there = storage.stamp(path)
         if there is None or not there[0]:
             landed = datetime.fromtimestamp(row.timestamp / 1000)
             missing.append((File(path, landed), "is gone" if there is None else "is empty (0 bytes)"))
@@ -145,7 +145,7 @@ def overlooked(spark: SparkSession, checkpoint: str, batch_id: int, listed: Sequ
 
 def leftovers(spark: SparkSession, folder: str) -> int:
     """How many temporary files lie in the hour folders below ``folder``."""
-    return storage.count(spark, folder, "*/*/*.tmp")
+    return storage.count(folder, "*/*/*.tmp")
 
 
 def reason(error: Exception) -> str:

@@ -77,7 +77,7 @@ class LandingSource(Source):
     bytes_per_batch: int
 
     def ready(self, spark: SparkSession) -> bool:
-        return storage.exists(spark, self.folder)
+        return storage.exists(self.folder)
 
     def stream(self, spark: SparkSession) -> DataFrame:
         return landing.new_files(spark, self.folder, bytes_per_batch=self.bytes_per_batch)

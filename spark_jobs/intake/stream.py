@@ -110,7 +110,7 @@ def take_batch(work: Work, stream: Stream, frame: DataFrame, checkpoint: str) ->
     account.batches = 1
     account.bad_files = len(batch.letters)
     account.files = len(batch.files) + len(batch.letters)
-    storage.settle(work.spark, work.tables.root)
+    storage.settle(work.tables.root)
     return account
 
 

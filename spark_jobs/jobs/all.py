@@ -67,29 +67,35 @@ def all_due(
         raise click.UsageError("all needs --landing DIR, or --kafka HOST:PORT, or --skip ingest")
     if landing_days is not None and not landing:
         raise click.UsageError("--landing-days needs --landing")
-    known = [] if lookups is None else ["--lookups", lookups]
     words = {
-        "ingest": ["--landing", landing, *known] if landing else ["--kafka", str(kafka), *known],
-        "campaigns": known,
+        "ingest": ["--landing", landing] if landing else ["--kafka", str(kafka)],
+        "campaigns": [],
         "baselines": [],
-        "risk": known,
+        "risk": [],
         "noise": ["--date", "yesterday"],
         "maintain": [f"--keep={one}" for one in keep]
         + ([] if landing_days is None else ["--landing", str(landing), "--landing-days", str(landing_days)]),
         "report": ["--days", str(days), *([] if html is None else ["--html", str(html)])],
     }
-    with storage.one_writer(job.spark, job.root, "all"):
+    with storage.one_writer(job.root, "all"):
         while True:
-            if rules or (landing and storage.exists(job.spark, f"{landing}/rules")):
+            if rules or (landing and storage.exists(f"{landing}/rules")):
                 words["coverage"] = ["--rules", rules or f"{landing}/rules", "--date", "yesterday"]
             chosen = [name for name in NAMES if name in words and name not in skip]
-            failed, done = run_due(job, {name: words[name] for name in chosen}, force=now)
+            failed, done = run_due(job, with_lookups({name: words[name] for name in chosen}, lookups), force=now)
             if every is None or job.stop.wait(every):
                 break
     if failed:
         why = "; ".join(f"{name}: {error}" for name, error in failed.items())
         raise click.ClickException(f"{len(failed)} of {len(failed) + len(done)} jobs failed: {why}")
     return f"all: {', '.join(done) or 'nothing is due'}"
+
+
+def with_lookups(words: Mapping[str, list[str]], folder: str | None) -> dict[str, list[str]]:
+    """``words``, with the folder of the lookups for each job that takes one."""
+    takes = {str(command.name) for command, _ in COMMANDS if any(one.name == "lookups" for one in command.params)}
+    given = [] if folder is None else ["--lookups", folder]
+    return {name: [*mine, *(given if name in takes else ())] for name, mine in words.items()}
 
 
 def run_due(job: Job, words: Mapping[str, Sequence[str]], *, force: bool = False) -> tuple[dict[str, str], list[str]]:

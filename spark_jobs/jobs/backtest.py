@@ -22,7 +22,6 @@ from pathlib import Path
 
 import click
 import pyarrow as pa
-from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -68,7 +67,7 @@ def built(rules: Sequence[Path], keys: Sequence[str], pipelines: Sequence[Path],
 
 def matches(spark: SparkSession, logs: str, rules: Rules) -> DataFrame:
     """``MATCHES`` of every segment below ``logs``. Raises FileNotFoundError when there is none."""
-    root = storage.local(spark, logs)
+    root = storage.local(logs)
     if root is None:
         raise FileNotFoundError(f"{logs}: raw logs are opened as files; mount the folder and name it by its path")
     if not root.is_dir():
@@ -78,30 +77,29 @@ def matches(spark: SparkSession, logs: str, rules: Rules) -> DataFrame:
     number = paths.count()
     if not number:
         raise FileNotFoundError(f"{logs}: holds no segments (*.seg); copy DATA_DIR/raw of agents there")
-    shared = spark.sparkContext.broadcast(rules)
-    found = paths.repartition(min(number, MAX_TASKS)).mapInArrow(_by_segment(root, shared), WORK)
+    found = paths.repartition(min(number, MAX_TASKS)).mapInArrow(_by_segment(root, rules), WORK)
     if not rules.over_time:
         return found.select(*MATCHES.names)
-    return found.repartition("agent").sortWithinPartitions(*ORDER).mapInArrow(_by_agent(root, shared), MATCHES)
+    return found.repartition("agent").sortWithinPartitions(*ORDER).mapInArrow(_by_agent(root, rules), MATCHES)
 
 
 Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def _by_segment(root: Path, shared: Broadcast[Rules]) -> Work:
+def _by_segment(root: Path, rules: Rules) -> Work:
     """Batches of segments' paths (first column) to ``WORK``."""
 
     def work(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         paths = (Path(bare(path)) for batch in given for path in batch.column(0).to_pylist())
-        rows = (row for path in paths for row in segment_rows(path, root, shared.value))
+        rows = (row for path in paths for row in segment_rows(path, root, rules))
         yield from batches(rows, WORK)
 
     return work
 
 
-def _by_agent(root: Path, shared: Broadcast[Rules]) -> Work:
+def _by_agent(root: Path, rules: Rules) -> Work:
     """Batches of ``WORK``, sorted, to ``MATCHES``."""
-    return lambda given: over_time(given, root, shared.value)
+    return lambda given: over_time(given, root, rules)
 
 
 def _summary(found: DataFrame, rules: Rules, top: int) -> str:

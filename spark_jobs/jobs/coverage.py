@@ -83,9 +83,9 @@ def write(spark: SparkSession, tables: Tables, rules: DataFrame, wanted: Period)
 
 def deployed(spark: SparkSession, path: str) -> DataFrame:
     """``rule_id``, ``rule_title``, ``level`` and ``tags`` of the rules at ``path``. Raises FileNotFoundError."""
-    if not storage.exists(spark, path):
+    if not storage.exists(path):
         raise FileNotFoundError(f"{path}: no such rules; name the folder `rules` of the landing, or rule files")
-    if storage.count(spark, path, "*.json"):
+    if storage.count(path, "*.json"):
         lists = spark.read.schema(_LIST).option("multiLine", "true").json(f"{storage.literal(path)}/*.json")
         newest = lists.groupBy("name").agg(F.max_by("rules", "version").alias("rules"))
         rows = newest.select(F.explode("rules").alias("rule")).select("rule.*")

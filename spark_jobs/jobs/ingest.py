@@ -116,7 +116,7 @@ def take_over(
     tables, and what Spark raises when storage fails.
     """
     if landed is not None:
-        if not storage.exists(spark, landed):
+        if not storage.exists(landed):
             raise FileNotFoundError(f"{landed}: no such landing folder; name the one that `vedette region land` writes")
         if left := landing.leftovers(spark, f"{landed}/alerts"):
             log.warning(
@@ -131,6 +131,6 @@ def take_over(
         "bad": batch.dead_letters,
     }
     streams = [Stream(name, given[name], takes[name], table) for name, _, table in LANDED if name in given]
-    with storage.one_writer(spark, tables.root, "ingest"):
+    with storage.one_writer(tables.root, "ingest"):
         run_all(spark, tables, streams, checkpoints or f"{tables.root}/_checkpoints", every=every, stop=stop)
     return streams

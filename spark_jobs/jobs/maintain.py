@@ -89,7 +89,7 @@ def maintain(
     spark, tables, wanted, done = job.spark, job.tables, period(last, days), list[str]()
     failure: Exception | None = None
     checkpoints = checkpoints or f"{tables.root}/_checkpoints"
-    with storage.one_writer(spark, tables.root, "maintain"):
+    with storage.one_writer(tables.root, "maintain"):
         with ingest_held_off(spark, tables, checkpoints) as alone:
             if alone:
                 try:
@@ -114,7 +114,7 @@ def ingest_held_off(spark: SparkSession, tables: Tables, checkpoints: str) -> It
     with ExitStack() as held_off:
         why = ""
         try:
-            held_off.enter_context(storage.one_writer(spark, tables.root, "ingest"))
+            held_off.enter_context(storage.one_writer(tables.root, "ingest"))
             if interrupted(spark, checkpoints):
                 why = "ingest was interrupted; run it again first"
         except BlockingIOError:
@@ -128,7 +128,7 @@ def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
     """Names of ingest's queries that have begun a batch and not finished it."""
 
     def newest(folder: str) -> int:
-        return max((int(name) for name in storage.names(spark, folder) if name.isdecimal()), default=-1)
+        return max((int(name) for name in storage.names(folder) if name.isdecimal()), default=-1)
 
     names = [kind + name for kind in (LandingSource.kind, KafkaSource.kind) for name, *_ in LANDED]
     folders = {name: f"{checkpoints}/{name}" for name in names}
@@ -281,7 +281,7 @@ def clean(spark: SparkSession, landing: str, checkpoints: str, until: date) -> i
     deleted = 0
     for name, *_ in LANDED:
         folder = f"{landing}/{name}"
-        days = [one for one in storage.names(spark, folder, folders=True) if one.startswith("dt=")]
+        days = [one for one in storage.names(folder, folders=True) if one.startswith("dt=")]
         days = [one for one in days if one[3:] < until.isoformat() and _is_day(one[3:])]
         if not days:
             continue
@@ -290,14 +290,14 @@ def clean(spark: SparkSession, landing: str, checkpoints: str, until: date) -> i
             left = files.where("NOT taken").groupBy("day").agg(F.count("*").alias("n")).collect()
             kept = {row.day: row.n for row in left}
             for row in files.where(~F.col("day").isin(*kept)).select("path").toLocalIterator():
-                storage.delete(spark, row.path)
+                storage.delete(row.path)
         finally:
             files.unpersist()
         for day in days:
             if day in kept:
                 log.warning("%s/%s: ingest has not taken over %d of its files; kept", folder, day, kept[day])
             else:
-                deleted += storage.prune(spark, f"{folder}/{day}")
+                deleted += storage.prune(f"{folder}/{day}")
     return deleted
 
 
@@ -309,7 +309,7 @@ def there(spark: SparkSession, folder: str, days: Sequence[str], checkpoint: str
     listed = reader.option("pathGlobFilter", "*.{parquet,tmp}").load(paths).select("path")
     named = listed.select("path", _bare(F.col("path")).alias("name"), F.regexp_extract("path", r"/(dt=[0-9-]{10})/", 1)
                           .alias("day"), F.col("path").endswith(".tmp").alias("stopped"))  # fmt: skip
-    finished = [int(name) for name in storage.names(spark, f"{checkpoint}/commits") if name.isdecimal()]
+    finished = [int(name) for name in storage.names(f"{checkpoint}/commits") if name.isdecimal()]
     if not finished:
         return named.select("path", "day", F.col("stopped").alias("taken"))
     lines = spark.read.text(storage.literal(f"{checkpoint}/sources/0")).where("value LIKE '{%'")

@@ -20,6 +20,8 @@ from spark_jobs.tables.schema import Table
 from spark_jobs.tables.tables import Rows, Tables, Txn, Where, as_frame, merge_condition, merge_updates, texts
 
 _TXN = "spark.databricks.delta.write.txn"
+_TXNS = "txn STRUCT<appId: STRING, version: BIGINT>"
+"""Of the actions in Delta's log (its protocol, "Transaction Identifiers") the one that is asked for."""
 
 
 class SparkDeltaTables(Tables):
@@ -30,6 +32,10 @@ class SparkDeltaTables(Tables):
         super().__init__(root)
         if spark is None:
             raise ValueError("backend delta-spark needs a Spark session")
+        # Spark may have a file system of its own for paths without one, which nothing public tells.
+        at_home = (spark.conf.get("spark.master", "local") or "").startswith("local")
+        if not at_home and storage.local(root) is not None and not root.startswith("file:"):
+            raise ValueError(f"{root}: on a cluster name the file system: file://{root}, hdfs://…, s3a://…")
         self._spark = spark
 
     def append(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:
@@ -70,14 +76,23 @@ class SparkDeltaTables(Tables):
     def version(self, table: Table, app: str) -> int | None:
         if not self.exists(table):
             return None
-        jvm: Any = self._spark.sparkContext._jvm
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self.path(table))
-        defaults = [getattr(log, f"update$default${number}")() for number in (1, 2, 3)]
-        found = log.update(*defaults).transactions().get(app)
-        return int(found.get()) if found.isDefined() else None
+        log = f"{self.path(table)}/_delta_log"
+        newest = int(_first(self._spark.sql(f"DESCRIBE HISTORY {self._sql(table)} LIMIT 1").select("version")))
+        kept, last = -1, storage.literal(f"{log}/_last_checkpoint")
+        if storage.exists(f"{log}/_last_checkpoint"):
+            kept = int(_first(self._spark.read.schema("version LONG").json(last)))
+        commits = [storage.literal(f"{log}/{number:020}.json") for number in range(kept + 1, newest + 1)]
+        said = [self._spark.read.schema(_TXNS).json(commits)] if commits else []
+        if kept >= 0:
+            said.append(
+                self._spark.read.parquet(f"{storage.literal(log)}/{kept:020}.checkpoint*.parquet").select("txn")
+            )
+        # The versions of an application rise, so the largest one is the last.
+        versions = [_first(rows.where(F.col("txn.appId") == app).agg(F.max("txn.version"))) for rows in said]
+        return max((int(version) for version in versions if version is not None), default=None)
 
     def exists(self, table: Table) -> bool:
-        return storage.exists(self._spark, f"{self.path(table)}/_delta_log")
+        return storage.exists(f"{self.path(table)}/_delta_log")
 
     def partitions(self, table: Table) -> list[str]:
         if table.partition is None or not self.exists(table):
@@ -160,6 +175,11 @@ class SparkDeltaTables(Tables):
 
     def _sql(self, table: Table) -> str:
         return f"delta.`{self.path(table)}`"
+
+
+def _first(rows: DataFrame) -> Any:
+    """The first column of the first row."""
+    return rows.collect()[0][0]
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""The few questions Spark's readers do not answer, asked of the file system behind a path.
+"""The few questions that neither Spark nor the tables answer, asked of the file system behind a path.
 
-Any path that Spark can read will do: a local one, ``hdfs://``, ``s3a://``. Each function makes a few calls whatever
-the number of files, except ``names``, which makes one per name.
+By pyarrow, so without the JVM: ``/a/path`` and ``file:///a/path`` are this host's own files, ``s3://`` and ``s3a://``
+an object store, ``hdfs://``, ``gs://`` and ``abfs://`` what pyarrow knows by these names (``hdfs://`` needs Hadoop's
+``libhdfs``). Each function makes a few calls whatever the number of files, except ``names`` and ``count``, which list.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 from urllib.parse import unquote
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.sql import SparkSession
+import pyarrow.fs
+from pyarrow.fs import FileSelector, FileSystem, FileType
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?(?=/)")
 _GLOB = re.compile(r"([\\{}\[\]*?])")
+_S3 = re.compile("s3[an]?://")
 
 
 def literal(path: str) -> str:
@@ -32,68 +35,104 @@ def bare(path: str, *, encoded: bool = False) -> str:
     return _SCHEME.sub("", unquote(path) if encoded else path, count=1)
 
 
-def local(spark: SparkSession, path: str) -> Path | None:
+def local(path: str) -> Path | None:
     """``path`` on this host's own file system, absolute; None when it lies elsewhere."""
-    system, target = _resolve(spark, path)
-    whole = system.makeQualified(target).toUri()
-    return Path(str(whole.getPath())) if whole.getScheme() == "file" else None
+    if path.startswith("file:"):
+        return Path(os.path.abspath(bare(path)))
+    return None if "://" in path else Path(os.path.abspath(path))
 
 
-def exists(spark: SparkSession, path: str) -> bool:
+def file_system(url: str) -> FileSystem:
+    """pyarrow's file system of ``url``.
+
+    Spark and deltalake know S3 as ``s3a://`` too, pyarrow does not. Address and region of the store are deltalake's own
+    environment variables, so that both read the same one; who may is in the usual ones of AWS.
+    """
+    if not _S3.match(url):
+        return FileSystem.from_uri(url)[0]
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
+    return pyarrow.fs.S3FileSystem(endpoint_override=endpoint, region=region)
+
+
+def inside(url: str) -> str:
+    """The path of ``url`` in its ``file_system``."""
+    found: str = url.partition("://")[2] if _S3.match(url) else FileSystem.from_uri(url)[1]
+    return found
+
+
+def exists(path: str) -> bool:
     """Whether there is a file or a folder at ``path``."""
-    system, target = _resolve(spark, path)
-    return bool(system.exists(target))
+    system, target = _resolve(path)
+    return bool(system.get_file_info(target).type != FileType.NotFound)
 
 
-def stamp(spark: SparkSession, path: str) -> tuple[int, int] | None:
+def stamp(path: str) -> tuple[int, int] | None:
     """Bytes of the file at ``path`` and milliseconds of its last change, since 1970; None when it is none."""
-    system, target = _resolve(spark, path)
-    if not system.exists(target):
-        return None
-    found = system.getFileStatus(target)
-    return None if found.isDirectory() else (int(found.getLen()), int(found.getModificationTime()))
+    system, target = _resolve(path)
+    found = system.get_file_info(target)
+    return (int(found.size), int((found.mtime_ns or 0) // 1_000_000)) if found.type == FileType.File else None
 
 
-def names(spark: SparkSession, path: str, *, folders: bool = False) -> list[str]:
+def names(path: str, *, folders: bool = False) -> list[str]:
     """Names of the files, or ``folders``, right under ``path``, sorted; empty when it does not exist."""
-    system, target = _resolve(spark, path)
-    found = system.listStatus(target) if system.exists(target) else ()
-    return sorted(str(entry.getPath().getName()) for entry in found if bool(entry.isDirectory()) == folders)
+    system, target = _resolve(path)
+    wanted = FileType.Directory if folders else FileType.File
+    found = system.get_file_info(FileSelector(target, allow_not_found=True))
+    return sorted(one.base_name for one in found if one.type == wanted)
 
 
-def count(spark: SparkSession, path: str, pattern: str) -> int:
-    """How many entries match the wildcard ``pattern`` under ``path``."""
-    system, target = _resolve(spark, f"{literal(path)}/{pattern}")
-    return len(system.globStatus(target) or ())
+def count(path: str, pattern: str) -> int:
+    """How many files under ``path`` match the wildcards of ``pattern``, one for each folder on the way."""
+    system, target = _resolve(path)
+    parts = pattern.split("/")
+    if system.get_file_info(target).type != FileType.Directory:
+        return 0
+    found = system.get_file_info(FileSelector(target, recursive=len(parts) > 1))
+    below = (one.path[len(target.rstrip("/")) + 1 :].split("/") for one in found if one.type == FileType.File)
+    return sum(len(one) == len(parts) and all(map(fnmatchcase, one, parts)) for one in below)
 
 
-def settle(spark: SparkSession, path: str) -> None:
+def settle(path: str) -> None:
     """Have what was written under ``path`` on the disk. Spark syncs nothing; file systems elsewhere see to it."""
-    if local(spark, path) is not None:
+    if local(path) is not None:
         os.sync()
 
 
-def delete(spark: SparkSession, path: str) -> None:
+def delete(path: str) -> None:
     """Delete the folder or file at ``path`` with all below it; nothing when there is none."""
-    system, target = _resolve(spark, path)
-    system.delete(target, True)
+    system, target = _resolve(path)
+    kind = system.get_file_info(target).type
+    if kind == FileType.Directory:
+        system.delete_dir(target)
+    elif kind != FileType.NotFound:
+        system.delete_file(target)
 
 
-def prune(spark: SparkSession, path: str) -> bool:
+def prune(path: str) -> bool:
     """Delete ``path`` when no file lies in it or below; whether it did."""
-    system, target = _resolve(spark, path)
-    left = [one for one in system.listStatus(target) if not (one.isDirectory() and prune(spark, str(one.getPath())))]
-    if left:
+    here = local(path)
+    if here is not None:
+        left = [one for one in here.iterdir() if not (one.is_dir() and not one.is_symlink() and prune(str(one)))]
+        if not left:
+            try:
+                here.rmdir()
+            except OSError:  # something has come into it
+                return False
+        return not left
+    # Of an object store a folder is what its objects are called: it is gone with them.
+    system, target = _resolve(path)
+    found = system.get_file_info(FileSelector(target, allow_not_found=True, recursive=True))
+    if any(one.type == FileType.File for one in found):
         return False
-    try:
-        return bool(system.delete(target, False))
-    except Py4JJavaError:  # something has come into it
-        return False
+    delete(path)
+    return True
 
 
 @contextmanager
 def replacing(file: Path) -> Iterator[TextIO]:
-    """What is written to it becomes the content of the local ``file``, whole or not at all."""
+    """What is written to it becomes the content of the local ``file``, whole or not at all; its folder is made."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.tmp")
     with open(temporary, "w", encoding="utf-8") as out:
         yield out
@@ -109,12 +148,12 @@ def replace(file: Path, text: str) -> None:
 
 
 @contextmanager
-def one_writer(spark: SparkSession, path: str, job: str) -> Iterator[None]:
+def one_writer(path: str, job: str) -> Iterator[None]:
     """Hold ``path`` (made when missing) against a second ``job`` on this host.
 
     The lock ends with the process, however it ends. Nothing is locked on other file systems. Raises BlockingIOError.
     """
-    folder = local(spark, path)
+    folder = local(path)
     if folder is None:
         yield
         return
@@ -129,9 +168,7 @@ def one_writer(spark: SparkSession, path: str, job: str) -> Iterator[None]:
         yield
 
 
-def _resolve(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """The Hadoop file system of ``path``, and the path for it."""
-    context = spark.sparkContext
-    jvm: Any = context._jvm
-    target = jvm.org.apache.hadoop.fs.Path(path)
-    return target.getFileSystem(context._jsc.hadoopConfiguration()), target
+def _resolve(path: str) -> tuple[FileSystem, str]:
+    """The file system of ``path``, and the path in it."""
+    here = local(path)
+    return (pyarrow.fs.LocalFileSystem(), str(here)) if here is not None else (file_system(path), inside(path))

@@ -166,7 +166,7 @@ def open_tables(root: str, backend: str = "delta", *, spark: SparkSession | None
     if backend not in BACKENDS:
         raise ValueError(f"backend: expects one of {', '.join(BACKENDS)}, not {backend!r}")
     old = f"{root}/{ALERTS.name}/_txn"
-    if os.path.isdir(old) or (spark is not None and "://" in root and storage.exists(spark, old)):
+    if os.path.isdir(old) or (spark is not None and "://" in root and storage.exists(old)):
         raise ValueError(f"{root}: holds tables of plain Parquet; convert them: "
                          f"python -m spark_jobs.tables.convert {root} NEW_FOLDER")  # fmt: skip
     tables: Tables = resolve_name(BACKENDS[backend])(root, spark)

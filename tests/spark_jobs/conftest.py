@@ -54,7 +54,7 @@ def unsettled() -> Iterator[None]:
     """Without syncing every disk of this host after each batch: no test in this process takes its power away. Those
     that kill start processes of their own, which do."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage, "settle", lambda spark, path: None)
+        patch.setattr(storage, "settle", lambda path: None)
         yield
 
 

@@ -18,8 +18,8 @@ FOLDER = Path(__file__).parents[2] / "examples" / "region"
 
 
 def taken(words: list[str]) -> None:
-    """``all`` takes these options, without running."""
-    all_due.make_context("all", words, resilient_parsing=False)
+    """``all`` takes these options, without running, and is given the lookups."""
+    assert all_due.make_context("all", words, resilient_parsing=False).params["lookups"]
 
 
 @pytest.mark.peer

@@ -179,6 +179,22 @@ def test_small_indicators_need_no_question(spark: SparkSession, tmp_path: Path) 
     assert [indicators(row) for row in enriched(spark, tmp_path, rows)] == [[], [], []]
 
 
+def test_what_feeds_say_reaches_alerts(spark: SparkSession, tmp_path: Path) -> None:
+    """The file of ``vedette lookup fetch`` beside the owner's own: both count; one that cannot be read leaves the
+    other."""
+    feeds = {"kind": ["ip", "cidr"], "value": ["192.0.2.1", "198.51.100.0/24"], "source": ["misp", "misp"]}
+    pq.write_table(pa.table(feeds), tmp_path / "intel_feeds.parquet")
+    (tmp_path / "intel.csv").write_text("kind,value,threat\nip,192.0.2.9,exercise\n")
+    asked = [{"entities": [("ip", value)]} for value in ("192.0.2.1", "198.51.100.7", "192.0.2.9", "203.0.113.1")]
+
+    def met() -> list[list[str]]:
+        return [[indicator for _, indicator in indicators(row)] for row in enriched(spark, tmp_path, asked)]
+
+    assert met() == [["192.0.2.1"], ["198.51.100.0/24"], ["192.0.2.9"], []]
+    (tmp_path / "intel_feeds.parquet").write_bytes(b"garbage")
+    assert met() == [[], [], ["192.0.2.9"], []]
+
+
 def test_a_lookup_overwritten_after_the_look_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """What the batch asked for is held when the plan is made: overwriting or deleting the files later does no harm."""
     pq.write_table(pa.table({"host": ["web1"], "owner": ["ops"]}), tmp_path / "assets.parquet")

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.common.session import LOCAL, untuned
-from spark_jobs.jobs.all import COMMANDS, DAY, HOUR, NAMES, due, run_due
+from spark_jobs.jobs.all import COMMANDS, DAY, HOUR, NAMES, due, run_due, with_lookups
 from spark_jobs.jobs.job import Job
 from spark_jobs.tables.schema import ALERTS, RUNS
 from spark_jobs.tables.tables import open_tables
@@ -41,25 +41,32 @@ def test_every_job_runs_and_none_stops_another(spark: SparkSession, tmp_path: Pa
     """In one session: the rules cannot be read, so coverage fails and is tried again; the others are done, and a job of
     the day is not done twice."""
     land(tmp_path / "landing", [alert(1), alert(2)])
-    left_out = [f"--skip={name}" for name in ("campaigns", "baselines", "risk", "maintain")]
     words = [
         "all",
-        *left_out,
         f"--landing={tmp_path}/landing",
         f"--tables={tmp_path}/tables",
-        f"--html={tmp_path}/day.html",
+        f"--lookups={tmp_path}/lookups",  # neither is there on a fresh host, nor is the page's folder
+        f"--html={tmp_path}/www/day.html",
     ]
-    with pytest.raises(click.ClickException, match=r"^1 of 4 jobs failed: coverage: .*/nowhere: no such rules"):
+    with pytest.raises(click.ClickException, match=r"^1 of 8 jobs failed: coverage: .*/nowhere: no such rules"):
         run(spark, *words, f"--rules={tmp_path}/nowhere")
     tables = open_tables(str(tmp_path / "tables"))
     assert tables.arrow(ALERTS).num_rows == 2
-    assert (tmp_path / "day.html").read_text().endswith("</html>\n")
+    assert (tmp_path / "www" / "day.html").read_text().endswith("</html>\n")
     rows = {row["job"]: row for row in tables.arrow(RUNS).to_pylist()}
-    assert set(rows) == {"ingest", "noise", "coverage", "report"}
+    assert set(rows) == set(NAMES)
     assert {name for name, row in rows.items() if row["succeeded_at"] is None} == {"coverage"}
     assert "no such rules" in rows["coverage"]["error"]
     again = run(spark, *words)
     assert again == "all: ingest, report"
+
+
+def test_every_job_that_takes_lookups_is_given_them() -> None:
+    """The time zones of the lookup sites are the baselines' as well."""
+    given = with_lookups({name: ["--x"] for name in NAMES}, "/lookups")
+    took = {name for name, words in given.items() if words == ["--x", "--lookups", "/lookups"]}
+    assert took == {"ingest", "campaigns", "baselines", "risk"}
+    assert all(words == ["--x"] for words in with_lookups({name: ["--x"] for name in NAMES}, None).values())
 
 
 def test_a_job_that_is_to_stop_begins_no_other(tmp_path: Path) -> None:
@@ -78,6 +85,7 @@ def test_every_job_of_the_region_is_run_or_for_a_person() -> None:
         "export",
         "backtest",
         "filters",
+        "quality",
         "triage",
         "notify",
         "views",

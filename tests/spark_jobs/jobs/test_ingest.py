@@ -281,7 +281,7 @@ def test_a_failing_disk_is_no_bad_file(region: Region) -> None:
 def test_a_second_ingest_is_refused(region: Region) -> None:
     """Two of them on one set of tables would double rows: the second ends with the reason."""
     with (
-        storage.one_writer(region.spark, region.tables.root, "ingest"),
+        storage.one_writer(region.tables.root, "ingest"),
         pytest.raises(BlockingIOError, match="another ingest is writing"),
     ):
         region.run()

@@ -201,11 +201,11 @@ def test_a_running_ingest_is_not_disturbed(
 ) -> None:
     """While ingest holds the tables, they are compacted and not rewritten; a second upkeep is refused."""
     tables.drop(WIN_5M, ["2026-11-18"])
-    with storage.one_writer(spark, tables.root, "ingest"):
+    with storage.one_writer(tables.root, "ingest"):
         assert "tables compacted" in upkeep(spark, tables, *THE_18TH)
     assert tables.partitions(WIN_5M) == ["2026-11-17", "2026-11-19"]
     assert "ingest is running" in caplog.text
-    with storage.one_writer(spark, tables.root, "maintain"), pytest.raises(BlockingIOError, match="another maintain"):
+    with storage.one_writer(tables.root, "maintain"), pytest.raises(BlockingIOError, match="another maintain"):
         upkeep(spark, tables)
 
 
