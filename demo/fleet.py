@@ -203,17 +203,18 @@ class Host:
         self.config = self.folder / "vedette.toml"
         text = CONFIG.format(name=name, folder=self.folder, enrolment=centre.enrolment, broker=centre.broker.url)
         self.config.write_text(text)
-        self.ran: set[int] = set()
-        """Versions of bundles that were seen to run."""
 
     def status(self) -> dict[str, Any]:
         """Empty while the agent starts."""
         return stage.status(self.config)
 
     def bundle(self) -> int:
-        version = int(self.status().get("actual", {}).get("bundles", {}).get("default", {}).get("version", 0))
-        self.ran.add(version)
-        return version
+        return int(self.status().get("actual", {}).get("bundles", {}).get("default", {}).get("version", 0))
+
+    def installed(self) -> list[int]:
+        """Versions of all bundles that it ever took, by its own record."""
+        record = map(json.loads, (self.folder / "data/fleet/audit.jsonl").read_text().splitlines())
+        return [row["version"] for row in record if row["event"] == "bundle_installed"]
 
     def write(self, text: str) -> None:
         with self.log.open("a") as file:
@@ -282,10 +283,9 @@ def main() -> None:
         say("Wednesday: a bundle that makes an alert of every line")
         bad = centre.bundle(2, "packed")
         centre.desire(bad)
-        until("the canary to run it", lambda: [host for host in hosts if host.bundle() == 2])
         centre.settled(bad, "aborted")
         until("it to be back", lambda: all(host.bundle() == 1 for host in hosts))
-        flooded = [host.name for host in hosts if 2 in host.ran]
+        flooded = [host.name for host in hosts if 2 in host.installed()]
         print(f"ran it: {', '.join(flooded)}; all run bundle 1 again")
         if len(flooded) != 1:
             sys.exit("a bad bundle reached more than the canary")

@@ -10,7 +10,7 @@ import json
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from tests.e2e.test_asking import Asked, Operators
 from tests.e2e.test_fleet import FLEET
 from tests.e2e.test_hunting import RULES, found, rules
 from tests.e2e.test_steer import Edge, Steered, written
+from tests.meanwhile import meanwhile
 from vedette.region.repository import Repository
 from vedette.system import descriptors
 
@@ -34,12 +35,14 @@ SIMULATED = int(os.environ.get("VEDETTE_SIMULATED", "200"))
 BEAT = 8.0
 CANARY = 2
 PLANTED = {"vienna-1": 3, "linz-2": 5, "linz-4": 1}
-GOOD, FLOODS, DEADLY, FINE = 1, 2, 3, 4
+GOOD, FLOODS, DEADLY, JAMS, FINE = 1, 2, 3, 4, 5
+HARMS = {FLOODS: ("flood", "alerts"), DEADLY: ("crash", "crashes"), JAMS: ("quarantine", "quarantined")}
+"""What each bad bundle does to a simulated agent, and the gate that finds it."""
 RINGS = f"""
 [[ring]]
 name = "canary"
 agents = {CANARY}
-soak = "4s"
+soak = "10s"
 
 [[ring]]
 name = "half"
@@ -70,8 +73,32 @@ bundle = "{bundle}"
 """
 
 
+JAMMING = """
+name = "gate"
+starts = "GATE"
+regex = '(?P<gate>GATE(?:1|11)+)(?P<way>[xy])\\d'
+"""
+"""A format that takes for ever for what a gate really writes: the decoder of a bundle that does harm."""
+
+
 class Plant(Edge, Asked):
-    """A host that logs ten lines a second, and answers its fleet's operators."""
+    """A host that logs ten lines a second, has a gate at its door whose format is yet to come, and answers its fleet's
+    operators."""
+
+    def configure(self, settings: str) -> None:
+        super().configure(settings)
+        self.gate = self.folder / "gate.log"
+        self.gate.touch()
+        with self.config.open("a") as config:
+            config.write(
+                f'[[input]]\nname = "gate"\ntype = "file"\npaths = ["{self.gate}"]\nformat = "rules:gate"\n'
+                'logsource = { product = "linux" }\n'
+            )
+
+    def pass_by(self, number: int) -> None:
+        """Some people go through the gate."""
+        with self.gate.open("a") as file:
+            file.write("".join(f"GATE{'1' * 60}x! person {number} {i}\n" for i in range(4)))
 
     def plant(self, count: int) -> None:
         """So many lines that a hunt is to find; until they are stored."""
@@ -276,13 +303,14 @@ def heard(centre: Region, hosts: list[Plant]) -> Iterator[Heard]:
 
 
 def test_scenario(centre: Region, hosts: list[Plant], heard: Heard, crowd: Crowd) -> None:
-    """A flood, a crash and a cut uplink reach two agents of each group at most, by all heartbeats and the agents' own
-    records, and are undone; a good bundle reaches 2,008; a hunt finds what was planted, and evidence is refused where
-    the owner says so, on record at both sides."""
+    """A flood, a crash, a format that jams its decoder and a cut uplink reach two agents of each group at most, by all
+    heartbeats and the agents' own records, and are undone; a good bundle reaches 2,008; a hunt finds what was planted,
+    and evidence is refused where the owner says so, on record at both sides."""
     good, floods, deadly, fine = (
         centre.rules(version, word)
         for version, word in ((GOOD, "haystack"), (FLOODS, "line"), (DEADLY, "pin"), (FINE, "hay"))
     )
+    jams = centre.rules(JAMS, "GATE", JAMMING)
     real = {host.name for host in hosts}
     centre.desire(good, rings=False)
     crowd.connect()
@@ -292,6 +320,9 @@ def test_scenario(centre: Region, hosts: list[Plant], heard: Heard, crowd: Crowd
         _stopped(centre, hosts, heard, crowd, FLOODS, floods)
         heard.deadly = DEADLY
         _stopped(centre, hosts, heard, crowd, DEADLY, deadly)
+        with meanwhile(passing(hosts), 0.2):
+            _stopped(centre, hosts, heard, crowd, JAMS, jams)
+        assert 0 < len([host for host in hosts if "format_quarantined" in host.text()]) <= CANARY
 
         centre.desire(fine)
         centre.reach("done")
@@ -314,21 +345,29 @@ def test_scenario(centre: Region, hosts: list[Plant], heard: Heard, crowd: Crowd
     assert {"rollout_aborted", "rollout_done"} <= {row["event"] for row in centre.recorded()}
 
 
+def passing(hosts: list[Plant]) -> Callable[[int], None]:
+    def passed(number: int) -> None:
+        for host in hosts:
+            host.pass_by(number)
+
+    return passed
+
+
 def _stopped(centre: Region, hosts: list[Plant], heard: Heard, crowd: Crowd, version: int, bundle: str) -> None:
     """A bad bundle is given to the canary of each group, and all run the good one again."""
     sha256 = hashlib.sha256((centre.folder / bundle).read_bytes()).hexdigest()
-    crowd.world.harms[sha256] = "flood" if version == FLOODS else "crash"
+    crowd.world.harms[sha256], gate = HARMS[version]
     centre.desire(bundle)
     centre.reach("aborted")
     heard.all_run(GOOD)
-    gate = "alerts" if version == FLOODS else "crashes"
     shown = vedette("fleet", "rollout", "show", "--json", "--trust", centre.trust, *centre.at_broker, code=None).stdout
     rows = [json.loads(line) for line in shown.splitlines()]
     assert {row["group"] for row in rows} == {"plants", "crowd"}
     assert all(any(reason.startswith(gate) for reason in row["reasons"]) for row in rows), shown
     simulated = crowd.having(sha256)
     loaded = {host.name for host in hosts if version in host.installed()}
-    assert (len(loaded), len(simulated)) == (CANARY, CANARY)
+    assert 0 < len(loaded) <= CANARY  # on a busy machine the first one to take it is enough to stop it
+    assert 0 < len(simulated) <= CANARY
     assert set() < heard.having(version) <= loaded | simulated
 
 

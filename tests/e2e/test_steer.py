@@ -81,12 +81,16 @@ class Steered(Centre):
         made = vedette("bundle", "keygen", folder / "order.pem").stdout
         self.key = next(word for word in made.split() if word.startswith("ed25519:"))
 
-    def rules(self, version: int, word: str) -> str:
-        """A signed bundle with one rule, for lines with ``word``."""
+    def rules(self, version: int, word: str, form: str = "") -> str:
+        """A signed bundle with one rule, for lines with ``word``, or for the fields of a declared format."""
         path = self.folder / "bundles" / f"{version}.vbundle"
         rules = self.folder / f"rules-{version}"
         rules.mkdir()
-        (rules / "one.yml").write_text(RULE.format(title=f"of {version}", n=version, word=word))
+        text = RULE.format(title=f"of {version}", n=version, word=word)
+        (rules / "one.yml").write_text(text.replace("message|contains", "gate|startswith") if form else text)
+        if form:
+            (rules / "formats").mkdir()
+            (rules / "formats" / "gate.toml").write_text(form)
         vedette("bundle", "build", rules, "-o", path, "--version", version)
         vedette("bundle", "sign", path, "--key", self.folder / "author.pem", "--fleet", FLEET)
         return f"bundles/{version}.vbundle"
