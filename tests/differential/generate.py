@@ -135,7 +135,7 @@ class Generator:
                 words = f"INTERVAL '{self._one([1, 5, 10, 45, 60])}' SECOND{offset}"
                 return f"TABLE(TUMBLE(TABLE {table}, DESCRIPTOR(ts), {words}))"
             case "SESSION":
-                by = f" PARTITION BY {keys}" if keys else ""
+                by = f" PARTITION BY ({keys})" if keys else ""
                 return f"TABLE(SESSION(TABLE {table}{by}, DESCRIPTOR(ts), INTERVAL '{self._one([2, 5, 15])}' SECOND))"
             case name:
                 step = self._one([5, 10, 20])
