@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from vedette.bundle.seal import key_text
 from vedette.cli.console import broker_options, json_line, safe
 from vedette.fleet import labels
 from vedette.fleet.replies import Part
@@ -21,6 +20,7 @@ from vedette.region import announce, requests, sites
 from vedette.region.repository import Repository
 from vedette.region.requests import Collection
 from vedette.region.sign import load_key, public_text
+from vedette.region.steer.ordering import operator_of
 from vedette.runtime.logs import log_to_stderr
 
 NO_ANSWER = "no answer"
@@ -98,7 +98,7 @@ def read_options(
         raise ValueError("give either --broker URL or --offline")
     repository = Repository(trust)
     fleet = fleet or repository.fleet
-    operator = operator or _name(repository, public_text(load_key(key)))
+    operator = operator or operator_of(repository, public_text(load_key(key)))
     if not operator:
         raise ValueError(f"{key}: nobody's key in {trust}: give your name by --as, or see [[operator]] in fleet.toml")
     settings = None if offline else MqttSettings(ca_file=ca_file, **broker)
@@ -109,12 +109,6 @@ def read_options(
         requests.revoked_serials(crl) if crl else frozenset(), seconds(wait), seconds(expires), reason, as_json,
         trust, agents, group,
     )  # fmt: skip
-
-
-def _name(repository: Repository, public: str) -> str:
-    """The operator whose key that is; empty: nobody's."""
-    known = repository.operators() if repository.folder.exists() else None
-    return next((one.name for one in known.by_name.values() if key_text(one.key) == public), "") if known else ""
 
 
 def ask(

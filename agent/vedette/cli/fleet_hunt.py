@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import time
-from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from vedette.fleet.replies import Part, records
 from vedette.fleet.requests import MAX_SKEW
 from vedette.model.times import seconds, written_time
 from vedette.region import requests
+from vedette.region.hunts import HostFindings, added
 from vedette.region.requests import Collection
 
 SECOND = 1_000_000
@@ -117,53 +116,28 @@ def shown(options: Asking, collection: Collection) -> int:
         as_json(collection)
         return end(collection)
     agents = [("agent", "state", "events", "from", "up to", "matches")]
-    counts: Counter[tuple[str, str, str]] = Counter()
-    hosts: Counter[tuple[str, str, str]] = Counter()
-    matches: list[tuple[str, Mapping[str, Any]]] = []
-    notes: list[str] = []
+    hosts: dict[str, HostFindings] = {}
     for agent in collection.answers:
-        rows = [*collection.records(agent)]
-        last = next((row for row in reversed(rows) if row["type"] in ("end", "progress")), None)
-        matches += [(agent, row) for row in rows if row["type"] == "match"]
-        for row in rows:
-            if row["type"] == "rule":
-                key = row["title"], row["level"], row["kind"]
-                counts[key] += row["count"]
-                hosts[key] += 1
+        found = hosts[agent] = HostFindings()
+        found.take(collection.records(agent))
         figures = ("", "", "", "")
-        if last is not None:
-            begin, reached = (rfc3339(last[name]) if last[name] else "" for name in ("oldest", "reached"))
-            figures = f"{last['events']:,}", begin, reached, f"{last['matches']:,}"
-            notes += [f"{agent}: {note}" for note in _notes(last)]
+        if (last := found.progress) is not None:
+            begin, reached = (rfc3339(time) if time else "" for time in (last.oldest, last.reached))
+            figures = f"{last.events:,}", begin, reached, f"{last.matches:,}"
         agents.append((agent, state(collection, agent).partition(":")[0], *figures))
     table(agents)
-    for agent, match in matches:
-        fields = " ".join(f"{name}={value}" for name, value in match["fields"].items())
-        place = f"{match['input']}:{match['offset']}"
-        click.echo(safe(f"{agent} {match['level']} {match['rule_title']}: {place} {fields}"))
+    for agent, found in hosts.items():
+        for match in found.matches:
+            fields = " ".join(f"{name}={value}" for name, value in match["fields"].items())
+            place = f"{match['input']}:{match['offset']}"
+            click.echo(safe(f"{agent} {match['level']} {match['rule_title']}: {place} {fields}"))
+    counts, where = added(found for found in hosts.values() if found.rules)
     if counts:
-        ordered = counts.most_common()
         table([
             ("rule", "level", "kind", "matches", "agents"),
-            *((*key, f"{count:,}", f"{hosts[key]}") for key, count in ordered),
+            *((one.title, one.level, one.kind, f"{count:,}", f"{where[one]}") for one, count in counts.most_common()),
         ])  # fmt: skip
-    for note in notes:
-        click.echo(safe(note), err=True)
+    for agent, found in hosts.items():
+        for note in found.notes:
+            click.echo(safe(f"{agent}: {note}"), err=True)
     return end(collection)
-
-
-def _notes(last: Mapping[str, Any]) -> list[str]:
-    """What a report says besides matches."""
-    said = [f"{last[name]:,} events {text}" for name, text in LOST.items() if last.get(name)]
-    said += [f"{one['title']} could not be decided on {one['events']:,} events: {one['reason']}"
-             for one in last.get("undecided", [])]  # fmt: skip
-    return said + [f"not run: {one}" for one in last.get("not_run", [])] + [
-        f"not correlated: {one}" for one in last.get("not_correlated", [])
-    ]  # fmt: skip
-
-
-LOST = {
-    "gone": "were deleted before they were looked at", "damaged": "cannot be read",
-    "unreachable": "are in an archive that did not give them",
-    "failed": "made the evaluation fail",
-}  # fmt: skip

@@ -8,25 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import click
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from vedette.bundle.seal import key_text
 from vedette.cli.console import broker_options, broker_settings, json_line, safe
 from vedette.cli.fleet_centre import trust_option
-from vedette.delivery.topics import steer_topic
-from vedette.mqtt.client import MqttClient
-from vedette.mqtt.connection import Session
-from vedette.mqtt.settings import MqttSettings
-from vedette.region.announce import CONNECT_SECONDS, retained
 from vedette.region.repository import Repository
 from vedette.region.sign import load_key, public_text
+from vedette.region.steer import ordering
+from vedette.region.steer.ordering import OLD_SECONDS
 from vedette.region.steer.orders import COMMANDS, order
-from vedette.region.steer.sealed import opened
 from vedette.runtime.logs import log_to_stderr
 from vedette.system.wallclock import utc_now
-
-OLD_SECONDS = 180
-"""After which the controller's report is old."""
 
 
 @click.group()
@@ -35,23 +26,6 @@ def rollout() -> None:
 
     Example: vedette fleet rollout show --broker mqtts://region.example:8883
     """
-
-
-def _keys(repository: Repository) -> list[Ed25519PublicKey]:
-    """Of the role that the controller signs with."""
-    targets = repository.newest("targets")
-    if targets is None:
-        raise ValueError(f"{repository.folder}: the fleet's root and targets are not signed yet")
-    known = targets.signed.delegations.keys
-    keys = [known[keyid] for keyid in targets.signed.delegations.roles["rollout"].keyids]
-    return [Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"])) for key in keys]
-
-
-async def _report(broker: MqttSettings, repository: Repository) -> dict[str, Any] | None:
-    """What the controller last said; None: nothing that is signed by its key."""
-    topic = steer_topic(repository.fleet, "progress")
-    data = (await retained(broker, [topic])).get(topic, b"")
-    return opened("progress", data, _keys(repository))
 
 
 @rollout.command("show")
@@ -69,7 +43,7 @@ def rollout_show(change: str, folder: Path, as_json: bool, **broker: object) -> 
     """
     log_to_stderr()
     repository = Repository(folder)
-    report = asyncio.run(_report(broker_settings(broker), repository))
+    report = asyncio.run(ordering.report(broker_settings(broker), repository))
     if report is None:
         click.echo("no controller has reported: vedette region steer", err=True)
         raise SystemExit(1)
@@ -117,14 +91,17 @@ def _command(name: str, what: str) -> click.Command:
         log_to_stderr()
         repository = Repository(folder)
         signer, settings = load_key(key), broker_settings(broker)
-        operators = repository.operators()
-        known = operators.by_name.values() if operators is not None else ()
         text = public_text(signer)
-        name_ = operator or next((one.name for one in known if key_text(one.key) == text), "")
+        name_ = operator or ordering.operator_of(repository, text)
         if not name_:
             raise ValueError(f"{key}: no operator has this key: add an [[operator]] with {text} to fleet.toml")
         request = order(repository.fleet, name_, name, change, utc_now(), reason)
-        outcome = asyncio.run(_send(settings, repository, request.id, request.signed(signer), wait))
+
+        async def send() -> str | None:
+            await ordering.give(settings, repository.fleet, request.id, request.signed(signer))
+            return await ordering.outcome(settings, repository, request.id, wait)
+
+        outcome = asyncio.run(send())
         if outcome is None:
             click.echo("no controller has taken it yet; it holds for a day", err=True)
             raise SystemExit(1)
@@ -148,20 +125,3 @@ _WHAT = {
 }
 for _name in COMMANDS:
     rollout.add_command(_command(_name, _WHAT[_name]))
-
-
-async def _send(broker: MqttSettings, repository: Repository, id: str, data: bytes, wait: float) -> str | None:
-    """What the controller made of it; None: it has not taken it."""
-    client = MqttClient(broker, f"vedette-fleet-{id[:8]}", session=Session(clean_start=True))
-    async with client.running():
-        async with asyncio.timeout(CONNECT_SECONDS):
-            await client.connected.wait()
-        await client.publish(steer_topic(repository.fleet, f"requests/{id}"), data, retain=True)
-    until = time.monotonic() + wait
-    while True:
-        report = await _report(broker, repository)
-        if report is not None and id in report["requests"]:
-            return str(report["requests"][id])
-        if time.monotonic() > until:
-            return None
-        await asyncio.sleep(1)

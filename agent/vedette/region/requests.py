@@ -288,6 +288,11 @@ async def converse(
 async def cancel(wire: Wire, collection: Collection, key: Ed25519PrivateKey) -> None:
     """Stop a request on every agent whose reply is not whole. Raises OSError."""
     collection.cancel(key)
+    await call_off(wire, collection, key)
+
+
+async def call_off(wire: Wire, collection: Collection, key: Ed25519PrivateKey) -> None:
+    """Tell agents that a request was cancelled, once more. Raises OSError."""
     for agent, answer in collection.answers.items():
         if not answer.over:
             request = follow_up(collection.request, CANCEL, [agent], moment(), operator=collection.operator)

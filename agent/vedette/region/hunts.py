@@ -1,0 +1,127 @@
+"""What hosts have found so far: the records of a hunt's replies (``fleet/huntjob.py``), added up. Pure.
+
+A record is what an agent says: of a wrong form it counts for nothing, and of each host at most MAX_MATCHES matches and
+MAX_RULES rules are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from vedette.fleet.hunt import MAX_FIRST
+
+MAX_MATCHES = 2 * MAX_FIRST
+"""So many of single events, and so many of what fires over time."""
+MAX_RULES = 5_000
+LOST = {
+    "gone": "were deleted before they were looked at", "damaged": "cannot be read",
+    "unreachable": "are in an archive that did not give them",
+    "failed": "made the evaluation fail",
+}  # fmt: skip
+
+
+class Hunted(NamedTuple):
+    """A rule that matched."""
+
+    id: str
+    title: str
+    level: str
+    kind: str
+
+
+class Progress(NamedTuple):
+    """How far a host is: times are UTC microseconds, 0: none yet. ``share``: of the time that is looked at, 0 to 1."""
+
+    events: int
+    matches: int
+    oldest: int
+    reached: int
+    share: float
+    ended: bool
+
+
+@dataclass(slots=True)
+class HostFindings:
+    """Of one host, in the order in which its records came."""
+
+    last: Mapping[str, Any] | None = None
+    """The newest record of progress, or the end."""
+    rules: dict[Hunted, int] = field(default_factory=dict)
+    """Those that matched, once it has ended."""
+    running: Mapping[str, int] = field(default_factory=dict)
+    """Matches by title so far."""
+    matches: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def take(self, records: Iterable[Mapping[str, Any]]) -> None:
+        for row in records:
+            kind = row.get("type")
+            if kind == "match" and len(self.matches) < MAX_MATCHES and isinstance(row.get("fields"), dict):
+                self.matches.append(row)
+            elif kind == "rule" and len(self.rules) < MAX_RULES:
+                one = Hunted(*(str(row.get(name, ""))[:500] for name in Hunted._fields))
+                self.rules[one] = self.rules.get(one, 0) + _number(row.get("count"))
+            elif kind in ("progress", "end") and self._newer(row):
+                self.last = row
+                if isinstance(rules := row.get("rules"), dict):
+                    self.running = {str(title)[:500]: _number(count) for title, count in rules.items()}
+
+    def _newer(self, row: Mapping[str, Any]) -> bool:
+        last = self.last
+        if last is None or row.get("type") == "end":
+            return True
+        return last.get("type") != "end" and _number(row.get("events")) >= _number(last.get("events"))
+
+    @property
+    def progress(self) -> Progress | None:
+        """None: it has said nothing yet."""
+        if (row := self.last) is None:
+            return None
+        events, matches, oldest, reached, until = (
+            _number(row.get(name)) for name in ("events", "matches", "oldest", "reached", "until")
+        )
+        ended = row.get("type") == "end"
+        share = 1.0 if ended else min(1.0, max(0, reached - oldest) / max(1, until - oldest))
+        return Progress(events, matches, oldest, reached, share, ended)
+
+    @property
+    def notes(self) -> list[str]:
+        """What its last report says besides matches."""
+        last = self.last or {}
+        said = [f"{_number(last[name]):,} events {text}" for name, text in LOST.items() if last.get(name)]
+        said += [
+            f"{one.get('title')} could not be decided on {_number(one.get('events')):,} events: {one.get('reason')}"
+            for one in _list(last.get("undecided"))
+            if isinstance(one, dict)
+        ]
+        said += [f"not run: {one}" for one in _list(last.get("not_run"))]
+        return said + [f"not correlated: {one}" for one in _list(last.get("not_correlated"))]
+
+
+def added(hosts: Iterable[HostFindings]) -> tuple[Counter[Hunted], Counter[Hunted]]:
+    """Matches by rule over all hosts, and at how many hosts; of those that have not ended by what they have said so
+    far, which names a rule by its title alone."""
+    counts: Counter[Hunted] = Counter()
+    agents: Counter[Hunted] = Counter()
+    for host in hosts:
+        ended = host.last is not None and host.last.get("type") == "end"
+        known = {str(row.get("rule_title")): row for row in host.matches}
+        rules = host.rules if ended else {_running(title, known): n for title, n in host.running.items()}
+        counts.update(rules)
+        agents.update(rules.keys())
+    return counts, agents
+
+
+def _running(title: str, known: Mapping[str, Mapping[str, Any]]) -> Hunted:
+    row = known.get(title, {})
+    return Hunted(str(row.get("rule_id", "")), title, str(row.get("level", "")), str(row.get("kind", "")))
+
+
+def _number(value: object) -> int:
+    return value if type(value) is int and value >= 0 else 0
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
