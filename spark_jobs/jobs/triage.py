@@ -11,19 +11,16 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import click
-import pyarrow as pa
 
 from spark_jobs.common.plain import plain
 from spark_jobs.jobs.job import Job, Value, spark_job
 from spark_jobs.report.figures import Line
-from spark_jobs.report.triage import CLOSED, NEW, STATES, decisions, words
-from spark_jobs.tables.arrow import arrow_schema
+from spark_jobs.report.triage import NEW, STATES, decide, decisions, mistake, words
 from spark_jobs.tables.ask import Reader
-from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, RISK, TRIAGE
+from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, RISK
 from spark_jobs.tables.tables import texts
 
 MAX_SHOWN = 50
-MAX_TEXT = 500
 
 
 def _until(text: str) -> datetime:
@@ -58,12 +55,8 @@ def triage(
     """
     if state is not None and finding is None:
         raise click.UsageError("--state needs the id of a finding")
-    if state == "assigned" and not assignee:
-        raise click.UsageError("--state assigned needs --assignee")
-    if assignee and state != "assigned":
-        raise click.UsageError("--assignee belongs to --state assigned")
-    if state in CLOSED and not reason.strip():
-        raise click.UsageError(f"--state {state} needs --reason")
+    if wrong := mistake(state or "", assignee, reason, "--"):
+        raise click.UsageError(wrong)
     now = datetime.now(UTC)
     with closing(job.reader()) as reader:
         if finding is None:
@@ -71,12 +64,11 @@ def triage(
         kind, one = _found(reader, finding)
         if state is None:
             return _line(kind, one, decisions(reader, [one], now).get(one, NEW))
-    row = {
-        "finding_id": one, "kind": kind, "state": state, "assignee": assignee[:MAX_TEXT], "reason": reason[:MAX_TEXT],
-        "author": (author or getpass.getuser())[:MAX_TEXT], "expires_at": expires, "updated_at": now,
-    }  # fmt: skip
-    job.tables.append(TRIAGE, pa.Table.from_pylist([row], arrow_schema(TRIAGE.columns)))
-    return _line(kind, one, Line(**row))
+    decided = decide(
+        job.tables, one, kind, state, author=author or getpass.getuser(), now=now, assignee=assignee, reason=reason,
+        expires=expires,
+    )  # fmt: skip
+    return _line(kind, one, decided)
 
 
 def _found(reader: Reader, beginning: str) -> tuple[str, str]:

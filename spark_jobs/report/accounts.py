@@ -59,14 +59,8 @@ def troubles(agent: Line) -> list[str]:
 
 def accounts(reader: Reader, period: Period) -> Accounts:
     """The accounts of ``period``."""
-    reader.view("agents", AGENTS)
-    # By the agent's own day, in which its numbers follow each other.
-    reader.view("landed", ALERTS, period.since, period.until)
-    reader.view("heartbeats", HEARTBEATS, period.since, period.until)
+    whole = accounts_of(reader, period)
     reader.view("dead_letters", DEAD_LETTERS, period.since, period.until)
-    # What lands later closes gaps; what landed long before tells nothing of this period's.
-    reader.view("seqs", SEQS, (period.first - timedelta(days=RUN_DAYS)).isoformat())
-    whole = _whole(period, reader.only("SELECT count(*) AS n FROM seqs")["n"] > 0)
     fleet = reader.only(
         f"""SELECT count(*) AS agents, {total("CASE WHEN beats > 0 THEN 1 ELSE 0 END", "heard")},
         {total("CASE WHEN state = 'lost' THEN 1 ELSE 0 END", "lost")},
@@ -86,6 +80,17 @@ def accounts(reader: Reader, period: Period) -> Accounts:
         ),
         dead_letters=of_letters["letters"],
     )
+
+
+def accounts_of(reader: Reader, period: Period) -> str:
+    """SQL: one row an agent, with ``trouble``, how many of ``troubles`` it has; makes the views that it reads."""
+    reader.view("agents", AGENTS)
+    # By the agent's own day, in which its numbers follow each other.
+    reader.view("landed", ALERTS, period.since, period.until)
+    reader.view("heartbeats", HEARTBEATS, period.since, period.until)
+    # What lands later closes gaps; what landed long before tells nothing of this period's.
+    reader.view("seqs", SEQS, (period.first - timedelta(days=RUN_DAYS)).isoformat())
+    return _whole(period, reader.only("SELECT count(*) AS n FROM seqs")["n"] > 0)
 
 
 def _whole(period: Period, runs: bool) -> str:

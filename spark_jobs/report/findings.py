@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from spark_jobs.common.attack import TACTICS
 from spark_jobs.common.period import Period
 from spark_jobs.report.figures import ALERT, ALERT_COLUMNS, Line, Listed, in_period, lines
 from spark_jobs.report.triage import NEW, decisions
-from spark_jobs.tables.ask import Reader, severity, total
+from spark_jobs.tables.ask import Reader, severity, text, time, total
 from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, RISK, Table
 from spark_jobs.tables.tables import texts
 
@@ -191,8 +190,8 @@ def _campaigns(reader: Reader, period: Period) -> tuple[Listed, int]:
 def _named(campaigns: Sequence[Line]) -> str:
     """SQL: campaign ``c`` is of the entity of kind ``k`` and value ``w``, from ``since`` to ``until``; for each."""
     return " UNION ALL ".join(
-        f"SELECT {_text(one.campaign_id)} AS c, {_text(kind)} AS k, {_text(value)} AS w, "
-        f"{_time(one.first_seen)} AS since, {_time(one.last_seen)} AS until"
+        f"SELECT {text(one.campaign_id)} AS c, {text(kind)} AS k, {text(value)} AS w, "
+        f"{time(one.first_seen)} AS since, {time(one.last_seen)} AS until"
         for one in campaigns
         for kind, value in _entities(one)
     )
@@ -257,16 +256,6 @@ def _hosts(reader: Reader, campaigns: Sequence[Line]) -> dict[tuple[str, ...], L
         key = (row["c"], row["fleet"], row["site"], row["rule_id"])
         found[key] = Listed((*found.get(key, Listed()).items, row["host"]), row["of_hosts"])
     return found
-
-
-def _time(at: datetime) -> str:
-    """SQL: a time, UTC as every reader's session is."""
-    return f"CAST('{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)"
-
-
-def _text(value: str) -> str:
-    """SQL: a text. Hexadecimal, because the dialects escape differently and values come from attackers."""
-    return f"decode(unhex('{value.encode().hex()}'), 'utf-8')"
 
 
 def _matrix(reader: Reader, period: Period, known: Mapping[str, Line]) -> Matrix:

@@ -9,16 +9,46 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
+import pyarrow as pa
+
 from spark_jobs.report.figures import Line, lines
+from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import Reader
 from spark_jobs.tables.schema import TRIAGE
-from spark_jobs.tables.tables import texts
+from spark_jobs.tables.tables import Tables, texts
+
+MAX_TEXT = 500
+"""Characters that are kept of a text of a decision."""
 
 STATES = ("new", "acknowledged", "assigned", "true-positive", "false-positive")
 CLOSED = ("true-positive", "false-positive")
 
 NEW = Line(state="new", assignee="", reason="", author="", expires_at=None, updated_at=None)
 """Of a finding about which nothing was decided."""
+
+
+def mistake(state: str, assignee: str, reason: str, option: str = "") -> str:
+    """What a decision lacks, or has too much; empty for none. ``option`` stands before names of values."""
+    if state == "assigned" and not assignee.strip():
+        return f"{option}state assigned needs {option}assignee"
+    if assignee and state != "assigned":
+        return f"{option}assignee belongs to {option}state assigned"
+    if state in CLOSED and not reason.strip():
+        return f"{option}state {state} needs {option}reason"
+    return ""
+
+
+def decide(
+    tables: Tables, finding: str, kind: str, state: str, *, author: str, now: datetime, assignee: str = "",
+    reason: str = "", expires: datetime | None = None,
+) -> Line:  # fmt: skip
+    """Keep what ``author`` decides at ``now`` about a finding; the decision as it is kept."""
+    row = {
+        "finding_id": finding, "kind": kind, "state": state, "assignee": assignee[:MAX_TEXT],
+        "reason": reason[:MAX_TEXT], "author": author[:MAX_TEXT], "expires_at": expires, "updated_at": now,
+    }  # fmt: skip
+    tables.append(TRIAGE, pa.Table.from_pylist([row], arrow_schema(TRIAGE.columns)))
+    return Line(**row)
 
 
 def decisions(reader: Reader, findings: Collection[str] | None, now: datetime) -> dict[str, Line]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeAlias
 
 from pyspark.sql import SparkSession
@@ -109,6 +109,16 @@ def severity(column: str = "level") -> str:
     """SQL: 5 for critical down to 1 for informational, 0 for another text."""
     cases = " ".join(f"WHEN '{name}' THEN {len(LEVELS) - place}" for place, name in enumerate(LEVELS))
     return f"CASE {column} {cases} ELSE 0 END"
+
+
+def time(at: datetime) -> str:
+    """SQL: a time, UTC as every reader's session is."""
+    return f"CAST('{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)"
+
+
+def text(value: str) -> str:
+    """SQL: a text. Hexadecimal, because the dialects escape differently and values come from attackers."""
+    return f"decode(unhex('{value.encode(errors='replace').hex()}'), 'utf-8')"
 
 
 def within(column: str, since: str, until: str) -> str:

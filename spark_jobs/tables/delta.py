@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -86,7 +86,7 @@ class DeltaTables(Tables):
         return None if there is None else there.transaction_version(app)
 
     def exists(self, table: Table) -> bool:
-        return DeltaTable.is_deltatable(_uri(self.path(table)))
+        return DeltaTable.is_deltatable(uri(self.path(table)))
 
     def partitions(self, table: Table) -> list[str]:
         there = self._open(table)
@@ -112,13 +112,16 @@ class DeltaTables(Tables):
 
     def dataset(self, table: Table, where: Where) -> ds.Dataset:
         """The rows that ``read`` gives, for whoever reads them piece by piece without Spark."""
+        return self.dataset_of(table, self._files(table, where))
+
+    def dataset_of(self, table: Table, files: Sequence[str]) -> ds.Dataset:
+        """The rows of these data files of ``table``, paths as ``DataFile`` has them."""
         schema = arrow_schema(table.columns)
-        files = self._files(table, where)
         if not files:
             return ds.dataset(schema.empty_table())
         # deltalake's own dataset at times aborts the process at its end; pyarrow's file systems do not.
-        filesystem = file_system(_uri(self.path(table)))
-        paths = [_inside(_uri(file)) for file in files]
+        filesystem = file_system(uri(self.path(table)))
+        paths = [_inside(uri(file)) for file in files]
         return ds.FileSystemDataset.from_paths(
             paths,
             schema=schema,
@@ -149,8 +152,8 @@ class DeltaTables(Tables):
         return len(there.vacuum(hours, dry_run=False, enforce_retention_duration=False))
 
     def _open(self, table: Table) -> DeltaTable | None:
-        uri = _uri(self.path(table))
-        return DeltaTable(uri) if DeltaTable.is_deltatable(uri) else None
+        where = uri(self.path(table))
+        return DeltaTable(where) if DeltaTable.is_deltatable(where) else None
 
     def _once(self, table: Table, txn: Txn | None, work: Callable[[DeltaTable | None], None]) -> bool:
         """Do ``work`` on the table as it is, again after a lost race; False when ``txn`` had been done."""
@@ -172,7 +175,7 @@ class DeltaTables(Tables):
 
     def _write(self, table: Table, rows: pa.Table, mode: Any, txn: Txn | None, predicate: str | None = None) -> None:
         write_deltalake(
-            _uri(self.path(table)),
+            uri(self.path(table)),
             rows,
             mode=mode,
             predicate=predicate,
@@ -187,22 +190,52 @@ class DeltaTables(Tables):
         there = self._open(table)
         if there is None:
             return []
-        if table.partition is None:
-            return [_place(file) for file in there.file_uris()]
-        actions = pa.table(there.get_add_actions(flatten=True))
-        names = actions[f"partition.{table.partition}"].to_pylist()
-        chosen = set(where.partitions({name for name in names if name is not None}))
-        bounds = [
-            ([_span(one) for one in ranges], _numbers(actions[f"min.{column}"]), _numbers(actions[f"max.{column}"]))
+        return [one.path for one in data_files(there, table, where.near or ()) if one.wanted(where)]
+
+
+class DataFile(NamedTuple):
+    """A file of a table as it stands in the log: ``bounds`` are the smallest and largest value of the columns asked
+    for, times in microseconds, None where the log does not say."""
+
+    path: str
+    """On this host a path, else a URL."""
+    partition: str | None
+    rows: int
+    bounds: Mapping[str, tuple[Any, Any]]
+
+    def wanted(self, where: Where) -> bool:
+        """Whether rows of it may be asked for."""
+        if self.partition is not None and not where.partitions((self.partition,)):
+            return False
+        return all(
+            _touches([_span(one) for one in ranges], *self.bounds[column])
             for column, ranges in (where.near or {}).items()
-            if f"min.{column}" in actions.column_names
-        ]
-        root = there.table_uri.rstrip("/")
-        return [
-            _place(f"{root}/{path}")
-            for number, (path, name) in enumerate(zip(actions["path"].to_pylist(), names, strict=True))
-            if name in chosen and all(_touches(ranges, lo[number], hi[number]) for ranges, lo, hi in bounds)
-        ]
+            if column in self.bounds
+        )
+
+
+def data_files(there: DeltaTable, table: Table, columns: Collection[str]) -> list[DataFile]:
+    """The files of the version of ``table`` that ``there`` is at, with bounds of ``columns``."""
+    actions = pa.table(there.get_add_actions(flatten=True))
+    count = actions.num_rows
+    names: list[Any] = [None] * count
+    if table.partition is not None:
+        # A file without a value of the partition belongs to no day that anybody asks for.
+        names = actions[f"partition.{table.partition}"].to_pylist()
+    bounds = {
+        column: list(zip(_numbers(actions[f"min.{column}"]), _numbers(actions[f"max.{column}"]), strict=True))
+        for column in columns
+        if f"min.{column}" in actions.column_names and f"max.{column}" in actions.column_names
+    }
+    rows = actions["num_records"].to_pylist()
+    root = there.table_uri.rstrip("/")
+    return [
+        DataFile(
+            _place(f"{root}/{path}"), names[n], rows[n] or 0, {column: values[n] for column, values in bounds.items()}
+        )
+        for n, path in enumerate(actions["path"].to_pylist())
+        if table.partition is None or names[n] is not None
+    ]
 
 
 def _touches(ranges: Sequence[tuple[Any, Any]], low: Any, high: Any) -> bool:
@@ -276,7 +309,8 @@ def _configuration(table: Table) -> dict[str, str | None]:
     return {"delta.dataSkippingStatsColumns": ",".join(kept), "delta.checkpointInterval": "50"}
 
 
-def _uri(path: str) -> str:
+def uri(path: str) -> str:
+    """The URL of a path as ``--tables`` gives it."""
     return path if "://" in path else Path(os.path.abspath(path)).as_uri()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from pyarrow.dataset import FileSystemDataset
+from pyarrow.dataset import Dataset, FileSystemDataset
 from pyarrow.fs import LocalFileSystem
 
 from spark_jobs.tables.arrow import arrow_schema
@@ -47,7 +47,11 @@ def database() -> Iterator[Any]:
 
 def view(duck: Any, name: str, tables: DeltaTables, table: Table, where: Where) -> None:
     """Let ``name`` stand in the database ``duck`` for what ``tables.read`` would give, in the columns of ``table``."""
-    rows = tables.dataset(table, where)
+    show(duck, name, table, tables.dataset(table, where))
+
+
+def show(duck: Any, name: str, table: Table, rows: Dataset) -> None:
+    """Let ``name`` stand in the database ``duck`` for ``rows``, a dataset of ``table``, in its columns."""
     here = isinstance(rows, FileSystemDataset) and isinstance(rows.filesystem, LocalFileSystem)
     if not here or _PATTERN & set("".join(rows.files)):
         duck.register(name, rows)
