@@ -61,6 +61,7 @@ lint: environment
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p vedette
 	$(BIN)/mypy -p spark_jobs
+	$(BIN)/mypy -p vedette_console
 	$(BIN)/mypy -p bench -p demo
 	@sh tools/kernel.sh lint $(BIN)/python
 
@@ -130,7 +131,8 @@ fuzz: environment
 bench: setup
 	$(BIN)/python -m bench.harness
 	$(BIN)/python -m bench.joins
-	$(BIN)/python -m bench.statements
+	@[ -x "$(FLINK)" ] || { python3 -m venv build/flink && build/flink/bin/pip install -q apache-flink==2.3.0; }
+	FLINK=$(FLINK) $(BIN)/python -m bench.statements
 	$(BIN)/python -m bench.telemetry
 
 ALERTS ?= 1000000

@@ -31,6 +31,7 @@ if [ "${1:-}" = tests ]; then
     need patch patch
     need zstd zstd
     need unzip unzip
+    find /usr/lib/postgresql -name initdb 2>/dev/null | grep -q . || missing="$missing postgresql"
 fi
 if [ "${1:-}" = tests ] && [ "$(id -u)" = 0 ]; then
     need systemd-nspawn systemd-container

@@ -2,7 +2,7 @@
 # All tests, by pytest in the folder $1, in streams beside each other, since many wait more than they work. What failed
 # beside the others runs once more, alone: a test that passes only then waits for too little, and is named to be mended;
 # one that fails again fails the run. With "unit" only those that need no other program, no agent of their own and little
-# time, in two streams. What is marked `release` runs by `make test-install`.
+# time, in three streams. What is marked `release` runs by `make test-install`.
 set -u
 bin=$1
 unit=${2:-}
@@ -40,12 +40,13 @@ trap 'exit 1' HUP INT TERM
 
 RULES="tests/rules tests/plan tests/engine tests/decode tests/state"
 [ -n "$unit" ] || RULES="$RULES tests/differential"
-APART="$RULES tests/spark_jobs tests/e2e tests/install tests/bench"
+APART="$RULES tests/spark_jobs tests/e2e tests/install tests/bench tests/console"
 [ -z "$unit" ] || APART="$APART tests/differential tests/fuzz"
 # shellcheck disable=SC2046,SC2086 # lists of folders
 stream rest $(printf -- '--ignore %s ' $APART) tests
 # shellcheck disable=SC2086 # the same
 stream rules $RULES
+stream console tests/console
 if [ -z "$unit" ]; then
     stream spark_jobs --ignore tests/spark_jobs/jobs tests/spark_jobs
     stream jobs tests/spark_jobs/jobs

@@ -12,6 +12,7 @@ import click
 
 from vedette.cli import member as members
 from vedette.cli.console import broker_options, broker_settings, fail, json_line, safe
+from vedette.cli.console_server import console
 from vedette.cli.enroller import enroller, token
 from vedette.cli.steer import steer
 from vedette.region.sign import load_key
@@ -222,6 +223,7 @@ def status(landing: Path, days: int, settle: float, as_json: bool) -> None:
     raise SystemExit(1 if any(one.missing for one in found) else 0)
 
 
+region.add_command(console)
 region.add_command(token)
 region.add_command(enroller)
 region.add_command(steer)

@@ -1,0 +1,174 @@
+"""What admins do: users, all tokens, settings, the audit log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.console.kit import Console, console
+from vedette_console.security.principal import Grant
+from vedette_console.security.roles import Role
+from vedette_console.store.audit import from_json, verify
+
+EVERYWHERE = [{"role": "viewer", "fleet": "*", "site": "*"}]
+
+
+@pytest.fixture
+def it(tmp_path: Path) -> Iterator[Console]:
+    with console(tmp_path) as found:
+        yield found
+
+
+def test_users(it: Console) -> None:
+    """A user's life, each step in the audit log with its details."""
+    root = it.session("root")
+    made = root.post("/api/v1/users", json={"name": "ann", "grants": EVERYWHERE}).json()
+    assert (made["user"]["name"], made["user"]["password"]) == ("ann", False)
+    assert made["link"].startswith(f"{it.app.state.settings.url}/login/once?token=")
+    ann = it.client()
+    assert ann.post("/api/v1/login/once", json={"token": made["link"].partition("=")[2]}).status_code == 200
+    grants = [{"role": "operator", "fleet": "plants", "site": "vienna"}]
+    assert root.put("/api/v1/users/ann", json={"grants": grants}).json()["grants"] == grants
+    assert ann.get("/api/v1/me").json()["grants"] == grants, "at once"
+    assert root.put("/api/v1/users/ann/password", json={"password": "correct horse battery"}).status_code == 200
+    assert ann.get("/api/v1/me").status_code == 401, "sessions end with the password"
+    assert ann.post("/api/v1/login", json={"name": "ann", "password": "correct horse battery"}).status_code == 200
+    assert root.put("/api/v1/users/ann", json={"disabled": True}).json()["disabled"]
+    assert ann.get("/api/v1/me").status_code == 401
+    assert root.put("/api/v1/users/ann", json={"disabled": False}).status_code == 200
+    assert "token=" in root.post("/api/v1/users/ann/link").json()["link"]
+    assert [user["name"] for user in root.get("/api/v1/users").json()["items"]] == ["ann", "root"]
+    assert root.delete("/api/v1/users/ann").status_code == 200
+    assert root.delete("/api/v1/users/ann").status_code == 404
+    rows = it.store.audit.read(who="root", act="users")
+    assert rows[-1].what == {"request": "POST /api/v1/users", "user": "ann", "grants": "viewer */*"}
+    assert all(row.what["user"] == "ann" for row in rows)
+    assert "horse" not in repr(rows)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "where"),
+    [
+        ({"name": "root", "grants": EVERYWHERE}, 409, "name"),
+        ({"name": "a b", "grants": EVERYWHERE}, 422, "name"),
+        ({"name": "ann", "grants": []}, 422, "grants"),
+        ({"name": "ann", "grants": [{"role": "king"}]}, 422, "grants.0.role"),
+        ({"name": "ann", "grants": [{"role": "viewer", "site": "a'b"}]}, 422, "grants.0.site"),
+        ({"name": "ann", "grants": EVERYWHERE, "password": "short"}, 422, "password"),
+        ({"name": "ann", "grants": EVERYWHERE, "admin": True}, 422, "admin"),
+    ],
+)
+def test_bad_users(it: Console, body: dict[str, object], status: int, where: str) -> None:
+    """Are refused with the place of the mistake."""
+    refused = it.session("root").post("/api/v1/users", json=body)
+    assert (refused.status_code, refused.json()["where"]) == (status, where)
+
+
+def test_the_last_admin(it: Console) -> None:
+    """Stays."""
+    root = it.session("root")
+    for answer in (
+        root.delete("/api/v1/users/root"),
+        root.put("/api/v1/users/root", json={"disabled": True}),
+        root.put("/api/v1/users/root", json={"grants": EVERYWHERE}),
+    ):
+        assert answer.status_code == 409
+    assert root.get("/api/v1/me").json()["role"] == "admin"
+
+
+def test_tokens(it: Console) -> None:
+    """Give a part of what their owner may, as long as the owner may it."""
+    ann = it.as_user("ann", "operator", "plants")
+    wanted = {"label": "script", "grants": [{"role": "analyst", "fleet": "plants", "site": "vienna"}], "acts": ["read"]}
+    made = ann.post("/api/v1/tokens", json=wanted).json()
+    script = it.client({"Authorization": f"Bearer {made['secret']}"})
+    me = script.get("/api/v1/me").json()
+    assert (me["name"], me["kind"], me["acts"], me["csrf"]) == ("ann", "token", ["read"], "")
+    assert script.post("/api/v1/tokens", json=wanted).status_code == 403
+    assert ann.get("/api/v1/tokens").json()["items"][0]["used"] is not None
+    it.store.accounts.grant("ann", [Grant(Role.VIEWER, "plants", "vienna")])
+    assert script.get("/api/v1/me").json()["grants"] == [{"role": "viewer", "fleet": "plants", "site": "vienna"}]
+    it.store.accounts.grant("ann", [Grant(Role.VIEWER, "shops")])
+    assert script.get("/api/v1/me").json()["grants"] == []
+    assert script.get("/api/v1/searches").status_code == 403
+    it.store.accounts.disable("ann", True)
+    assert script.get("/api/v1/me").status_code == 401
+
+
+def test_more_than_one_has(it: Console) -> None:
+    """Cannot be put into a token."""
+    ann = it.as_user("ann", "analyst", "plants")
+    for grant in ({"role": "operator", "fleet": "plants"}, {"role": "viewer", "fleet": "shops"}, {"role": "viewer"}):
+        refused = ann.post("/api/v1/tokens", json={"label": "x", "grants": [grant]})
+        assert (refused.status_code, refused.json()["where"]) == (422, "grants")
+    assert ann.post("/api/v1/tokens", json={"label": "x", "acts": ["fly"]}).json()["where"] == "acts"
+
+
+def test_whose_tokens(it: Console) -> None:
+    """Everybody sees and revokes their own; an admin those of all."""
+    ann, bob, root = it.as_user("ann", "viewer"), it.as_user("bob", "viewer"), it.session("root")
+    id = ann.post("/api/v1/tokens", json={"label": "x"}).json()["token"]["id"]
+    assert bob.get("/api/v1/tokens").json()["items"] == []
+    assert bob.get("/api/v1/tokens?all=true").status_code == 403
+    assert bob.delete(f"/api/v1/tokens/{id}").status_code == 404
+    assert [token["id"] for token in root.get("/api/v1/tokens?all=true").json()["items"]] == [id]
+    assert root.delete(f"/api/v1/tokens/{id}").status_code == 200
+    assert ann.delete(f"/api/v1/tokens/{id}").status_code == 404
+
+
+def test_searches(it: Console) -> None:
+    """One's own and the shared ones of others; only one's own are removed."""
+    ann, bob = it.as_user("ann", "viewer"), it.as_user("bob", "viewer")
+    made = ann.post("/api/v1/searches", json={"name": "critical", "query": "level:critical", "shared": True}).json()
+    assert bob.get("/api/v1/searches").json()["items"] == [made]
+    assert bob.delete(f"/api/v1/searches/{made['id']}").status_code == 404
+    assert ann.delete(f"/api/v1/searches/{made['id']}").status_code == 200
+    assert bob.get("/api/v1/searches").json()["items"] == []
+
+
+def test_settings(it: Console) -> None:
+    """Everybody reads them, admins set them."""
+    root, ann = it.session("root"), it.as_user("ann", "operator")
+    assert ann.put("/api/v1/settings", json={"banner": "x"}).status_code == 403
+    assert root.put("/api/v1/settings", json={"banner": "Maintenance at 18:00"}).status_code == 200
+    found = ann.get("/api/v1/settings").json()
+    assert found["chosen"] == {"banner": "Maintenance at 18:00", "time_zone": ""}
+    assert not any(found["features"].values())
+
+
+def test_audit(it: Console) -> None:
+    """Is read in pages, exported whole, verified; who reads the export stands in it."""
+    root = it.session("root")
+    for number in range(5):
+        root.put("/api/v1/settings", json={"banner": str(number)})
+    first = root.get("/api/v1/audit?limit=2").json()
+    assert [row["what"]["banner"] for row in first["items"]] == ["4", "3"]
+    second = root.get("/api/v1/audit", params={"limit": 3, "after": first["next"]}).json()
+    assert [row["what"]["banner"] for row in second["items"]] == ["2", "1", "0"]
+    assert second["next"] is None
+    lines = root.get("/api/v1/audit/export").text.splitlines()
+    rows = [from_json(line) for line in lines]
+    assert verify(rows).broken is None
+    assert (rows[-1].act, rows[-1].who) == ("audit.read", "root")
+    noted = {"seq": rows[-1].seq, "hash": rows[-1].hash}
+    whole = root.get("/api/v1/audit/verify", params=noted).json()
+    assert (whole["whole"], whole["rows"]) == (True, len(rows))
+    it.store.database.run("UPDATE audit SET who = 'bob' WHERE seq = 3")
+    broken = root.get("/api/v1/audit/verify").json()
+    assert (broken["whole"], broken["broken"], broken["reason"]) == (False, 3, "it was changed")
+    assert root.get("/api/v1/audit?since=yesterday").json()["where"] == "since"
+    assert root.get("/api/v1/audit?since=2026-01-01T00:00:00Z&until=2026-01-02T00:00:00Z").json()["items"] == []
+    assert json.loads(lines[0])["previous"] == "0" * 64
+
+
+def test_refused_acts_are_audited(it: Console) -> None:
+    """Those of users; those of strangers do not fill the log."""
+    it.as_user("ann", "viewer").delete("/api/v1/users/root")
+    row = it.store.audit.read(limit=1)[0]
+    assert (row.who, row.act, row.outcome) == ("ann", "users", "refused: ann may not do this: users")
+    it.client().delete("/api/v1/users/root")
+    it.client().post("/nothing")
+    assert it.store.audit.read(limit=1)[0].seq == row.seq

@@ -1,0 +1,118 @@
+"""News to open pages: who gets what, and that nobody holds up anybody."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.console.kit import WAIT, Console, console
+from tests.inputs.intake import until
+from vedette_console.hub import HELD, Hub
+from vedette_console.security.principal import Grant, Principal
+from vedette_console.security.roles import Role
+from vedette_console.settings import Limits
+
+
+@contextmanager
+def reading(it: Console, client: httpx2.Client, topics: str = "now,alerts") -> Iterator[list[tuple[str, Any]]]:
+    """The events that a page is sent, as they come; at the end it goes away."""
+    seen: list[tuple[str, Any]] = []
+    here, over = threading.Event(), threading.Event()
+
+    def read() -> None:
+        event = ""
+        with client.stream("GET", f"/api/v1/events?topics={topics}") as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            for line in answer.iter_lines():
+                here.set()
+                if over.is_set():
+                    return
+                if line.startswith("event: "):
+                    event = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    seen.append((event, json.loads(line.removeprefix("data: "))))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        assert here.wait(WAIT)
+        yield seen
+    finally:
+        over.set()
+        publish(it, topics.partition(",")[0], {})  # wakes it
+        thread.join(WAIT)
+
+
+def publish(it: Console, *args: Any, **given: Any) -> None:
+    it.app.state.hub.publish_soon(*args, **given)
+
+
+async def test_who_gets_what(tmp_path: Path) -> None:
+    """Each the topics that were asked for, of places that they may see, and what is theirs alone."""
+    with console(tmp_path) as it:
+        vienna, root = it.as_user("ann", "viewer", "*", "vienna"), it.session("root")
+        with reading(it, vienna) as ann, reading(it, root, "alerts,jobs") as all:
+            publish(it, "now", {"n": 1})
+            publish(it, "alerts", {"n": 2}, places=[("plants", "graz")])
+            publish(it, "alerts", {"n": 3}, places=[("plants", "graz"), ("plants", "vienna")])
+            publish(it, "jobs", {"n": 4}, owner="ann")
+            publish(it, "jobs", {"n": 5}, owner="root")
+            publish(it, "alerts", {"text": "a\nb\r\n\u2028event: now"})
+            await until(lambda: len(ann) == 3 and len(all) == 4)
+            assert [data.get("n") for _, data in ann] == [1, 3, None]
+            assert [data.get("n") for _, data in all] == [2, 3, 5, None]
+            assert ann[-1] == ("alerts", {"text": "a\nb\r\n\u2028event: now"})
+
+
+async def test_a_page_that_goes_leaves_its_place(tmp_path: Path) -> None:
+    """And one user takes only so many."""
+    with console(tmp_path, limits=Limits(streams_each=2)) as it:
+        ann, bob = it.as_user("ann", "viewer"), it.as_user("bob", "viewer")
+        with reading(it, ann), reading(it, ann):
+            refused = ann.get("/api/v1/events")
+            assert refused.status_code == 429
+            assert "retry-after" in refused.headers
+            with reading(it, bob):
+                assert len(it.app.state.hub) == 3
+        await until(lambda: len(it.app.state.hub) == 0)
+        with reading(it, ann):
+            pass
+        assert ann.get("/api/v1/events?topics=x").json()["where"] == "topics"
+        assert it.client().get("/api/v1/events").status_code == 401
+
+
+async def test_the_end_of_the_console_ends_streams(tmp_path: Path) -> None:
+    """It does not wait for pages to go."""
+    with console(tmp_path) as it, it.as_user("ann", "viewer").stream("GET", "/api/v1/events") as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        publish(it, "now", {})
+        it.stop()
+        with suppress(httpx2.HTTPError):
+            assert [line for line in lines if line.startswith("data: ")] in ([], ["data: {}"])
+
+
+async def test_who_does_not_read_loses_the_oldest() -> None:
+    """And learns how many; others lose nothing."""
+    hub = Hub(Limits())
+    who = Principal("ann", "user", (Grant(Role.VIEWER),))
+    with hub.subscribe(who, ["now"]) as slow:
+        for number in range(HELD + 10):
+            hub.publish("now", number)
+        got = [message async for message in _first(slow.messages(1), HELD + 1)]
+        assert got[0] == ("missed", '{"messages":10}')
+        assert [json.loads(message[1]) for message in got[1:] if message] == [*range(10, HELD + 10)]
+
+
+async def _first(messages: Any, number: int) -> Any:
+    async for message in messages:
+        yield message
+        number -= 1
+        if not number:
+            return

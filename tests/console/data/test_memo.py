@@ -1,0 +1,48 @@
+"""Answers that are kept: the former one at once, one thread makes the next."""
+
+from __future__ import annotations
+
+import threading
+
+from vedette_console.data.memo import Memo
+
+
+def test_an_answer_is_kept_while_its_state_stays() -> None:
+    """Made once for a state, again for another."""
+    memo, made = Memo(), []
+
+    def make() -> int:
+        made.append(1)
+        return len(made)
+
+    assert [memo.get("k", state, make) for state in (1, 1, 2, 2)] == [1, 1, 2, 2]
+    assert memo.get("k", 3, make, least=60) == 2
+    assert memo.get("k", 2, make, most=0) == 3
+
+
+def test_others_get_the_former_answer_meanwhile() -> None:
+    """While one makes the next, nobody else waits."""
+    memo, begun, go_on = Memo(), threading.Event(), threading.Event()
+    memo.get("k", 1, lambda: "old")
+
+    def slow() -> str:
+        begun.set()
+        assert go_on.wait(30)
+        return "new"
+
+    maker = threading.Thread(target=lambda: memo.get("k", 2, slow))
+    maker.start()
+    assert begun.wait(30)
+    assert memo.get("k", 2, slow) == "old"
+    go_on.set()
+    maker.join()
+    assert memo.get("k", 2, slow) == "new"
+
+
+def test_the_oldest_is_forgotten() -> None:
+    """There are never more than so many answers."""
+    memo = Memo(most=2)
+    for key in "abc":
+        memo.get(key, 1, lambda: 1)
+    assert memo.get("a", 1, lambda: 2) == 2
+    assert memo.get("c", 1, lambda: 2) == 1

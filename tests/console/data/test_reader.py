@@ -1,0 +1,175 @@
+"""The pool: bounded, cancellable, and undisturbed by tables that are missing, written, compacted or vacuumed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.tables.delta import DeltaTables
+from spark_jobs.tables.schema import AGENTS, ALERTS, TABLES
+from spark_jobs.tables.tables import Where
+from tests.console.made import row, write_alerts
+from vedette_console.data import alerts
+from vedette_console.data.reader import Pool, Reader, unless_gone
+from vedette_console.data.scope import SCOPED
+from vedette_console.security.principal import Grant, Principal
+from vedette_console.security.roles import Role
+from vedette_console.web import Problem
+
+ALL = Principal("ann", "user", (Grant(Role.ADMIN),))
+PLANT = Principal("ben", "user", (Grant(Role.VIEWER, "north", "plant"),))
+NOBODY = Principal("eve", "user", ())
+SLOW = "SELECT count(*) FROM range(100000000000) a, range(1000) b"
+
+
+@asynccontextmanager
+async def opened(folder: Path, **settings: float) -> AsyncIterator[Pool]:
+    pool = Pool(str(folder), **settings)  # type: ignore[arg-type]
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+def counted(reader: Reader, who: Principal) -> int:
+    reader.view("alerts", ALERTS)
+    found: int = reader.only("SELECT count(*) AS n FROM alerts")["n"]
+    return found
+
+
+def slow(reader: Reader, who: Principal) -> object:
+    return reader.rows(SLOW)
+
+
+async def test_missing_tables_are_empty(tmp_path: Path) -> None:
+    """Every table that is not there has all its columns and no rows, for who sees all and who sees one site."""
+
+    def columns(reader: Reader, who: Principal, name: str) -> object:
+        table = TABLES[name]
+        reader.view("it", table)
+        names = ", ".join(table.names)
+        return reader.rows(f"SELECT {names} FROM it")
+
+    async with opened(tmp_path) as pool:
+        for name in TABLES:
+            assert await pool.ask(columns, ALL, name) == []
+            assert await pool.ask(columns, PLANT, name) == []
+
+
+def test_every_table_has_a_scope() -> None:
+    """A new table is withheld or shown by decision, not by chance."""
+    assert set(SCOPED) == set(TABLES)
+
+
+async def test_a_table_is_written_and_compacted_under_way(tmp_path: Path) -> None:
+    """What is written is seen a second later; a question whose files a vacuum took is asked again."""
+    tables = DeltaTables(str(tmp_path))
+    async with opened(tmp_path) as pool:
+        for number in range(3):
+            write_alerts(tables, [row(number)])
+        assert await pool.ask(counted, ALL) == 3
+        tables.compact(ALERTS)
+        tables.vacuum(ALERTS, 0)
+        # Within the second in which its log is not looked at again.
+        assert await pool.ask(counted, ALL) == 3
+
+
+async def test_files_that_stay_gone_are_an_answer(tmp_path: Path) -> None:
+    """A table whose files are lost is reported as such, not as a crash."""
+    write_alerts(DeltaTables(str(tmp_path)), [row(1)])
+    for file in (tmp_path / "alerts").rglob("*.parquet"):
+        file.unlink()
+    async with opened(tmp_path) as pool:
+        with pytest.raises(Problem, match="the tables cannot be read now"):
+            await pool.ask(counted, ALL)
+
+
+async def test_who_goes_away_frees_the_reader(tmp_path: Path) -> None:
+    """A cancelled question, and one whose browser is gone, are interrupted: the next one gets the reader."""
+    async with opened(tmp_path, readers=1) as pool:
+        task = asyncio.create_task(pool.ask(slow, ALL))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+        async def gone() -> bool:
+            return True
+
+        with pytest.raises(Problem, match="the browser went away"):
+            await unless_gone(gone, pool.ask(slow, ALL))
+        assert await pool.ask(counted, ALL) == 0
+
+
+async def test_a_question_ends_in_time(tmp_path: Path) -> None:
+    """One that takes too long is interrupted, with what to do."""
+    async with opened(tmp_path, seconds=0.05) as pool:
+        with pytest.raises(Problem, match="no answer in time") as raised:
+            await pool.ask(slow, ALL)
+        assert raised.value.status == 503
+
+
+async def test_memory_is_bounded(tmp_path: Path) -> None:
+    """A question that needs more than there is is refused, with what to do."""
+
+    def large(reader: Reader, who: Principal) -> object:
+        return reader.rows("SELECT list(a.range) FROM range(40000000) a")
+
+    pool = Pool(str(tmp_path), memory="32MB")
+    try:
+        with pytest.raises(Problem, match="more memory than the console has"):
+            await pool.ask(large, ALL)
+    finally:
+        await pool.close()
+
+
+async def test_as_many_at_a_time_as_readers(tmp_path: Path) -> None:
+    """Further questions wait for a reader."""
+    running, most, lock = 0, 0, threading.Lock()
+
+    def watched(reader: Reader, who: Principal) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        counted(reader, who)
+        with lock:
+            running -= 1
+
+    async with opened(tmp_path, readers=2) as pool:
+        await asyncio.gather(*(pool.ask(watched, ALL) for _ in range(12)))
+    assert 1 <= most <= 2
+
+
+async def test_rows_of_other_sites_are_not_seen(tmp_path: Path) -> None:
+    """A grant for a site, for a fleet, for none; after another's question the next one has its own scope again."""
+    tables = DeltaTables(str(tmp_path))
+    write_alerts(tables, [row(1), row(2, site="office"), row(3, fleet="south"), row(4, site=None, fleet=None)])
+    fleet = Principal("cyd", "user", (Grant(Role.VIEWER, "north", "*"),))
+    async with opened(tmp_path, readers=1) as pool:
+        for who, number in ((ALL, 4), (PLANT, 1), (fleet, 2), (NOBODY, 0), (ALL, 4)):
+            assert await pool.ask(counted, who) == number
+            assert len((await pool.ask(alerts.search, who)).items) == number
+
+
+async def test_a_made_up_scope_is_no_sql(tmp_path: Path) -> None:
+    """Names of a grant are texts, whatever is in them."""
+    write_alerts(DeltaTables(str(tmp_path)), [row(1, site="x' OR 'a'='a"), row(2)])
+    odd = Principal("odd", "user", (Grant(Role.VIEWER, "north", "x' OR 'a'='a"),))
+    async with opened(tmp_path) as pool:
+        assert await pool.ask(counted, odd) == 1
+
+
+async def test_the_log_names_the_files_of_a_day(tmp_path: Path) -> None:
+    """Files are chosen by day and by the times in them."""
+    write_alerts(DeltaTables(str(tmp_path)), [row(1), row(2, received_date="2026-11-22")])
+    async with opened(tmp_path) as pool:
+        assert len(pool.catalog.files(ALERTS)) == 2
+        assert [one.partition for one in pool.catalog.files(ALERTS, Where(only=["2026-11-22"]))] == ["2026-11-22"]
+        assert pool.catalog.days(ALERTS) == ["2026-11-20", "2026-11-22"]
+        assert pool.catalog.version(AGENTS) == -1

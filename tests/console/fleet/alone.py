@@ -1,0 +1,36 @@
+"""A console's fleet as a process of its own, to be killed: makes one hunt, writes its id to a file, and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.console.fleet.kit import ADMIN, until
+from vedette.mqtt.settings import MqttSettings
+from vedette_console.fleet.given import Given
+from vedette_console.fleet.models import HuntOrder, RuleFile
+from vedette_console.fleet.service import Fleet
+
+
+def given(row: dict[str, Any]) -> Given:
+    """Of paths as JSON has them."""
+    broker: dict[str, Any] = {key: Path(one) if key.endswith("_file") else one for key, one in row["broker"].items()}
+    paths: dict[str, Any] = {key: Path(one) for key, one in row.items() if key not in ("broker", "operator")}
+    return Given(**paths, broker=MqttSettings(**broker), operator=row["operator"])
+
+
+async def main(row: dict[str, Any], rule: str, agents: int, said: Path) -> None:
+    fleet = Fleet(given(row), "plants", lambda topic, data: None)
+    await fleet.start()
+    await until("all agents", lambda: len([*fleet.live.beats()]) >= agents)
+    rules = [RuleFile(path="rule.yml", text=rule)]
+    page = await fleet.start_hunt(ADMIN, HuntOrder(rules=rules, group="all", reason="case 17"))
+    await asyncio.to_thread(said.write_text, page.hunt.id)
+    await asyncio.sleep(600)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])))

@@ -1,0 +1,127 @@
+"""Rules as they are typed: answers with places, and hostile text that ends a child at most."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from vedette_console.fleet import authoring
+from vedette_console.fleet.authoring import Authoring
+from vedette_console.fleet.given import Given
+from vedette_console.fleet.models import EventInput, RuleFile, RuleInput
+from vedette_console.web import Problem
+
+pytestmark = pytest.mark.slow
+RULE = """title: Needle
+id: 5c1f4f0e-3a52-4d09-9f3b-0f6d7c2e8a01
+logsource: {product: linux}
+detection:
+    k: [needle]
+    condition: k
+level: high
+"""
+BESIDE = RULE.replace("a01", "a02").replace("Needle", "Hay")
+CORRELATION = """title: Often
+id: 5c1f4f0e-3a52-4d09-9f3b-0f6d7c2e8a03
+correlation:
+    type: event_count
+    rules: [5c1f4f0e-3a52-4d09-9f3b-0f6d7c2e8a02]
+    group-by: [hostname]
+    timespan: 5m
+    condition: {gte: 3}
+level: high
+"""
+SQL = "-- title: X\nINSERT INTO alerts SELECT foo FROM auth HAVIN 3\n"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Authoring:
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "hay.yml").write_text(BESIDE)
+    return Authoring(Given(work=tmp_path, rules=(tmp_path / "rules",)))
+
+
+async def test_lint(desk: Authoring) -> None:
+    """Mistakes have line and column, in Sigma and in SQL; a rule may refer to those in the folders beside it."""
+    wrong = RULE.replace("k: [needle]", "k: {message|frob: x}")
+    found = await desk.lint(RuleInput(text=wrong, kind="sigma"))
+    (error,) = [one for one in found.problems if one.severity == "error"]
+    assert not found.runs
+    assert (error.line, error.column) == (5, 9)
+    assert "frob" in error.message
+    (error,) = (await desk.lint(RuleInput(text=SQL, kind="sql"))).problems
+    assert (error.line, error.column, error.path) == (2, 47, "console_rule.sql")
+    found = await desk.lint(RuleInput(text=RULE, kind="sigma"))
+    assert found.runs
+    assert [(one.title, one.level, one.kind) for one in found.rules] == [("Needle", "high", "detection")]
+    assert (await desk.lint(RuleInput(text=CORRELATION, kind="sigma"))).runs
+    assert not (await desk.lint(RuleInput(text=CORRELATION, kind="sigma", beside=False))).runs
+
+
+async def test_explain_and_test_events(desk: Authoring) -> None:
+    """Why a rule fires on an event or not; test events that pass, fail, and are none."""
+    found = await desk.explain(EventInput(text=RULE, kind="sigma", event="a needle <b>"))
+    assert found.matches
+    assert any("MATCH" in line for line in found.lines)
+    assert not found.problems
+    assert not (await desk.explain(EventInput(text=RULE, kind="sigma", event="hay"))).matches
+    wrong = await desk.explain(EventInput(text=RULE, kind="sigma", event="x", format="nonsense"))
+    assert "format" in wrong.stopped
+    good = await desk.test(RuleInput(text=RULE, kind="sigma", tests="- match: a needle\n- no_match: hay\n"))
+    assert good.ok
+    assert good.events == 2
+    bad = await desk.test(RuleInput(text=RULE, kind="sigma", tests="- match: hay\n- nonsense: 1\n"))
+    assert not bad.ok
+    assert "should match and does not" in bad.failures[0].detail
+    assert bad.problems[0].line == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [x, x]\n"
+        + "".join(f"b{i}: &b{i} [{', '.join([f'*b{i - 1}' if i else '*a'] * 9)}]\n" for i in range(30)),
+        "[" * 100_000,
+        "\x00\xff",
+        "title: " + "x" * 200_000,
+        RULE.replace("[needle]", "{message|re: '(a+)+$(a|a)*'}"),
+        RULE.replace("condition: k", "condition: " + "not " * 5000 + "k"),
+        "---\n" * 10_000,
+    ],
+    ids=["aliases", "brackets", "binary", "long", "regex", "nots", "documents"],
+)
+async def test_hostile_text(desk: Authoring, text: str) -> None:
+    """Is answered, as every other."""
+    found = await desk.lint(RuleInput(text=text, kind="sigma", beside=False))
+    assert found.problems or found.stopped or found.runs
+
+
+async def test_bounds(desk: Authoring, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that takes too long, or too much memory, is ended, and the answer says so; beyond those that may wait
+    they are refused; no folder is left behind."""
+    monkeypatch.setattr(authoring, "SECONDS", 0.05)
+    began = time.monotonic()
+    assert "longer than" in (await desk.lint(RuleInput(text=RULE, kind="sigma"))).stopped
+    assert time.monotonic() - began < 20
+    monkeypatch.setattr(authoring, "SECONDS", 60.0)
+    monkeypatch.setattr(authoring, "MEMORY", 40 << 20)
+    assert (await desk.lint(RuleInput(text=RULE, kind="sigma"))).stopped
+    monkeypatch.setattr(authoring, "WAITING", 1)
+    one = asyncio.create_task(desk.lint(RuleInput(text=RULE, kind="sigma")))
+    await asyncio.sleep(0)
+    with pytest.raises(Problem) as refused:
+        await desk.lint(RuleInput(text=RULE, kind="sigma"))
+    assert refused.value.status == 429
+    await one
+
+
+async def test_paths(desk: Authoring, tmp_path: Path) -> None:
+    """A rule file lies below its folder, whatever it is called."""
+    for path in ("../x.yml", "/etc/x.yml", "a//b.yml", "a/../../b.yml"):
+        with pytest.raises((Problem, ValueError)):
+            authoring.written({RuleFile(path=path, text=RULE).path: RULE}, tmp_path / "below")
+    with pytest.raises(Problem, match="a file and a folder"):
+        await asyncio.to_thread(authoring.written, {"a.yml": RULE, "a.yml/b.yml": RULE})

@@ -1,0 +1,176 @@
+"""Backtests by a real child, over raw logs of two agents, within a time; cancelled, failed, interrupted, refused."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.console.fleet.kit import ADMIN, VIENNA, VIEWER
+from tests.fleet.kit import FLEET
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters
+from vedette.model.event import Chunk
+from vedette.rawlog.log import RawLog
+from vedette_console.fleet import backlogs
+from vedette_console.fleet.backtest import Backtests
+from vedette_console.fleet.given import Given
+from vedette_console.fleet.live import Beat, Live
+from vedette_console.fleet.models import BacktestOrder, RuleFile
+from vedette_console.web import Problem
+
+HOUR = 3_600_000_000
+NOW = 1_795_176_000_000_000
+"""2026-11-20, 12:00:00."""
+RULE = """title: Needle
+id: 5c1f4f0e-3a52-4d09-9f3b-0f6d7c2e8a01
+logsource: {product: linux}
+detection: {k: [needle], condition: k}
+level: high
+"""
+AGENTS = {"vienna-1": "vienna", "linz-1": "linz"}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten hours of two agents, an hour a segment; a needle in each."""
+    folder = tmp_path_factory.mktemp("export")
+    clock = [NOW - 10 * HOUR]
+    for agent in AGENTS:
+        settings = RawLogSettings(segment_bytes=4 << 10)
+        log = RawLog.open(folder / agent / "raw", settings, Counters(), clock=lambda: clock[0])
+        for hour in range(10):
+            time = clock[0] = NOW - (10 - hour) * HOUR
+            lines = [b"<38>Nov 20 02:00:00 web1 app[7]: line %d of hour %d" % (n, hour) for n in range(200)]
+            lines[100] += b" with a needle <b>"
+            data = b"".join(line + b"\n" for line in lines)
+            ends = array("I")
+            for line in lines:
+                ends.append((ends[-1] if ends else 0) + len(line) + 1)
+            log.append(Chunk("in", "syslog", time, data, ends))
+            log.sync()
+        log.close()
+    return folder
+
+
+@pytest.fixture
+def given(tmp_path: Path, source: Path) -> Given:
+    return Given(work=tmp_path / "work", sources={"export": source})
+
+
+def live() -> Live:
+    """Has heard both agents."""
+    found = Live(None, FLEET, lambda topic: None)
+    for agent, site in AGENTS.items():
+        found._beats[FLEET, agent] = Beat(FLEET, agent, site)
+    return found
+
+
+def order(**more: Any) -> BacktestOrder:
+    rule = RuleFile(path="linux/needle.yml", text=RULE)
+    return BacktestOrder(**{"rules": [rule], "since": "2026-11-20T06:30:00Z", "until": "2026-11-20T10:30:00Z",
+                            "route": False, **more})  # fmt: skip
+
+
+async def ended(desk: Backtests, id: str) -> Any:
+    for _ in range(6000):
+        page = desk.one(ADMIN, id)
+        if page.backtest.state not in ("queued", "running"):
+            return page
+        await asyncio.sleep(0.05)
+    raise AssertionError(page)
+
+
+def test_which_segments(source: Path, tmp_path: Path) -> None:
+    """Those that may hold something of the time, of the agents that are named."""
+    assert backlogs.agents(source) == ["linz-1", "vienna-1"]
+    assert backlogs.agents(source / "none") == []
+    every = backlogs.link(source, tmp_path / "a", AGENTS, 0, NOW)
+    some = backlogs.link(source, tmp_path / "b", ["linz-1"], NOW - 3 * HOUR, NOW)
+    assert 0 < some.segments < every.segments / 2
+    assert some.bytes > 0
+    assert {path.parent.relative_to(tmp_path / "b") for path in (tmp_path / "b").rglob("*.seg")} == {Path("linz-1/raw")}
+    assert backlogs.link(source, tmp_path / "c", AGENTS, 0, NOW - 20 * HOUR).segments == 0
+
+
+@pytest.mark.spark
+async def test_a_backtest(given: Given) -> None:
+    """Counts by rule, host and hour, of that time alone; who may at one site gets that one's; what it did is told after
+    a restart; rules that do not run end it with their reason."""
+    news: list[str] = []
+    desk = Backtests(given, live(), news.append)
+    made = await desk.begin(ADMIN, order())
+    mine = await desk.begin(VIENNA, order())
+    page = await ended(desk, made.backtest.id)
+    assert page.backtest.state == "done", page
+    assert [(one.title, one.level, one.kind, one.matches, one.agents) for one in page.rules] == [
+        ("Needle", "high", "detection", 8, 2),
+    ]  # fmt: skip
+    assert [(one.agent, one.site, one.matches) for one in page.hosts] == [
+        ("linz-1", "linz", 4),
+        ("vienna-1", "vienna", 4),
+    ]
+    assert page.matches_count == 8
+    assert "needle <b>" in page.matches[0].fields["raw"]
+    assert page.events >= 1600
+    assert sum(one.matches for one in page.by_hour) == 8
+    assert page.backtest.seconds > 0
+    assert news
+    page = await ended(desk, mine.backtest.id)
+    assert {one.agent for one in page.hosts} == {"vienna-1"}
+    with pytest.raises(Problem) as refused:
+        desk.one(VIENNA, made.backtest.id)
+    assert refused.value.status == 404
+    bad = await desk.begin(ADMIN, order(rules=[RuleFile(path="bad.yml", text="title: x\ndetection: 7\n")]))
+    page = await ended(desk, bad.backtest.id)
+    assert page.backtest.state == "failed"
+    assert "no rule runs" in page.backtest.why
+    assert page.not_run
+    again = Backtests(given, live(), news.append)
+    await again.start()
+    assert again.one(ADMIN, made.backtest.id).matches_count == 8
+    assert len(again.listed(ADMIN, 0, 10).items) == 3
+
+
+async def test_ends(given: Given) -> None:
+    """Cancelled, it is over at once with all that it started; a console that ends says so afterwards."""
+    desk = Backtests(given, live(), lambda id: None)
+    one, two = await desk.begin(ADMIN, order()), await desk.begin(ADMIN, order())
+    assert two.backtest.state == "queued"
+    page = await desk.cancel(ADMIN, one.backtest.id)
+    assert page.backtest.state == "cancelled"
+    assert not page.backtest.may_cancel
+    await desk.stop()
+    again = Backtests(given, live(), lambda id: None)
+    await again.start()
+    page = again.one(ADMIN, two.backtest.id)
+    assert page.backtest.state == "interrupted"
+    assert "ended" in page.backtest.why
+    with pytest.raises(Problem) as refused:
+        await again.cancel(ADMIN, two.backtest.id)
+    assert refused.value.status == 409
+
+
+async def test_what_is_refused(given: Given, tmp_path: Path) -> None:
+    """No source, another's, no log, a time that is none, a role that may not."""
+    for who, options, more, status in (
+        (ADMIN, replace(given, sources={}), {}, 503), (ADMIN, given, {"source": "other"}, 422),
+        (ADMIN, replace(given, sources={"empty": tmp_path / "none"}), {}, 409), (VIEWER, given, {}, 403),
+        (ADMIN, given, {"since": "soon"}, 422),
+    ):  # fmt: skip
+        with pytest.raises(Problem) as refused:
+            await Backtests(options, live(), lambda id: None).begin(who, order(**more))
+        assert refused.value.status == status
+    desk = Backtests(given, live(), lambda id: None)
+    page = await ended(
+        desk, (await desk.begin(ADMIN, order(until="2020-01-01T00:00:00Z", since="2019-01-01T00:00:00Z"))).backtest.id
+    )
+    assert page.backtest.state == "failed"
+    assert "no raw log of that time" in page.backtest.why
+    for id in ("../x", "0" * 16):
+        with pytest.raises(Problem):
+            desk.one(ADMIN, id)

@@ -1,0 +1,151 @@
+"""What the console hears over a real mosquitto: heartbeats, last wills, progress; outages, forgeries and floods."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.console.fleet.kit import ADMIN, NOBODY, VIENNA, Agents, Region, until
+from tests.fleet.kit import FLEET, desired, group
+from vedette.delivery.topics import steer_topic
+from vedette.region.sign import load_key
+from vedette.region.steer.sealed import seal
+from vedette.system.wallclock import utc_now
+from vedette_console.fleet import live
+from vedette_console.web import Problem
+
+pytestmark = pytest.mark.peer
+SITES = {"vienna-1": "vienna", "vienna-2": "vienna", "linz-1": "linz"}
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Region:
+    return Region(tmp_path, desired(1, group("vienna", "site = vienna"), group("rest")))
+
+
+async def test_desired_against_actual(region: Region) -> None:
+    """Agents by group with reasons, those in trouble first; a last will is seen; each sees their own sites alone."""
+    region.broker.start()
+    try:
+        async with Agents(region.settings, region.authority, SITES).running() as agents:
+            await agents.heartbeat("vienna-1")
+            await agents.heartbeat("vienna-2", actual={"problems": ["bundle: too new"], "labels": {"site": "vienna"}})
+            await agents.heartbeat("linz-1", actual={"desired_serial": 0})
+            async with region.console(heard=3) as fleet:
+                page = await fleet.overview(ADMIN)
+                assert [(row.agent, row.group, row.state) for row in page.items] == [
+                    ("vienna-2", "vienna", "problem"), ("vienna-1", "vienna", "as wanted"),
+                    ("linz-1", "rest", "behind"),
+                ]  # fmt: skip
+                assert page.items[0].reasons == ["bundle: too new"]
+                assert page.items[2].reasons == ["follows desired serial 0, not 1"]
+                assert [(one.name, one.agents, one.as_wanted) for one in page.groups] == [
+                    ("vienna", 2, 1),
+                    ("rest", 1, 0),
+                ]
+                assert page.link.state == "connected"
+                assert page.controller.state == "silent"
+                assert page.items[1].events_lost == 2
+                assert page.labels == {"site": {"vienna": 2, "linz": 1}}
+                assert [one.name for one in page.operators if one.console] == ["otto"]
+
+                await agents.lost("linz-1")
+                await until("the last will", lambda: fleet.live.beat(FLEET, "linz-1").lost)  # type: ignore[union-attr]
+                (row,) = (await fleet.overview(ADMIN, state="away")).items
+                assert (row.agent, row.health, row.site) == ("linz-1", "lost", "linz")
+
+                assert {row.agent for row in (await fleet.overview(VIENNA)).items} == {"vienna-1", "vienna-2"}
+                assert (await fleet.overview(NOBODY)).items == []
+                assert [row.agent for row in (await fleet.overview(ADMIN, q="site=vienna too")).items] == ["vienna-2"]
+                first = await fleet.overview(ADMIN, limit=2)
+                assert (await fleet.overview(ADMIN, after=first.next or "", limit=2)).total == 3
+                detail = await fleet.agent(ADMIN, FLEET, "vienna-1")
+                assert detail.inputs[0].evaluated == 9
+                assert detail.alerting == {"r1": 4}
+                assert detail.may == ["fleet.ask", "evidence", "hunt"]
+                with pytest.raises(Problem) as refused:
+                    await fleet.agent(VIENNA, FLEET, "linz-1")
+                assert refused.value.status == 404
+    finally:
+        region.broker.kill()
+
+
+async def test_a_broker_that_is_away(region: Region) -> None:
+    """Is shown as such, with what was heard before; when it is back the console hears again by itself."""
+    async with region.console() as fleet:
+        await until("the outage", lambda: fleet.live.link().state == "away")
+        page = await fleet.overview(ADMIN)
+        assert page.link.reason
+        assert page.items == []
+        assert page.controller.state == "unknown"
+        region.broker.start()
+        try:
+            async with Agents(region.settings, region.authority, SITES).running() as agents:
+                await agents.heartbeat("linz-1")
+                await until("the heartbeat", lambda: fleet.live.beat(FLEET, "linz-1"))
+                assert fleet.live.link().state == "connected"
+            region.broker.kill()
+            await until("the outage", lambda: fleet.live.link().state == "away")
+            assert [row.agent for row in (await fleet.overview(ADMIN)).items] == ["linz-1"]
+        finally:
+            region.broker.kill()
+
+
+async def test_what_is_no_heartbeat(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any bytes, shapes and sizes are passed over or shown as nothing; agents and bytes are bounded."""
+    monkeypatch.setattr(live, "MAX_AGENTS", 4)
+    monkeypatch.setattr(live, "RAW_BYTES", 20_000)
+    region.broker.start()
+    try:
+        names = {f"a-{i}": "vienna" for i in range(8)}
+        async with region.console() as fleet, Agents(region.settings, region.authority, names).running() as agents:
+            await until("a connection", lambda: fleet.live.link().state == "connected")
+            odd = b'{"state": 7, "actual": [1], "inputs": {"a": 3}, "time": -1}'
+            odder = b'{"actual": {"labels": [1], "problems": {"a": 1}, "bundles": 3}, "alerts": "x", "rules": []}'
+            for data in (b"", b"\xff\xfe", b"[1,2]", b"7", odd, odder):
+                await agents.say("a-0", "status", data)
+            for name in names:
+                await agents.heartbeat(name, padding="x" * 15_000)
+            await until("all of them", lambda: fleet.live.link().dropped == 4)
+            page = await fleet.overview(ADMIN)
+            assert page.total == 4
+            assert page.link.dropped == 4
+            kept = [(await fleet.agent(ADMIN, FLEET, row.agent)).raw is not None for row in page.items]
+            assert kept.count(True) == 1
+    finally:
+        region.broker.kill()
+
+
+async def test_progress_that_the_controller_did_not_sign(region: Region) -> None:
+    """Counts for nothing; what it did sign is shown, and called old when it is."""
+    region.broker.start()
+    try:
+        async with region.console() as fleet, Agents(region.settings, region.authority, SITES).running() as agents:
+            topic, now = steer_topic(FLEET, "progress"), utc_now() // 1_000_000
+            row = {"fleet": FLEET, "holder": "east", "desired_serial": 1, "changes": [], "requests": {}, "time": now}
+            await agents.client.publish(topic, seal("progress", row, Ed25519PrivateKey.generate()), retain=True)
+            await asyncio.sleep(0.5)
+            assert (await fleet.rollouts(ADMIN)).controller.state == "silent"
+            key = load_key(region.folder / "trust/online/rollout.pem")
+            for age, state in ((0, "reports"), (600, "old")):
+                await agents.client.publish(topic, seal("progress", {**row, "time": now - age}, key), retain=True)
+                await asyncio.sleep(0.5)
+                page = await fleet.rollouts(ADMIN)
+                assert (page.controller.state, page.controller.holder, page.old) == (state, "east", state == "old")
+    finally:
+        region.broker.kill()
+
+
+async def test_without_anything(tmp_path: Path) -> None:
+    """A console that was given neither broker nor documents says so, and how to give them."""
+    region = Region(tmp_path)
+    async with region.console(broker=None, trust=None, requests=None, operator_key=None) as fleet:
+        page = await fleet.overview(ADMIN)
+        assert (page.link.state, page.groups, (await fleet.rollouts(ADMIN)).items) == ("none", [], [])
+        with pytest.raises(Problem, match="no broker") as refused:
+            await fleet.order(ADMIN, "x", "pause", "because")
+        assert refused.value.status == 503
+        assert "--broker" in refused.value.body.what_to_do

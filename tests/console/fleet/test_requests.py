@@ -1,0 +1,298 @@
+"""Hunts, evidence and questions in the background, over a real mosquitto: silence, outages, cancels, forgeries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.console.fleet.kit import ADMIN, VIENNA, VIEWER, Agents, Region, until
+from tests.fleet.asking import Authority
+from tests.fleet.kit import FLEET, desired, group
+from vedette.fleet.audit import Audit
+from vedette.fleet.replies import Part, pack, packed
+from vedette.fleet.requests import CANCEL, Request
+from vedette.region.evidence import Found
+from vedette.system.wallclock import utc_now
+from vedette_console.fleet import desk
+from vedette_console.fleet.models import Action, EvidenceOrder, HuntOrder, Question, RuleFile
+from vedette_console.fleet.service import Fleet
+from vedette_console.web import Problem
+
+pytestmark = pytest.mark.peer
+SITES = {"vienna-1": "vienna", "vienna-2": "vienna", "linz-1": "linz"}
+RULE = """
+title: Needle
+id: 5c1f4f0e-3a52-4d09-9f3b-0f6d7c2e8a01
+logsource: {product: linux}
+detection: {k: [needle], condition: k}
+level: high
+"""
+RULES = [RuleFile(path="needle.yml", text=RULE)]
+NOW = utc_now()
+
+
+def found(request: Request, matches: int = 2) -> list[dict[str, Any]]:
+    """The reply to a hunt."""
+    match = {"type": "match", "rule_id": "r1", "rule_title": "Needle", "level": "high", "kind": "detection",
+             "input": "in", "offset": 7, "fields": {"message": "a needle <script>"}}  # fmt: skip
+    rule = {"type": "rule", "id": "r1", "title": "Needle", "level": "high", "kind": "detection", "count": matches}
+    end = {"type": "end", "state": "done", "events": 1000, "matches": matches, "oldest": NOW, "reached": NOW + 5,
+           "until": NOW,
+           "undecided": [], "not_run": ["x"], "not_correlated": [], "gone": 3}  # fmt: skip
+    return [match] * matches + [rule, end]
+
+
+def order(**more: Any) -> HuntOrder:
+    return HuntOrder(**{"rules": RULES, "group": "all", "reason": "case 17", **more})
+
+
+@asynccontextmanager
+async def at_work(region: Region, **more: Any) -> AsyncIterator[tuple[Fleet, Agents]]:
+    async with AsyncExitStack() as stack:
+        agents = await stack.enter_async_context(Agents(region.settings, region.authority, SITES).running())
+        for name in SITES:
+            await agents.heartbeat(name)
+        yield await stack.enter_async_context(region.console(heard=3, **more)), agents
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Any:
+    made = Region(tmp_path, desired(1, group("rest")))
+    made.broker.start()
+    yield made
+    made.broker.kill()
+
+
+async def ended(fleet: Fleet, id: str, *states: str) -> Any:
+    page = await fleet.hunt(ADMIN, id)
+    for _ in range(1500):
+        if page.hunt.state in states:
+            return page
+        await asyncio.sleep(0.02)
+        page = await fleet.hunt(ADMIN, id)
+    raise AssertionError(f"{page.hunt.state}, not {states}: {page}")
+
+
+async def test_a_hunt(region: Region) -> None:
+    """Counts by rule and host, first matches, notes; a silent agent is waited for, and answers when it is back; who may
+    see one site sees that one's findings alone; both are in the centre's record."""
+    async with at_work(region) as (fleet, agents):
+        agents.answers = {"vienna-1": found, "linz-1": lambda request: found(request, 5)}
+        id = (await fleet.start_hunt(ADMIN, order())).hunt.id
+        page = await fleet.hunt(ADMIN, id)
+        for _ in range(1000):
+            page = await fleet.hunt(ADMIN, id)
+            if page.hunt.matches == 7:
+                break
+            await asyncio.sleep(0.02)
+        assert (page.hunt.state, page.hunt.asked, page.hunt.matches) == ("waiting", 3, 7)
+        assert {row.agent: row.state for row in page.agents} == {
+            "vienna-1": "done", "linz-1": "done", "vienna-2": "no answer",
+        }  # fmt: skip
+        assert [(one.title, one.level, one.matches, one.agents) for one in page.rules] == [("Needle", "high", 7, 2)]
+        assert [(one.agent, one.matches) for one in page.hosts] == [("linz-1", 5), ("vienna-1", 2)]
+        assert page.matches[0].fields == {"message": "a needle <script>"}
+        assert page.matches_count == 7
+        assert any("3 events were deleted" in note for note in page.notes)
+        agents.answers["vienna-2"] = found
+        page = await ended(fleet, id, "done")
+        assert page.hunt.matches == 9
+        assert page.hunt.share == 1.0
+        assert page.hunt.by == "ada"
+
+        mine = await fleet.hunt(VIENNA, id)
+        assert {row.agent for row in mine.agents} == {"vienna-1", "vienna-2"}
+        assert {row.agent for row in mine.matches} == {
+            "vienna-1",
+            "vienna-2",
+        }
+        assert [one.matches for one in mine.rules] == [4]
+        assert (mine.hunt.matches, mine.hunt.asked) == (4, 2)
+        (row,) = (await fleet.hunts(VIENNA)).items
+        assert (row.matches, row.asked, row.events) == (4, 2, 2000)
+        (row,) = (await fleet.hunts(ADMIN)).items
+        assert (row.id, row.state, row.matches, row.title) == (id, "done", 9, "Needle")
+        made = next(
+            row for row in Audit(region.folder / "requests/audit.jsonl").lines() if row["event"] == "request_made"
+        )
+        assert made["operator"] == "otto"
+        assert made["reason"] == "case 17 (console: ada)"
+        assert made["group"] == "all"
+
+
+async def test_only_where_one_may(region: Region) -> None:
+    """A hunt over all by one who may act at one site asks that site's agents by name; elsewhere it is refused, and so
+    is a viewer; a hunt that touches other sites cannot be cancelled."""
+    async with at_work(region) as (fleet, agents):
+        agents.answers = dict.fromkeys(SITES, found)
+        page = await fleet.start_hunt(VIENNA, order())
+        await ended(fleet, page.hunt.id, "done")
+        assert {agent for agent, request in agents.came if request.kind == "hunt"} == {"vienna-1", "vienna-2"}
+        for who, more in (
+            (VIENNA, {"group": "site = linz"}),
+            (VIENNA, {"group": "", "agents": ["linz-1"]}),
+            (VIEWER, {}),
+        ):
+            with pytest.raises(Problem) as refused:
+                await fleet.start_hunt(who, order(**more))
+            assert refused.value.status == 403
+        agents.answers = {}
+        id = (await fleet.start_hunt(ADMIN, order())).hunt.id
+        with pytest.raises(Problem) as refused:
+            await fleet.cancel(VIENNA, id)
+        assert refused.value.status == 403
+        for more, status in (({"group": "site ="}, 422), ({"group": "site = oslo"}, 422), ({"since": "soon"}, 422),
+                             ({"group": "", "agents": ["nobody"]}, 404), ({"expires": "9d"}, 422)):  # fmt: skip
+            with pytest.raises(Problem) as refused:
+                await fleet.start_hunt(ADMIN, order(**more))
+            assert refused.value.status == status
+        with pytest.raises(Problem, match=r"no rule runs: bad\.yml:1:") as refused:
+            await fleet.start_hunt(ADMIN, order(rules=[RuleFile(path="bad.yml", text="title: x\ndetection: 7\n")]))
+
+
+async def test_a_cancelled_hunt(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents at work are told; one that is silent is not waited for; what had been found stays."""
+    monkeypatch.setattr(desk, "CANCEL_SECONDS", 1.0)
+    async with at_work(region) as (fleet, agents):
+        agents.answers = {"vienna-1": found}
+        id = (await fleet.start_hunt(ADMIN, order())).hunt.id
+        await until("the answer", lambda: fleet._desk.at_work(id).hosts)  # type: ignore[union-attr]
+        assert (await fleet.cancel(ADMIN, id)).state == "cancelled"
+        page = await ended(fleet, id, "cancelled")
+        await until("the end", lambda: fleet._desk.at_work(id) is None)
+        assert page.hunt.matches == 2
+        assert not page.hunt.may_cancel
+        assert {agent for agent, request in agents.came if request.kind == CANCEL} == {"vienna-2", "linz-1"}
+        with pytest.raises(Problem) as refused:
+            await fleet.cancel(ADMIN, id)
+        assert refused.value.status == 409
+
+
+async def test_a_restart_in_the_middle(region: Region) -> None:
+    """The next console goes on where the one before was; also one whose request never left it."""
+    async with at_work(region) as (fleet, agents):
+        agents.answers = {"vienna-1": found}
+        id = (await fleet.start_hunt(ADMIN, order())).hunt.id
+        await until("the answer", lambda: fleet._desk.at_work(id).hosts)  # type: ignore[union-attr]
+    async with at_work(region) as (fleet, agents):
+        agents.answers = dict.fromkeys(SITES, found)  # they know nothing of it: it is sent again
+        page = await ended(fleet, id, "done")
+        assert page.hunt.matches == 6
+        assert page.texts == RULES
+        assert page.hunt.by == "ada"
+        assert "vienna-1" not in {agent for agent, request in agents.came if request.kind == "hunt"}
+    async with region.console() as fleet:
+        assert (await fleet.hunt(ADMIN, id)).hunt.matches == 6
+        async with region.console(heard=3) as second:  # in the same folder
+            with pytest.raises(Problem, match="another console works"):
+                await second.ask(ADMIN, FLEET, "linz-1", Question(question="disk"))
+
+
+async def test_a_broker_that_goes_away(region: Region) -> None:
+    """The hunt says so, and goes on when it is back."""
+    async with at_work(region) as (fleet, agents):
+        id = (await fleet.start_hunt(ADMIN, order())).hunt.id
+        await until("it to be asked", lambda: len(agents.came) >= 3)
+        region.broker.kill()
+        await ended(fleet, id, "broker away")
+        region.broker.start()
+        agents.answers = dict.fromkeys(SITES, found)
+        assert (await ended(fleet, id, "done")).hunt.matches == 6
+
+
+async def test_forged_replies(region: Region) -> None:
+    """Of another's key, of another agent, of a stranger: not believed, and the true one counts."""
+    async with at_work(region) as (fleet, agents):
+        id = (await fleet.start_hunt(ADMIN, order(group="", agents=["linz-1"]))).hunt.id
+        await until("it to be asked", lambda: agents.came)
+        (row,) = found(agents.came[0][1], 999)[-2:-1]
+        data = packed(orjson.dumps(row) + b"\n")
+        part = Part(0, data, len(orjson.dumps(row)) + 1, True, "done")
+        await agents.say("linz-1", "replies", pack(id, part, Authority().agent("linz-1")))
+        await agents.say("linz-1", "replies", pack(id, part, agents.keys["vienna-1"]))
+        await agents.say("linz-1", "replies", b"\x00" * 100)
+        agents.answers = {"linz-1": found}
+        assert (await ended(fleet, id, "done")).hunt.matches == 2
+        refused = [
+            row for row in Audit(region.folder / "requests/audit.jsonl").lines() if row["event"] == "reply_refused"
+        ]
+        assert refused
+
+
+async def test_evidence(region: Region) -> None:
+    """The lines around an alert, its own marked, kept beside it with a manifest; not at a site where one may not."""
+    lines: list[dict[str, Any]] = [
+        {"log_id": "0" * 32, "offset": i, "length": 3, "input": "in", "received_at": NOW, "raw": f"line {i}"}
+        for i in range(5)
+    ]  # fmt: skip
+    lines[2]["alert"] = True
+    async with at_work(region) as (fleet, agents):
+        ref = {"log_id": "0" * 32, "offset": 2, "length": 3}
+        fleet._evidence._locate = lambda day, agent, alert: Found(alert, agent, ref) if alert == "a-1" else None
+        agents.answers = {"linz-1": lambda request: [*lines, {"note": "the log begins here"}]}
+        asked = EvidenceOrder(alert="a-1", agent="linz-1", day="2026-11-22", around=2, reason="case 17")
+        id = (await fleet.pull(ADMIN, asked)).job.id
+        await until("the end", lambda: fleet._desk.at_work(id) is None)
+        page = await fleet.evidence(ADMIN, id)
+        assert [line.text for line in page.lines if line.alert] == ["line 2"]
+        assert page.lines[5].note
+        assert (page.state, page.total, page.job.state) == ("done", 6, "done")
+        manifest = orjson.loads((region.folder / "evidence" / page.manifest).read_bytes())
+        assert manifest["sha256"] == page.sha256
+        assert manifest["reason"] == "case 17 (console: ada)"
+        part = await fleet.evidence(ADMIN, id, "4", 2)
+        assert [line.text for line in part.lines] == ["line 4", ""]
+        assert [one.job.id for one in await fleet.evidence_of(ADMIN, "a-1")] == [id]
+        assert await fleet.evidence_of(VIENNA, "a-1") == []
+        for who, alert, status in ((VIENNA, "a-1", 403), (VIEWER, "a-1", 403), (ADMIN, "a-2", 404)):
+            with pytest.raises(Problem) as refused:
+                await fleet.pull(who, asked.model_copy(update={"alert": alert}))
+            assert refused.value.status == status
+        with pytest.raises(Problem) as refused:
+            await fleet.evidence(VIENNA, id)
+        assert refused.value.status == 404
+
+
+async def test_questions(region: Region) -> None:
+    """An agent answers at once, or later; who may not ask there is refused; a question that is none is, too."""
+    async with at_work(region) as (fleet, agents):
+        agents.answers = {"vienna-1": lambda request: [{"disk_free_bytes": 7, "asked": request.body}]}
+        page = await fleet.ask(VIENNA, FLEET, "vienna-1", Question(question="disk"))
+        assert page.records == {"vienna-1": [{"disk_free_bytes": 7, "asked": {"question": "disk"}}]}
+        assert page.agents[0].state == "done"
+        assert page.job.operator == "otto"
+        page = await fleet.do(VIENNA, FLEET, "vienna-1", Action(action="reload", reason="new certificate"))
+        assert page.records["vienna-1"][0]["asked"] == {"action": "reload"}
+        for who, agent, question, status in (
+            (VIENNA, "linz-1", Question(question="disk"), 404), (VIEWER, "linz-1", Question(question="disk"), 403),
+            (ADMIN, "linz-1", Question(question="explain"), 422), (ADMIN, "oslo-1", Question(question="disk"), 404),
+        ):  # fmt: skip
+            with pytest.raises(Problem) as refused:
+                await fleet.ask(who, FLEET, agent, question)
+            assert refused.value.status == status
+
+
+async def test_keys_that_hosts_would_refuse(region: Region, tmp_path: Path) -> None:
+    """A wrong key, an operator who has expired or lacks the role: said at once, and nothing is sent."""
+    async with at_work(region) as (fleet, agents):
+        region.write_key(Ed25519PrivateKey.generate())
+        with pytest.raises(Problem, match="not that of operator otto") as refused:
+            await fleet.ask(ADMIN, FLEET, "linz-1", Question(question="disk"))
+        assert refused.value.status == 409
+        region.write_key(region.key)
+        region.roles = ("viewer",)
+        region.desire(desired(2, group("rest")))
+        with pytest.raises(Problem, match="lacks the role analyst"):
+            await fleet.start_hunt(ADMIN, order())
+        region.until = utc_now() - 1_000_000
+        region.desire(desired(3, group("rest")))
+        with pytest.raises(Problem, match="otto has expired"):
+            await fleet.ask(ADMIN, FLEET, "linz-1", Question(question="disk"))
+        assert agents.came == []

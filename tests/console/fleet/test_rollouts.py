@@ -1,0 +1,316 @@
+"""Orders and proposals by a real controller, `vedette region steer`, over a real mosquitto."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.console.fleet.kit import ADMIN, VIENNA, VIEWER, Agents, Region, until
+from tests.e2e.agent import Process, vedette
+from tests.fleet.kit import FLEET
+from vedette.bundle.seal import key_text
+from vedette.fleet.certificates import key_pem
+from vedette.fleet.documents import Desired, wanted
+from vedette.region import fleetfile
+from vedette.system.wallclock import utc_now
+from vedette_console.fleet.models import Proposal, Proposed, RuleFile
+from vedette_console.fleet.service import Fleet
+from vedette_console.web import Problem
+
+pytestmark = pytest.mark.peer
+SITES = {"vienna-1": "vienna", "vienna-2": "vienna", "linz-1": "linz"}
+RULE = """title: {title}
+id: 5c1f4f0e-3a52-4d09-9f3b-0f6d7c2e8a0{n}
+logsource: {{product: linux}}
+detection:
+    k: [{word}]
+    condition: k
+level: high
+"""
+TOML = """# what the plants run
+[[ring]]
+name = "canary"
+agents = 1
+soak = "2s"
+
+[[ring]]
+name = "all"
+percent = 100
+soak = "1s"
+
+[gates]
+baseline = "1s"
+silence = "60s"
+
+[[operator]]
+name = "otto"
+key = "{key}"
+roles = ["viewer", "analyst", "operator"]
+expires = "2099-01-01T00:00:00Z"
+
+[[group]]
+name = "vienna"
+match = "site = vienna"
+bundle = "bundles/rules-1.vbundle"  # the first
+
+[[group]]
+name = "rest"
+match = "all"
+"""
+
+
+class Steered(Region):
+    """With rules, a ``fleet.toml`` and a controller."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.rules, self.toml = folder / "rules", folder / "fleet.toml"
+        (folder / "bundles").mkdir()
+        self.rules.mkdir()
+        (self.rules / "needle.yml").write_text(RULE.format(title="Needle", n=1, word="needle"))
+        (self.rules / "needle.test.yml").write_text("- match: a needle\n")
+        self.author = folder / "author.pem"
+        vedette("bundle", "keygen", self.author)
+        first = folder / "bundles" / "rules-1.vbundle"
+        vedette("bundle", "build", self.rules, "-o", first, "--version", 1)
+        vedette("bundle", "sign", first, "--key", self.author, "--fleet", FLEET)
+        self.toml.write_text(TOML.format(key=key_text(self.key.public_key())))
+        self.put_in_force()
+        self.controller = Process(
+            folder / "steer.log", "region", "steer", folder / "trust", "--broker", self.broker.url
+        )
+
+    def put_in_force(self) -> Desired:
+        repository = self.documents.repository
+        made = fleetfile.read(self.toml, FLEET)
+        after = fleetfile.next_desired(made, FLEET, repository.desired(), repository.rollout(), utc_now())
+        operators = fleetfile.next_operators(made, FLEET, repository.operators())
+        after = after or repository.desired()
+        assert after is not None
+        repository.stage_desired(after, made.files, operators)
+        for key in self.documents.operators[:2]:
+            repository.sign(key)
+        repository.commit()
+        return after
+
+    def signers(self, count: int) -> tuple[Path, ...]:
+        found = []
+        for number, key in enumerate(self.documents.operators[:count]):
+            path = self.folder / f"signer-{number}.pem"
+            path.write_bytes(key_pem(key))
+            path.chmod(0o600)
+            found.append(path)
+        return tuple(found)
+
+    def given(self, **more: Any) -> Any:
+        known = {
+            "fleet_file": self.toml,
+            "author_key": self.author,
+            "signer_keys": self.signers(2),
+            "rules": (self.rules,),
+        }
+        return super().given(**{**known, **more})
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Iterator[Steered]:
+    made = Steered(tmp_path)
+    made.broker.start()
+    yield made
+    if made.controller.process is not None:
+        made.controller.stop()
+    made.broker.kill()
+
+
+@asynccontextmanager
+async def at_work(region: Steered, **more: Any) -> AsyncIterator[tuple[Fleet, Agents]]:
+    """With agents that run what the documents say, as they report it."""
+
+    async def obey() -> None:
+        repository = region.documents.repository
+        while True:
+            desired, rollout = await asyncio.to_thread(lambda: (repository.desired(), repository.rollout()))
+            assert desired is not None
+            for name, site in SITES.items():
+                own = wanted(desired, rollout, name, {"id": name, "site": site})
+                target = own.bundles.get("default") if own is not None else None
+                bundles = {"default": {"sha256": target.sha256, "version": target.version}} if target else {}
+                serials = {"desired_serial": desired.serial, "rollout_serial": rollout.serial if rollout else None}
+                with suppress(OSError):
+                    await agents.heartbeat(name, actual={**serials, "bundles": bundles})
+            await asyncio.sleep(0.3)
+
+    async with Agents(region.settings, region.authority, SITES).running() as agents:
+        task = asyncio.create_task(obey())
+        try:
+            async with region.console(heard=3, **more) as fleet:
+                yield fleet, agents
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def state(fleet: Fleet, change: str, *states: str) -> Any:
+    for _ in range(3000):
+        page = await fleet.rollout(ADMIN, change)
+        if page.row.state in states and page.controller.state == "reports":
+            return page
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{page.row.state}, not {states}: {page.model_dump_json(indent=1)}")
+
+
+def proposal(**more: Any) -> Proposal:
+    rule = RuleFile(path="hay.yml", text=RULE.format(title="Hay", n=2, word="hay"))
+    tests = RuleFile(path="hay.test.yml", text="- match: hay\n- no_match: straw\n")
+    return Proposal(**{"rules": [rule, tests], "group": "vienna", "reason": "case 17", **more})
+
+
+async def test_from_a_rule_to_all_agents(region: Steered) -> None:
+    """A proposal is built on the present rules, signed, desired, goes to the canary, is paused, resumed and done; every
+    step is in the fleet's record; who may act at one site may steer a group of that site alone."""
+    region.controller.start()
+    async with at_work(region) as (fleet, _):
+        (first,) = (await fleet.rollouts(ADMIN)).items
+        await state(fleet, first.change, "done")
+        made = await fleet.propose(VIENNA, proposal())
+        made = await finished(fleet, made)
+        assert (made.state, made.version, made.problems, made.published) == ("applied", 2, [], True), made
+        assert [(one.group, one.what) for one in made.diff] == [("vienna", "bundles default")]
+        assert 'bundle = "bundles/rules-2.vbundle"  # the first' in region.toml.read_text()
+        assert "2 rules" in made.summary
+        change = made.changes[0]
+        page = await state(fleet, change, "rolling")
+        assert page.row.may == ["pause", "abort"]
+        assert [ring.state for ring in page.rings] == ["now", "later"]
+        assert (await fleet.order(VIENNA, change, "pause", "wait <b>")).outcome.startswith("done")
+        page = await state(fleet, change, "paused")
+        assert page.row.may == ["resume", "abort"]
+        assert any("wait <b> (console: vic)" in one for one in page.row.reasons)
+        assert (await fleet.order(ADMIN, change, "pause", "again")).outcome.startswith("nothing to do")
+        assert (await fleet.order(ADMIN, change[:6], "resume", "go on")).outcome.startswith("done")
+        page = await state(fleet, change, "done")
+        assert {one.event for one in page.events} >= {
+            "rollout_ring",
+            "rollout_paused",
+            "rollout_resumed",
+            "rollout_done",
+        }
+        for name in ("vienna-1", "vienna-2"):
+            await until("it to run", partial(runs, fleet, name, 2))
+
+        again = await finished(fleet, await fleet.propose(ADMIN, proposal()))
+        assert again.state == "applied"
+        assert again.version == 3
+        assert (await fleet.order(ADMIN, again.changes[0], "abort", "no")).outcome.startswith("done")
+        await state(fleet, again.changes[0], "aborted")
+        for who, command in ((VIEWER, "pause"), (VIEWER, "abort")):
+            with pytest.raises(Problem) as refused:
+                await fleet.order(who, again.changes[0], command, "x")
+            assert refused.value.status == 403
+        with pytest.raises(Problem) as refused:
+            await fleet.propose(VIENNA, proposal(group="rest"))
+        assert refused.value.status == 403
+        assert [one.id for one in (await fleet.proposals(ADMIN)).items] == [again.id, made.id]
+
+
+def runs(fleet: Fleet, agent: str, version: int) -> bool:
+    found = fleet.live.beat(FLEET, agent)
+    actual = found.actual if found is not None else None
+    return actual is not None and actual["bundles"].get("default", {}).get("version") == version
+
+
+async def finished(fleet: Fleet, made: Proposed) -> Proposed:
+    while made.state == "building":
+        await asyncio.sleep(0.1)
+        made = await fleet.proposal(ADMIN, made.id)
+    return made
+
+
+async def test_what_is_refused(region: Steered) -> None:
+    """With a rule that does not run, a test event that fails, or a file of other changes nothing moves."""
+    before = region.toml.read_text()
+    async with at_work(region) as (fleet, _):
+        bad = RuleFile(
+            path="bad.yml", text="title: x\nlogsource: {product: linux}\ndetection: {k: {a|frob: 1}, condition: k}\n"
+        )
+        made = await finished(fleet, await fleet.propose(ADMIN, proposal(rules=[bad])))
+        assert (made.state, made.problems[0].path, made.problems[0].line) == ("refused", "bad.yml", 3), made
+        fails = RuleFile(path="needle.test.yml", text="- match: hay\n")
+        made = await finished(fleet, await fleet.propose(ADMIN, proposal(rules=[fails])))
+        assert made.state == "refused"
+        assert any("should match" in one.message for one in made.problems), made
+        region.toml.write_text(before.replace("agents = 1", "agents = 2"))
+        made = await finished(fleet, await fleet.propose(ADMIN, proposal()))
+        assert made.state == "refused"
+        assert "rings or gates" in made.problems[-1].message
+        assert "rules-2" not in region.toml.read_text()
+        region.toml.write_text(before)
+        for path in ("../x.vbundle", "/etc/passwd", "bundles/none.vbundle"):
+            made = await finished(fleet, await fleet.propose(ADMIN, proposal(rules=[], bundle=path)))
+            assert made.state == "refused", path
+        assert not region.documents.repository.signatures()
+
+
+async def test_keys_that_lack(region: Steered) -> None:
+    """With one signer the documents wait for another; without the author's key the answer has every command."""
+    async with at_work(region, signer_keys=region.signers(1)) as (fleet, _):
+        made = await finished(fleet, await fleet.propose(ADMIN, proposal()))
+        assert made.state == "staged"
+        assert made.commands == [
+            "vedette fleet sign --key YOUR.pem",
+            f"vedette fleet apply --broker {region.broker.url}",
+        ]
+        page = await fleet.rollouts(ADMIN)
+        assert page.staged is not None
+        assert page.staged.signatures[0].missing == 1
+        again = await finished(fleet, await fleet.propose(ADMIN, proposal()))
+        assert again.state == "refused"
+        assert "wait for signatures" in again.problems[0].message
+    region.documents.repository.discard()
+    async with at_work(region, author_key=None) as (fleet, _):
+        made = await finished(fleet, await fleet.propose(ADMIN, proposal()))
+        assert made.state == "commands"
+        assert "vedette bundle sign" in made.commands[0]
+        assert Path(made.bundle).exists()
+        assert 'bundle = "bundles/rules-' in made.commands[1]
+
+
+async def test_orders_that_nobody_takes(region: Steered) -> None:
+    """Without a controller an order waits, and is carried out when there is one; without a broker, with the wrong key
+    or an expired one it is not given, and says why."""
+    async with at_work(region) as (fleet, _):
+        (row,) = (await fleet.rollouts(ADMIN)).items
+        assert row.state == "waiting"
+        assert (await fleet.rollouts(ADMIN)).controller.state == "silent"
+        assert (await fleet.order(ADMIN, row.change, "pause", "early")).outcome == "waits"
+        region.controller.start()
+        await state(fleet, row.change, "paused")
+        region.write_key(Ed25519PrivateKey.generate())
+        with pytest.raises(Problem, match="not that of operator otto"):
+            await fleet.order(ADMIN, row.change, "resume", "x")
+        region.write_key(region.key)
+        region.toml.write_text(region.toml.read_text().replace("2099-01", "2020-01"))
+        region.put_in_force()
+        with pytest.raises(Problem, match="otto has expired"):
+            await fleet.order(ADMIN, row.change, "resume", "x")
+        region.toml.write_text(region.toml.read_text().replace("2020-01", "2099-01"))
+        region.broker.kill()
+        await until("the outage", lambda: fleet.live.link().state == "away")
+        page = await fleet.rollouts(ADMIN)
+        assert page.old
+        assert page.link.state == "away"
+        assert page.items[0].state == "paused"
+
+
+def test_a_console_is_not_needed(region: Steered) -> None:
+    """Its folder and record are the fleet's own: what it signed is there as any signer's."""
+    rows = [orjson.loads(line) for line in (region.folder / "trust/audit.jsonl").read_bytes().splitlines()]
+    assert {row["event"] for row in rows} >= {"fleet_created", "fleet_signed", "fleet_committed"}

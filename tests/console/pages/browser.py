@@ -1,0 +1,124 @@
+"""Debian's Chromium, and axe-core. Where one is missing the test is skipped, with the reason."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.console.kit import Console
+from vedette_console.security.identity import cookie_name
+
+CHROMIUM = "/usr/bin/chromium"
+AXE = "axe-core@4.14.1"
+BAD = ("serious", "critical")
+WAIT = 30_000
+"""Milliseconds that a page has for something to happen: the machine may be busy."""
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser of Playwright's synchronous API."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: pip install playwright"
+    )
+    if not Path(CHROMIUM).exists():
+        pytest.skip(f"{CHROMIUM} is missing: apt-get install chromium")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def axe(folder: Path) -> str:
+    """The script of axe-core, fetched from npm once and kept in ``folder``."""
+    kept = folder / AXE / "axe.min.js"
+    if not kept.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("npm is missing, by which axe-core is fetched: apt-get install npm")
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        got = subprocess.run([npm, "pack", AXE], cwd=kept.parent, capture_output=True, text=True, check=False)
+        if got.returncode:
+            pytest.skip(f"npm cannot fetch {AXE}: {got.stderr[-300:]}")
+        with tarfile.open(next(kept.parent.glob("*.tgz"))) as packed:
+            found = packed.extractfile("package/axe.min.js")
+            assert found is not None
+            kept.write_bytes(found.read())
+    return kept.read_text("utf-8")
+
+
+class Tab:
+    """A page of a browser that is logged in, and ``heard``: whatever a page must not do."""
+
+    def __init__(
+        self, browser: Any, console: Console, *, width: int = 1400, dark: bool = False, name: str = "root"
+    ) -> None:
+        self.url, self.heard = console.url, list[str]()
+        self._context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            timezone_id="Europe/Vienna",
+        )
+        cookie = console.store.sessions.start(name)
+        self._context.add_cookies(
+            [
+                {"name": key, "value": value, "url": console.url}
+                for key, value in ((cookie_name(console.settings), cookie), ("tz", "Europe/Vienna"))
+            ]
+        )
+        self._context.add_init_script(
+            "addEventListener('securitypolicyviolation',"
+            "(e) => console.error('CSP ' + e.violatedDirective + ' ' + e.blockedURI));"
+        )
+        self.page = self._context.new_page()
+        self.page.set_default_timeout(WAIT)
+        self.page.on("dialog", self._dialog)
+        self.page.on("pageerror", lambda error: self.heard.append(f"error: {error}"))
+        self.page.on("console", self._console)
+        self.page.on("request", self._request)
+
+    def close(self) -> None:
+        self._context.close()
+
+    def go(self, path: str) -> Any:
+        """Open a page of the console."""
+        self.heard.clear()
+        return self.page.goto(self.url + path, wait_until="load")
+
+    def wide(self) -> int:
+        """Pixels that the page is wider than the window."""
+        return int(self.page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+    def findings(self, script: str) -> list[str]:
+        """What axe-core holds to be serious."""
+        session = self._context.new_cdp_session(self.page)
+        found = session.send(
+            "Runtime.evaluate",
+            {
+                "expression": f"{script};axe.run(document,{{resultTypes:['violations']}}).then((found)=>JSON.stringify("
+                "found.violations.map((v)=>[v.impact,v.id,v.nodes.length,v.nodes[0].html.slice(0,200)])))",
+                "awaitPromise": True,
+                "returnByValue": True,
+            },
+        )
+        return [str(one) for one in json.loads(found["result"]["value"]) if one[0] in BAD]
+
+    def _dialog(self, dialog: Any) -> None:
+        self.heard.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _console(self, message: Any) -> None:
+        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
+            self.heard.append(f"console: {message.text[:300]}")
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith((self.url, "data:", "blob:")):
+            self.heard.append(f"request: {request.url[:200]}")

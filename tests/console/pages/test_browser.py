@@ -1,0 +1,211 @@
+"""The pages in real Chromium: an attacker's alerts on each, accessibility, keyboard, live parts, acts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.console.kit import Console
+from tests.console.pages.browser import Tab, axe, chromium
+from tests.console.pages.places import places
+
+pytestmark = pytest.mark.peer
+Open = Callable[..., Tab]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Open]:
+    """Opens tabs, which are closed with the test."""
+    opened: list[Tab] = []
+
+    def open(console: Console, **how: Any) -> Tab:
+        opened.append(Tab(browser, console, **how))
+        return opened[-1]
+
+    yield open
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture(scope="session")
+def script(request: pytest.FixtureRequest) -> str:
+    return axe(Path(request.config.cache.mkdir("axe")))
+
+
+def test_an_attackers_texts_on_every_page(tab: Open, hostile: Console, script: str) -> None:
+    """No dialog, no violation of the policy, no error, nothing fetched from elsewhere; fits a phone; accessible."""
+    found = tab(hostile, width=400, dark=True)
+    for name, path in places(hostile).items():
+        found.go(path)
+        found.page.wait_for_timeout(150)
+        found.page.mouse.move(200, 400)
+        assert found.heard == [], name
+        assert found.wide() <= 0, name
+        assert found.findings(script) == [], name
+        assert found.page.locator("main script, main img, main iframe, main style").count() == (name == "now"), name
+
+
+def test_accessible_on_a_wide_screen(tab: Open, plain: Console, nothing: Console, script: str) -> None:
+    """Without serious findings, with an ordinary day's data and with none."""
+    for console, pages in ((plain, places(plain)), (nothing, {"now": "/", "alerts": "/alerts", "fleet": "/fleet"})):
+        found = tab(console)
+        for name, path in pages.items():
+            found.go(path)
+            assert found.findings(script) == [], name
+            assert found.heard == [], name
+            assert found.wide() <= 0, name
+    found = tab(plain)
+    found.page.context.clear_cookies()
+    found.go("/login")
+    assert found.findings(script) == []
+
+
+def test_by_keyboard_alone(tab: Open, plain: Console) -> None:
+    """Search, rows, open, go elsewhere, help: and letters that are typed into a field are text."""
+    found = tab(plain)
+    page, keys = found.page, found.page.keyboard
+    found.go("/")
+    keys.press("g")
+    keys.press("a")
+    page.wait_for_url("**/alerts")
+    keys.press("/")
+    keys.type("gn?jlevel:critical")
+    assert page.locator("#q").input_value() == "gn?jlevel:critical"
+    page.locator("#q").fill("level:critical")
+    keys.press("Enter")
+    page.wait_for_url("**/alerts?q=level*")
+    for _ in range(3):
+        keys.press("j")
+    keys.press("k")
+    chosen = page.locator("tr.on")
+    assert chosen.count() == 1
+    assert chosen.get_attribute("data-row") == page.locator("#results tr[data-row]").nth(1).get_attribute("data-row")
+    keys.press("Enter")
+    page.wait_for_url("**/alerts/2**")
+    keys.press("t")
+    assert page.evaluate("document.activeElement.id") == "t-state"
+    keys.press("Escape")
+    keys.press("?")
+    assert page.locator("#help").is_visible()
+    keys.press("Escape")
+    assert not page.locator("#help").is_visible()
+    keys.press("g")
+    keys.press("r")
+    page.wait_for_url("**/rules")
+    assert found.heard == []
+
+
+def test_completion(tab: Open, plain: Console) -> None:
+    """The box completes fields, then values."""
+    found = tab(plain)
+    found.go("/alerts")
+    found.page.locator("#q").press_sequentially("leve")
+    found.page.locator("#choices li").first.wait_for()
+    for key in ("ArrowDown", "Enter"):
+        found.page.keyboard.press(key)
+    assert found.page.locator("#q").input_value() == "level:"
+    found.page.locator("#choices li", has_text="critical").wait_for()
+    assert found.page.locator("#q").get_attribute("aria-expanded") == "true"
+    found.page.keyboard.press("Escape")
+    assert not found.page.locator("#choices").is_visible()
+
+
+def test_news_do_not_touch_what_one_types(tab: Open, plain: Console) -> None:
+    """Upon news the list is asked for again, the chosen row stays chosen, the search box stays as it is."""
+    found = tab(plain)
+    page = found.page
+    found.go("/alerts")
+    page.locator(".live[data-state=live]").wait_for()
+    page.keyboard.press("j")
+    row = page.locator("tr.on").get_attribute("data-row")
+    page.locator("#q").press_sequentially("site:vi")
+    with page.expect_response(lambda answer: answer.request.headers.get("hx-target") == "results") as renewed:
+        plain.app.state.hub.publish_soon("alerts", {})
+    assert renewed.value.status == 200
+    page.wait_for_timeout(300)
+    assert page.locator("#q").input_value() == "site:vi"
+    assert page.evaluate("document.activeElement.id") == "q"
+    assert page.locator("tr.on").get_attribute("data-row") == row
+
+
+def test_an_act_that_is_refused_says_why_beside_the_field(tab: Open, plain: Console) -> None:
+    """And one that is done shows."""
+    found = tab(plain)
+    page = found.page
+    found.go(places(plain)["alert"])
+    form = page.locator("form[data-key=t]")
+    form.locator("select").select_option("assigned")
+    assert page.locator("#t-assignee").input_value() == "root"
+    form.locator("select").select_option("false-positive")
+    assert not page.locator("#t-assignee").is_visible()
+    form.locator("button").click()
+    form.locator(".problem").wait_for()
+    assert "reason" in form.locator(".problem").inner_text()
+    page.locator("#t-reason").fill("our own scanner")
+    with page.expect_navigation():
+        form.locator("button").click()
+    assert "false-positive" in page.locator("aside").first.inner_text()
+    assert "our own scanner" in page.locator("aside").first.inner_text()
+
+
+def test_choices_are_kept(tab: Open, plain: Console) -> None:
+    """Theme at once, time zone upon a reload; both on the next page, too."""
+    found = tab(plain)
+    page = found.page
+    found.go("/settings")
+    page.locator("#p-theme").select_option("dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 20, 26)"
+    with page.expect_navigation():
+        page.locator("#p-tz").fill("Asia/Kolkata")
+        page.locator("#p-tz").press("Enter")
+    found.go("/alerts")
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    assert "UTC+05:30" in page.locator(".who").inner_text()
+    assert found.heard == []
+
+
+def test_the_editor_keeps_its_draft(tab: Open, plain: Console) -> None:
+    """And shows what lint says, with the line."""
+    found = tab(plain)
+    page = found.page
+    page.route(
+        "**/api/v1/rules/lint",
+        lambda route: route.fulfill(
+            json={
+                "runs": False,
+                "summary": "",
+                "stopped": "",
+                "rules": [],
+                "problems": [
+                    {
+                        "severity": "error",
+                        "check": "x",
+                        "path": "a.yml",
+                        "line": 2,
+                        "column": 1,
+                        "title": "",
+                        "message": "<b>no</b> detection",
+                        "hint": "write one",
+                    }
+                ],
+            }
+        ),
+    )
+    found.go("/rules/new")
+    page.locator("#text").fill("title: mine\nid: 1\n")
+    page.locator("#lint li").first.wait_for()
+    assert "line 2, column 1: <b>no</b> detection" in page.locator("#lint").inner_text()
+    page.get_by_role("button", name="Go there").click()
+    assert page.evaluate("document.activeElement.selectionStart") == len("title: mine\n")
+    found.go("/rules/new")
+    assert page.locator("#text").input_value() == "title: mine\nid: 1\n"
+    assert found.heard == []

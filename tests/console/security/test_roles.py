@@ -1,0 +1,107 @@
+"""Roles: the table of acts, and what a grant gives where."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vedette_console.security.principal import Grant, Principal, Scope, limited
+from vedette_console.security.roles import ACTS, EVERYWHERE, Role
+
+TABLE = {
+    "read": "viewer analyst operator admin",
+    "export": "viewer analyst operator admin",
+    "search.save": "viewer analyst operator admin",
+    "tokens.own": "viewer analyst operator admin",
+    "triage": "analyst operator admin",
+    "evidence": "analyst operator admin",
+    "hunt": "analyst operator admin",
+    "rules.try": "analyst operator admin",
+    "report": "analyst operator admin",
+    "rollout.pause": "operator admin",
+    "rollout.resume": "operator admin",
+    "rollout.abort": "operator admin",
+    "rollout.propose": "operator admin",
+    "fleet.ask": "operator admin",
+    "users": "admin",
+    "tokens": "admin",
+    "audit.read": "admin",
+    "settings": "admin",
+}
+"""Who may what, everywhere."""
+
+
+def user(*grants: Grant) -> Principal:
+    return Principal("ann", "user", grants)
+
+
+def test_every_act_is_in_the_table() -> None:
+    assert set(TABLE) == set(ACTS)
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("act", ACTS)
+def test_each_role_and_each_act(role: Role, act: str) -> None:
+    """With a grant on all; at one site everything but acts on the console itself, and nowhere else."""
+    allowed = str(role) in TABLE[act].split()
+    everywhere, one_site = user(Grant(role)), user(Grant(role, "plants", "vienna"))
+    assert everywhere.may(act) == everywhere.may(act, "*", "*") == everywhere.may(act, "any", "where") == allowed
+    here = allowed and act not in EVERYWHERE
+    assert one_site.may(act) == one_site.may(act, "plants", "vienna") == here
+    assert not one_site.may(act, "plants", "graz")
+    assert not one_site.may(act, "other", "vienna")
+    assert not one_site.may(act, "plants", "*")
+    assert not one_site.may(act, "*", "*")
+
+
+def test_a_grant_on_a_fleet() -> None:
+    """Is one on all its sites, and on the fleet as a whole; one on a site of any fleet is not."""
+    fleet, site = user(Grant(Role.OPERATOR, "plants")), user(Grant(Role.OPERATOR, "*", "vienna"))
+    assert fleet.may("rollout.abort", "plants", "*")
+    assert fleet.may("triage", "plants", "graz")
+    assert not fleet.may("rollout.abort", "*", "*")
+    assert site.may("triage", "plants", "vienna")
+    assert not site.may("rollout.abort", "plants", "*")
+
+
+def test_nobody_may_anything_without_a_grant() -> None:
+    assert not any(user().may(act) for act in ACTS)
+    assert user().role is None
+    assert user().sites() == Scope(False)
+
+
+def test_an_unknown_act_is_a_mistake() -> None:
+    with pytest.raises(KeyError):
+        user(Grant(Role.ADMIN)).may("fly")
+
+
+def test_sites() -> None:
+    """The rows that are seen: all, or those of the places where one may."""
+    two = user(Grant(Role.VIEWER, "plants", "vienna"), Grant(Role.ANALYST, "shops"))
+    assert two.sites() == Scope(False, (("plants", "vienna"), ("shops", "*")))
+    assert two.sites("triage") == Scope(False, (("shops", "*"),))
+    assert [two.sites().sees(*place) for place in (("plants", "vienna"), ("shops", "x"), ("plants", "x"))] == [
+        True, True, False,
+    ]  # fmt: skip
+    assert user(Grant(Role.VIEWER), Grant(Role.VIEWER, "a", "b")).sites().all
+
+
+def test_a_token_has_the_acts_that_it_was_made_for() -> None:
+    token = Principal("ann", "token", (Grant(Role.ADMIN),), frozenset({"read"}), "script")
+    assert [act for act in ACTS if token.may(act)] == ["read"]
+    assert token.sites("triage") == Scope(False)
+    assert token.who == "ann (token script)"
+
+
+GRANTS = st.lists(st.builds(Grant, st.sampled_from(Role), st.sampled_from("*ab"), st.sampled_from("*xy")), max_size=4)
+
+
+@given(GRANTS, GRANTS, st.sampled_from([*ACTS]), st.sampled_from("ab"), st.sampled_from("xy"))
+def test_limited_is_what_both_may(wanted: list[Grant], held: list[Grant], act: str, fleet: str, site: str) -> None:
+    """At each place one may with the limited grants what one may with both sets of grants; never more."""
+    meet = user(*limited(wanted, held))
+    assert meet.may(act, fleet, site) == (user(*wanted).may(act, fleet, site) and user(*held).may(act, fleet, site))
+    if meet.may(act, "*", "*"):
+        assert user(*wanted).may(act, "*", "*")
+        assert user(*held).may(act, "*", "*")

@@ -1,0 +1,52 @@
+"""Settings: plain HTTP stays on loopback, and what goes together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vedette_console.settings import Settings
+
+CERT: dict[str, Any] = {"cert_file": Path("c.pem"), "key_file": Path("k.pem")}
+
+
+@pytest.mark.parametrize(
+    ("given", "mistake"),
+    [
+        ({}, ""),
+        ({"host": "::1"}, ""),
+        ({"host": "localhost"}, ""),
+        ({"host": "127.9.9.9"}, ""),
+        ({"host": "0.0.0.0"}, "plain text"),
+        ({"host": "::"}, "plain text"),
+        ({"host": "192.0.2.1"}, "plain text"),
+        ({"host": "region.example"}, "plain text"),
+        ({"host": "0.0.0.0", "insecure": True}, ""),
+        ({"host": "0.0.0.0", **CERT}, ""),
+        ({"cert_file": Path("c.pem")}, "go together"),
+        ({"database": "mysql://x"}, "expects sqlite"),
+        ({"public_url": "region.example"}, "expects https"),
+        ({"operator": "ann"}, "go together"),
+        ({"report_hour": 24}, "0 to 23"),
+    ],
+)
+def test_mistakes(given: dict[str, Any], mistake: str) -> None:
+    found = [*Settings(**{"database": "sqlite:x", **given}).mistakes()]
+    assert (mistake in found[0]) if mistake else not found
+
+
+@pytest.mark.parametrize(
+    ("given", "url", "secure"),
+    [
+        ({}, "http://127.0.0.1:8470", False),
+        ({"host": "::1", "port": 1}, "http://[::1]:1", False),
+        ({"host": "region.example", **CERT}, "https://region.example:8470", True),
+        ({"public_url": "https://console.example/"}, "https://console.example", True),
+    ],
+)
+def test_how_it_is_reached(given: dict[str, Any], url: str, secure: bool) -> None:
+    """Cookies are for HTTPS only where browsers come by HTTPS."""
+    found = Settings(database="sqlite:x", **given)
+    assert (found.url, found.secure) == (url, secure)

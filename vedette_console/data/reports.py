@@ -1,0 +1,162 @@
+"""The HTML reports of a region: made in the background, by hand or once a day, kept in a folder, read in the console.
+
+In the folder, ``NAME.html`` is a report, ``NAME.making`` says that one is asked for, ``NAME.failed`` why it was not
+made. What was asked for when the console ended is made when it starts again. A report is of all sites, so only who sees
+all of them gets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import structlog
+
+from spark_jobs.common.period import Period, period
+from spark_jobs.report import page
+from spark_jobs.tables import storage
+from vedette_console.data.models_fleet import ReportRow
+from vedette_console.data.now import report_of
+from vedette_console.data.reader import Pool, Reader
+from vedette_console.data.rows import none
+from vedette_console.security.principal import Grant, Principal
+from vedette_console.security.roles import Role
+from vedette_console.web import Problem
+
+MAX_DAYS = 31
+MAX_LISTED = 400
+MAX_ASKED = 8
+"""Reports that wait to be made."""
+NAME = re.compile(r"report-([0-9]{4}-[0-9]{2}-[0-9]{2})-([0-9]{4}-[0-9]{2}-[0-9]{2})")
+CONSOLE = Principal("console", "user", (Grant(Role.VIEWER),))
+"""Who asks for what everybody may read who sees all sites."""
+
+log = structlog.get_logger(__name__)
+
+
+def _clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class Reports:
+    """Reports in ``folder`` (None: there are none); ``hour``: of UTC, when that of the day before is made."""
+
+    def __init__(
+        self, folder: Path | None, pool: Pool, hour: int | None = None, clock: Callable[[], datetime] = _clock
+    ) -> None:
+        self._folder, self._pool, self._hour, self._clock = folder, pool, hour, clock
+        self._asked: asyncio.Queue[str] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Go on with what was asked for. Raises OSError for a folder that cannot be made."""
+        if self._folder is None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+        for one in sorted(self._folder.glob("*.making")):
+            if NAME.fullmatch(one.stem):
+                self._asked.put_nowait(one.stem)
+        self._tasks = [asyncio.create_task(self._make_all())]
+        if self._hour is not None:
+            self._tasks.append(asyncio.create_task(self._daily()))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def rows(self, who: Principal) -> list[ReportRow]:
+        """Reports, the newest days first; none for who does not see all sites."""
+        if self._folder is None or not who.sites("read").all or not self._folder.is_dir():
+            return []
+        names = {one.stem for one in self._folder.iterdir() if NAME.fullmatch(one.stem)}
+        ordered = sorted(names, key=lambda name: (name[-10:], name), reverse=True)
+        return [row for name in ordered[:MAX_LISTED] if (row := self._row(self._folder, name)) is not None]
+
+    def read(self, who: Principal, name: str) -> str:
+        """The page of a report. Raises Problem 404."""
+        if self._folder is None or not NAME.fullmatch(name) or not who.sites("read").all:
+            raise none("report")
+        try:
+            return (self._folder / f"{name}.html").read_text("utf-8")
+        except FileNotFoundError:
+            raise none("report") from None
+
+    async def asked(self, who: Principal, days: int = 1, last: date | None = None) -> ReportRow:
+        """Ask for the report of the ``days`` days up to ``last`` (None: today). Raises Problem 403, 409, 422, 503."""
+        if not who.sites("read").all:
+            raise Problem(403, "a report is of all sites, and you do not see all", what_to_do="ask an admin for one")
+        if self._folder is None:
+            raise Problem(503, "reports have no folder", what_to_do="start the console with --reports DIR")
+        if not 1 <= days <= MAX_DAYS:
+            raise Problem(422, f"a report has 1 to {MAX_DAYS} days", where="days", what_to_do="write a number of days")
+        if self._asked.qsize() >= MAX_ASKED:
+            raise Problem(409, "other reports wait to be made", what_to_do="try again in a minute")
+        wanted = period(last or self._clock().date(), days)
+        name = f"report-{wanted.since}-{wanted.until}"
+        marker = self._folder / f"{name}.making"
+        if not await asyncio.to_thread(marker.exists):
+            await asyncio.to_thread(storage.replace, marker, "")
+            self._asked.put_nowait(name)
+        row = await asyncio.to_thread(self._row, self._folder, name)
+        assert row is not None
+        return row
+
+    @staticmethod
+    def _row(folder: Path, name: str) -> ReportRow | None:
+        match = NAME.fullmatch(name)
+        assert match is not None
+        made_at, size, state, error = None, 0, "made", ""
+        with suppress(FileNotFoundError):
+            stat = (folder / f"{name}.html").stat()
+            made_at, size = datetime.fromtimestamp(stat.st_mtime, UTC), stat.st_size
+        with suppress(FileNotFoundError):
+            error, state = (folder / f"{name}.failed").read_text("utf-8"), "failed"
+        if (folder / f"{name}.making").exists():
+            error, state = "", "making"
+        if state == "made" and made_at is None:
+            return None
+        return ReportRow(
+            name=name, since=match[1], until=match[2], made_at=made_at, bytes=size, state=state, error=error
+        )
+
+    async def _make_all(self) -> None:
+        """Make what is asked for, one after the other."""
+        while True:
+            name = await self._asked.get()
+            match = NAME.fullmatch(name)
+            assert match is not None
+            assert self._folder is not None
+            failed, making = self._folder / f"{name}.failed", self._folder / f"{name}.making"
+            try:
+                first, last = date.fromisoformat(match[1]), date.fromisoformat(match[2])
+                html = await self._pool.work(_html, CONSOLE, period(last, (last - first).days + 1))
+                await asyncio.to_thread(storage.replace, self._folder / f"{name}.html", html)
+                failed.unlink(missing_ok=True)
+                making.unlink(missing_ok=True)
+            except Exception as error:
+                log.warning("report_failed", report=name, reason=str(error), exc_info=not isinstance(error, Problem))
+                with suppress(OSError):
+                    failed.write_text(str(error)[:500] or type(error).__name__, "utf-8")
+                    making.unlink(missing_ok=True)
+
+    async def _daily(self) -> None:
+        """Ask for the report of the day before, once the hour has come, unless it is there."""
+        while True:
+            now = self._clock()
+            yesterday = now.date() - timedelta(days=1)
+            name = f"report-{yesterday}-{yesterday}"
+            assert self._folder is not None
+            assert self._hour is not None
+            if now.hour >= self._hour and not (self._folder / f"{name}.html").exists():
+                with suppress(Problem):
+                    await self.asked(CONSOLE, 1, yesterday)
+            await asyncio.sleep(600.0)
+
+
+def _html(reader: Reader, who: Principal, wanted: Period) -> str:
+    return page.html(report_of(reader, wanted))

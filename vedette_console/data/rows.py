@@ -1,0 +1,139 @@
+"""Rows of answers as models, and what lists share: columns, cursors, bounds."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from spark_jobs.report.page import attack_link, attack_name
+from spark_jobs.tables.ask import Row
+from vedette_console.data.models import AlertRow, Entity, RawRef, Technique
+from vedette_console.web import MAX_LIMIT, Problem
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+RAW = 240
+"""Characters of an alert's text in a list."""
+ENTITIES = 8
+"""Of an alert in a list."""
+
+ALERT_ROW = f"""received_date, agent_id, alert_id, counted_at, kind, level, rule_id, rule_title, fleet, site, host,
+source, count, entities[1:{ENTITIES}] AS entities, left(raw, {RAW}) AS raw"""
+"""SQL: the columns of ``alert_row``."""
+
+NEWEST = "counted_at DESC, agent_id, alert_id"
+"""SQL: the order of alerts in a list."""
+
+
+def alert_row(row: Row) -> AlertRow:
+    """An alert of a list, of the columns ``ALERT_ROW``."""
+    return AlertRow(**row_values(row))
+
+
+def row_values(row: Row) -> dict[str, Any]:
+    """What an ``AlertRow`` has of a row with its columns."""
+    texts = ("agent_id", "alert_id", "kind", "level", "rule_id", "rule_title", "fleet", "site", "host", "source", "raw")
+    return {
+        **texts_of(row, *texts),
+        "day": row["received_date"] or "",
+        "time": row["counted_at"],
+        "count": row["count"] or 0,
+        "entities": entities(row["entities"]),
+    }
+
+
+def texts_of(row: Row, *names: str) -> dict[str, Any]:
+    """Texts of a row, empty where there is none."""
+    return {name: row[name] or "" for name in names}
+
+
+def numbers_of(row: Row, *names: str) -> dict[str, Any]:
+    """Numbers of a row, 0 where there is none."""
+    return {name: row[name] or 0 for name in names}
+
+
+def values_of(row: Row, *names: str) -> dict[str, Any]:
+    """Values of a row, None where there is none."""
+    return {name: row[name] for name in names}
+
+
+def entities(found: Sequence[Row] | None) -> list[Entity]:
+    return [Entity(kind=one["kind"] or "", value=one["value"] or "") for one in found or () if one]
+
+
+def raw_ref(found: Row | None) -> RawRef | None:
+    """None where an event is not in a raw log."""
+    if not found or found["log_id"] is None or found["offset"] is None:
+        return None
+    return RawRef(log_id=found["log_id"], offset=found["offset"], length=found["length"] or 0)
+
+
+def mapped(pairs: Sequence[tuple[str, str | None]] | None) -> dict[str, str]:
+    """A map of an answer, which is a list of pairs."""
+    return {key: value or "" for key, value in pairs or ()}
+
+
+def technique(name: str) -> Technique:
+    return Technique(id=name, name=attack_name(name), link=attack_link(name))
+
+
+def limited(limit: int) -> int:
+    """A limit within ``MAX_LIMIT``."""
+    return max(1, min(limit, MAX_LIMIT))
+
+
+def cursor(*values: int | float | str) -> str:
+    """What names the last row of a page: its place in the order."""
+    return base64.urlsafe_b64encode(json.dumps(values, separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def place(after: str, *kinds: type) -> list[Any] | None:
+    """The values of a ``cursor``, of these types; None for the first page. Raises Problem 400 for another text."""
+    if not after:
+        return None
+    try:
+        values = json.loads(base64.urlsafe_b64decode(after.encode() + b"=" * (-len(after) % 4)))
+        fits = isinstance(values, list) and len(values) == len(kinds)
+        if fits and all(type(value) is kind for value, kind in zip(values, kinds, strict=True)):
+            found: list[Any] = values
+            return found
+    except (ValueError, RecursionError):
+        pass
+    raise Problem(400, "this page of the list is unknown", where="after", what_to_do="begin with the first page")
+
+
+def offset(after: str) -> int:
+    """The number of rows before a page of a list that is cut by number."""
+    values = place(after, int)
+    if values is None:
+        return 0
+    if not 0 <= values[0] <= 10_000_000:
+        raise Problem(400, "this page of the list is unknown", where="after", what_to_do="begin with the first page")
+    number: int = values[0]
+    return number
+
+
+def following(before: int, shown: int, total: int) -> str | None:
+    """The cursor of the next page of such a list."""
+    return cursor(before + shown) if shown and before + shown < total else None
+
+
+def micros(at: datetime) -> int:
+    """UTC microseconds since 1970."""
+    return (at - EPOCH) // timedelta(microseconds=1)
+
+
+def moment(number: int) -> datetime:
+    """The time of ``micros``. Raises Problem 400 for one beyond the calendar."""
+    try:
+        return EPOCH + timedelta(microseconds=number)
+    except OverflowError:
+        raise Problem(400, "this page of the list is unknown", where="after",
+                      what_to_do="begin with the first page") from None  # fmt: skip
+
+
+def none(what: str) -> Problem:
+    """There is none, or none that may be seen: the same answer for both."""
+    return Problem(404, f"no such {what}", what_to_do="it may have expired, or lie at a site that you do not see")

@@ -1,0 +1,258 @@
+"""Rules as the region sees them: what is deployed, what fired, what never did, what is loud, and the ATT&CK matrix.
+
+Which rules are deployed is what the job ``coverage`` wrote last; counts are of the days asked for, from the tables of
+counts, at the sites that are seen.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from spark_jobs.common.attack import TACTICS, caption
+from spark_jobs.common.period import Period
+from spark_jobs.tables.ask import Row, severity, text, total
+from spark_jobs.tables.schema import COVERAGE, ENTITY_SITE_5M, HOST_1H, NOISE, RULES, WIN_5M
+from vedette_console.data.days import last_days, newest_day
+from vedette_console.data.models import Listing
+from vedette_console.data.models_fleet import (
+    Count,
+    Coverage,
+    CoverageCell,
+    CoverageTactic,
+    RuleNoise,
+    RulePage,
+    RuleRow,
+)
+from vedette_console.data.query import term
+from vedette_console.data.reader import Reader
+from vedette_console.data.rows import following, limited, none, offset, technique
+from vedette_console.security.principal import Principal
+
+NOISY = 0.1
+"""A rule with a larger share of all matches is noisy."""
+MAX_TITLES = 20
+"""Of rules of a technique."""
+MAX_COUNTS = 25
+"""Sites, hosts, entities of a rule."""
+NEWEST = 20
+MAX_RULES = 20_000
+
+SHOWN: dict[str, Callable[[RuleRow], bool]] = {
+    "": lambda one: True,
+    "deployed": lambda one: bool(one.deployed),
+    "fired": lambda one: one.alerts > 0,
+    "silent": lambda one: one.deployed is not False and not one.fired,
+    "noisy": lambda one: one.noisy,
+}
+"""What a list of rules may show."""
+
+
+def titles(reader: Reader, rules: Collection[str]) -> dict[str, str]:
+    """Titles of those of ``rules`` (ids) that have alerted, by id."""
+    if not rules:
+        return {}
+    reader.view("known", RULES)
+    ids = ", ".join(text(rule) for rule in sorted(set(rules)))
+    rows = reader.rows(f"SELECT rule_id, rule_title FROM known WHERE rule_id IN ({ids})")
+    return {row["rule_id"]: row["rule_title"] or "" for row in rows}
+
+
+def rules(
+    reader: Reader, who: Principal, q: str = "", show: str = "", days: int = 14, after: str = "", limit: int = 100,
+    now: datetime | None = None,
+) -> Listing[RuleRow]:  # fmt: skip
+    """Rules whose id or title holds ``q``, of ``SHOWN``, those with most alerts first."""
+    before, limit, part = offset(after), limited(limit), q.lower()
+    found = [
+        one
+        for one in every(reader, last_days(days, now))
+        if SHOWN.get(show, SHOWN[""])(one) and (part in one.title.lower() or part in one.rule_id.lower())
+    ]
+    page = found[before : before + limit]
+    return Listing(items=page, total=len(found), next=following(before, len(page), len(found)))
+
+
+def every(reader: Reader, period: Period) -> list[RuleRow]:
+    """All rules, those with most alerts first; kept, since pages ask for them again and again."""
+
+    def ask() -> list[RuleRow]:
+        rows = reader.rows(
+            f"SELECT * FROM ({_all(reader, period)}) ORDER BY alerts DESC, {severity()} DESC, title, rule_id "
+            f"LIMIT {MAX_RULES}"
+        )
+        return [_row(row) for row in rows]
+
+    return reader.kept(("rules", period.since, period.until), (COVERAGE, RULES, WIN_5M), ask)
+
+
+def _all(reader: Reader, period: Period) -> str:
+    """SQL: every rule that is deployed or alerted, with the columns of ``_row``."""
+    day = newest_day(reader, "coverage", COVERAGE, period.until)
+    reader.view("known", RULES)
+    reader.view("win", WIN_5M, period.since, period.until)
+    reader.view("host", HOST_1H, period.since, period.until)
+    deployed = "coalesce(deployed, false)" if day else "NULL::BOOLEAN"
+    return f"""SELECT rule_id,
+        coalesce(nullif(w.title, ''), nullif(k.rule_title, ''), nullif(c.title, ''), rule_id) AS title,
+        coalesce(nullif(w.level, ''), nullif(k.level, ''), c.level, '') AS level,
+        coalesce(nullif(k.tactics, []), c.tactics, []) AS tactics,
+        coalesce(nullif(k.techniques, []), c.techniques, []) AS techniques, {deployed} AS deployed,
+        k.rule_id IS NOT NULL OR coalesce(w.alerts, 0) > 0 AS fired, coalesce(w.alerts, 0) AS alerts,
+        coalesce(w.matches, 0) AS matches, coalesce(sites, 0) AS sites, coalesce(hosts, 0) AS hosts,
+        coalesce(w.last_time, k.last_time) AS last_time,
+        coalesce(w.matches / nullif(sum(w.matches) OVER (), 0), 0) AS share,
+        coalesce(1 - w.alerts / nullif(w.matches, 0), 0) AS suppressed
+    FROM (SELECT rule_id, max(rule_title) AS title, max(level) AS level, bool_or(coalesce(deployed, true)) AS deployed,
+            flatten(array_agg(DISTINCT coalesce(tactics, []))) AS tactics,
+            list_sort(array_agg(DISTINCT technique) FILTER (WHERE technique <> '')) AS techniques
+          FROM coverage GROUP BY 1) c
+    FULL JOIN known k USING (rule_id)
+    FULL JOIN (SELECT rule_id, max(rule_title) AS title, max(level) AS level, {total("alerts")}, {total("matches")},
+            count(DISTINCT (fleet, site)) AS sites, max(last_time) AS last_time FROM win GROUP BY 1) w USING (rule_id)
+    LEFT JOIN (SELECT rule_id, count(DISTINCT (fleet, site, host)) AS hosts FROM host GROUP BY 1) h USING (rule_id)"""
+
+
+def _row(row: Row) -> RuleRow:
+    return RuleRow(**_values(row))
+
+
+def _values(row: Row) -> dict[str, Any]:
+    plain = ("rule_id", "title", "level", "deployed", "fired", "alerts", "matches", "sites", "hosts", "last_time")
+    return {
+        **{name: row[name] for name in plain},
+        "tactics": list(dict.fromkeys(row["tactics"] or ())),
+        "techniques": [name for name in row["techniques"] or () if name],
+        "share": row["share"],
+        "suppressed": max(0.0, row["suppressed"]),
+        "noisy": row["share"] >= NOISY,
+    }
+
+
+def rule(reader: Reader, who: Principal, rule_id: str, days: int = 14, now: datetime | None = None) -> RulePage:
+    """A rule. Raises Problem 404 when it is neither deployed nor has alerted where ``who`` sees."""
+    from vedette_console.data.alerts import newest
+
+    period = last_days(days, now)
+    is_it = f"rule_id = {text(rule_id)}"
+    row = next((one for one in every(reader, period) if one.rule_id == rule_id), None)
+    if row is None:
+        raise none("rule")
+    known = next(iter(_known(reader, is_it)), {})
+    reader.view("win", WIN_5M, period.since, period.until)
+    reader.view("host", HOST_1H, period.since, period.until)
+    reader.view("entity", ENTITY_SITE_5M, period.since, period.until)
+    daily = by_day(reader, "win", is_it, period)
+    return RulePage(
+        **row.model_dump(),
+        days=len(period.days),
+        tags=[tag for tag in known.get("tags") or () if tag],
+        technique_names=[technique(name) for name in row.techniques],
+        first_time=known.get("first_time"),
+        by_day=daily,
+        by_site=counted(reader, "win", is_it, "fleet || '/' || site"),
+        by_host=counted(reader, "host", is_it, "host"),
+        by_entity=counted(reader, "entity", is_it, "kind || ' ' || value"),
+        noise=next(iter(_noise(reader, is_it, 1, 0)), None),
+        newest=newest(reader, f"{is_it} AND coalesce(kind, '') <> 'fold'", *since_for(daily, NEWEST, period), NEWEST),
+        query=term("rule", rule_id),
+    )
+
+
+def _known(reader: Reader, found: str) -> list[Row]:
+    reader.view("known", RULES)
+    return reader.rows(f"SELECT tags, first_time FROM known WHERE {found}")
+
+
+def since_for(daily: Sequence[Count], wanted: int, period: Period) -> tuple[datetime, datetime]:
+    """The times of the newest days of ``daily`` that have ``wanted`` alerts together, as far as there are."""
+    have = 0
+    busy = [one for one in daily if one.alerts]
+    first, last = period.start, period.end
+    for one in reversed(busy):
+        have += one.alerts
+        first = datetime.fromisoformat(one.name).replace(tzinfo=UTC)
+        if have >= wanted:
+            break
+    if busy:
+        last = min(last, datetime.fromisoformat(busy[-1].name).replace(tzinfo=UTC) + timedelta(days=1))
+    return first, last
+
+
+def counted(reader: Reader, view: str, found: str, name: str, label: str = "", limit: int = MAX_COUNTS) -> list[Count]:
+    """Alerts of a view of counts by ``name`` (SQL), the most first."""
+    rows = reader.rows(
+        f"""SELECT {name} AS name, any_value({label or name}) AS label, {total("alerts")}, {total("matches")},
+        min(first_time) AS first_time, max(last_time) AS last_time, arg_max(level, {severity()}) AS level
+        FROM {view} WHERE {found} GROUP BY 1 ORDER BY alerts DESC, name LIMIT {limit}"""
+    )
+    return [Count(**{**row, "name": row["name"] or "", "label": row["label"] or row["name"] or "",
+                     "level": row["level"] or ""}) for row in rows]  # fmt: skip
+
+
+def by_day(reader: Reader, view: str, found: str, period: Period) -> list[Count]:
+    """Every day of ``period``, in order, those without alerts, too."""
+    have = {one.name: one for one in counted(reader, view, found, "date", limit=400)}
+    return [have.get(day) or Count(name=day, label=day, alerts=0, matches=0) for day in period.days]
+
+
+def noise(reader: Reader, who: Principal, after: str = "", limit: int = 50) -> Listing[RuleNoise]:
+    """How loud rules were, the loudest first. Who does not see all sites gets shares of what they see, no reasons."""
+    before, limit = offset(after), limited(limit)
+    if reader.scope.all:
+        newest_day(reader, "noise", NOISE)
+        of = reader.only("SELECT count(*) AS n FROM noise")["n"]
+        found = _noise(reader, "true", limit, before)
+        return Listing(items=found, total=of, next=following(before, len(found), of))
+    loud = rules(reader, who, show="fired", after=after, limit=limit)
+    items = [
+        RuleNoise(rule_id=one.rule_id, title=one.title, level=one.level, alerts=one.alerts, matches=one.matches,
+                  share=one.share, suppressed=one.suppressed, sites=one.sites, hosts=one.hosts, top_kind="",
+                  top_value="", top_share=None, score=None, reason="", proposal="")
+        for one in loud.items
+    ]  # fmt: skip
+    return Listing(items=items, total=loud.total, next=loud.next)
+
+
+def _noise(reader: Reader, found: str, limit: int, before: int) -> list[RuleNoise]:
+    newest_day(reader, "noise", NOISE)
+    names = ("rule_id", "rule_title", "level", "top_kind", "top_value", "reason", "proposal")
+    rows = reader.rows(
+        f"""SELECT * REPLACE ({", ".join(f"coalesce({name}, '') AS {name}" for name in names)}) FROM noise
+        WHERE {found} ORDER BY coalesce(score, 0) DESC, rule_id LIMIT {limit} OFFSET {before}"""
+    )
+    return [
+        RuleNoise(**{name: value for name, value in row.items() if name in RuleNoise.model_fields},
+                  title=row["rule_title"], suppressed=row["share_suppressed"])
+        for row in rows
+    ]  # fmt: skip
+
+
+def coverage(reader: Reader, who: Principal, days: int = 14, now: datetime | None = None) -> Coverage:
+    """The matrix: of each tactic its techniques with rules, and the deployed rules that never fired."""
+    period = last_days(days, now)
+    cells: dict[str, dict[str, list[RuleRow]]] = {name: defaultdict(list) for name in TACTICS}
+    for one in every(reader, period):
+        for tactic in one.tactics:
+            for name in (one.techniques or [""]) if tactic in cells else ():
+                cells[tactic][name].append(one)
+    days_of = [day for day in reader.catalog.days(COVERAGE) if day <= period.until]
+    return Coverage(
+        as_of=max(days_of, default=""),
+        days=len(period.days),
+        techniques=len({name for those in cells.values() for name in those if name}),
+        tactics=[_tactic(name, cells[name]) for name in TACTICS],
+        never_fired=rules(reader, who, show="silent", days=days, limit=500, now=now),
+    )
+
+
+def _tactic(name: str, techniques: Mapping[str, Sequence[RuleRow]]) -> CoverageTactic:
+    cells = [
+        CoverageCell(technique=technique(id), rules=sorted({one.title for one in those})[:MAX_TITLES],
+                     of_rules=len(those), silent=sum(not one.fired for one in those),
+                     alerts=sum(one.alerts for one in those))
+        for id, those in sorted(techniques.items())
+    ]  # fmt: skip
+    return CoverageTactic(tactic=name, caption=caption(name), cells=cells)

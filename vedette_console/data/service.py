@@ -1,0 +1,76 @@
+"""What of this room runs while the console runs: the pool of readers, the reports, and news of tables that moved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+from deltalake.exceptions import DeltaError
+from fastapi import FastAPI
+
+from spark_jobs.tables.schema import AGENTS, ALERTS, ANOMALIES, CAMPAIGNS, HEARTBEATS, RISK, TRIAGE, Table
+from vedette_console.data import now
+from vedette_console.data.reader import Pool
+from vedette_console.data.reports import CONSOLE, Reports
+from vedette_console.hub import Hub
+from vedette_console.settings import Settings
+from vedette_console.web import Problem
+
+LOOK = 3.0
+"""Seconds between two looks at the tables."""
+NEWS: dict[str, tuple[Table, ...]] = {
+    "alerts": (ALERTS,),
+    "now": (ALERTS, CAMPAIGNS, ANOMALIES, RISK, TRIAGE),
+    "fleet": (AGENTS, HEARTBEATS),
+}
+"""Topics, and the tables of which they tell that they have moved."""
+
+log = structlog.get_logger(__name__)
+
+
+@asynccontextmanager
+async def run(app: FastAPI) -> AsyncIterator[None]:
+    """``app.state.pool`` and ``app.state.reports``. Raises ValueError for tables that cannot be read at all."""
+    settings: Settings = app.state.settings
+    pool = Pool(settings.tables)
+    reports = Reports(settings.reports, pool, settings.report_hour)
+    app.state.pool, app.state.reports = pool, reports
+    news = asyncio.create_task(_tell(pool, app.state.hub))
+    try:
+        await reports.start()
+        yield
+    finally:
+        news.cancel()
+        await asyncio.gather(news, return_exceptions=True)
+        await reports.stop()
+        await pool.close()
+
+
+async def _warm(pool: Pool) -> None:
+    """Make the new *Now* of who sees all sites before anybody asks, so that nobody waits for it."""
+    try:
+        await pool.work(now.now, CONSOLE)
+    except Problem as problem:
+        log.warning("now_unmade", reason=str(problem))
+
+
+async def _tell(pool: Pool, hub: Hub) -> None:
+    """Publish each topic whose tables have moved; pages load themselves again."""
+    known: dict[str, tuple[int, ...]] = {}
+    while True:
+        for topic, tables in NEWS.items():
+            try:
+                found = await asyncio.to_thread(pool.catalog.versions, tables)
+            except (OSError, DeltaError) as error:
+                log.warning("tables_unreadable", reason=str(error)[:500])
+                continue
+            former, known[topic] = known.get(topic), found
+            if former == found:
+                continue
+            if topic == "now" and (former is None or len(hub)):
+                await _warm(pool)
+            if former is not None:
+                hub.publish(topic, {"moved": True})
+        await asyncio.sleep(LOOK)

@@ -1,0 +1,130 @@
+"""Rules as they are typed: lint, explain, test events, plans for hunts; each in a bounded child (``worker.py``).
+
+A rule set that never ends, eats memory or crashes its reader ends the child; the answer then says so (``stopped``).
+AT_ONCE children at a time; more than WAITING who wait are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from vedette.system import child
+from vedette_console.fleet.given import Given
+from vedette_console.fleet.models import EventInput, Explained, Finding, Linted, RuleFile, RuleInput, Tested
+from vedette_console.web import Problem
+
+MODULE = "vedette_console.fleet.worker"
+SECONDS, MEMORY = 60.0, 2 << 30
+"""Of a child: time on the clock, and address space."""
+AT_ONCE, WAITING = 2, 32
+STEM = "console_rule"
+"""Name of the file that a single text becomes."""
+ENDINGS = {"sigma": ".yml", "sql": ".sql"}
+
+
+class Authoring:
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._turns, self._waiting = asyncio.Semaphore(AT_ONCE), 0
+
+    async def lint(self, rule: RuleInput) -> Linted:
+        row = await self._ask("lint", _files(rule), rule.beside)
+        if "stopped" in row:
+            return Linted(runs=False, problems=row["problems"], stopped=row["stopped"])
+        return Linted(**row)
+
+    async def explain(self, rule: EventInput) -> Explained:
+        row = await self._ask("explain", _files(rule), rule.beside, event=rule.event, format=rule.format,
+                              topic=rule.topic)  # fmt: skip
+        return Explained(**{"lines": [], **row})
+
+    async def test(self, rule: RuleInput) -> Tested:
+        row = await self._ask("test", _files(rule), rule.beside)
+        return Tested(**{"ok": False, "events": 0, "sequences": 0, "failures": [], **row})
+
+    async def plan(self, rules: Iterable[RuleFile]) -> tuple[str, list[str], list[Finding]]:
+        """Of a hunt: Base64, titles of its rules, what does not run. Raises Problem 422 when nothing runs."""
+        row = await self._ask("plan", {one.path: one.text or "" for one in rules}, True)
+        findings = [Finding(**one) for one in row["problems"]]
+        if not row.get("plan"):
+            first = row.get("stopped") or next((said(one) for one in findings), "no rule in it")
+            raise Problem(422, f"no rule runs: {first}", where="rules", what_to_do="see /rules/lint for each mistake")
+        return row["plan"], row["titles"], findings
+
+    async def _ask(self, op: str, files: Mapping[str, str], beside: bool, **more: str) -> dict[str, Any]:
+        """The child's answer, always with "problems"; with "stopped" when it gave none. Raises Problem 429."""
+        if self._waiting >= WAITING:
+            raise Problem(429, "too many rules are being tried", what_to_do="try again in a moment",
+                          headers={"Retry-After": "5"})  # fmt: skip
+        order = {
+            "rules": [name for name in files if not name.endswith((".test.yml", ".test.yaml"))],
+            "beside": [str(path) for path in self._given.rules] if beside else [],
+            "pipelines": [str(path) for path in self._given.pipelines],
+            "lookups": [str(path) for path in self._given.lookups],
+            **{"event": "", "format": "auto", "topic": ""}, **more,
+        }  # fmt: skip
+        self._waiting += 1
+        try:
+            async with self._turns:
+                folder = await asyncio.to_thread(written, files)
+                try:
+                    ended = await child.run_async(MODULE, str(folder), op, data=orjson.dumps(order), seconds=SECONDS,
+                                                  memory=MEMORY)  # fmt: skip
+                finally:
+                    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        finally:
+            self._waiting -= 1
+        return answer(ended)
+
+
+def answer(ended: child.Ended) -> dict[str, Any]:
+    """Of a child."""
+    why = ""
+    if ended.code is None:
+        why = f"it took longer than {SECONDS:.0f} s"
+    elif ended.code != 0:
+        memory = "MemoryError" in ended.complaint or ended.code < 0
+        why = f"it needs more than {MEMORY >> 30} GiB of memory" if memory else ended.complaint or "it ended early"
+    else:
+        row: dict[str, Any] = orjson.loads(ended.out)
+        if "failed" not in row:
+            return row
+        why = row["failed"]
+    finding = Finding(severity="error", check="stopped", message=f"not evaluated: {why[:500]}")
+    return {"problems": [finding.model_dump()], "stopped": why[:500]}
+
+
+def written(files: Mapping[str, str], folder: Path | None = None) -> Path:
+    """The files in ``folder``, or a new one of ours. Raises Problem 422 for names that exclude each other, OSError."""
+    made = folder or Path(tempfile.mkdtemp(prefix="vedette-console-"))
+    for name, text in files.items():
+        path = made / name
+        if not path.resolve().is_relative_to(made.resolve()) or any(
+            part in ("", ".", "..") for part in name.split("/")
+        ):
+            raise Problem(422, f"{name}: not a path below the rules' folder", where="rules")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8", newline="")
+        except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
+            raise Problem(422, f"{name}: a file and a folder of the same name", where="rules") from error
+        except UnicodeEncodeError as error:
+            raise Problem(422, f"{name}: not a text in UTF-8", where="rules") from error
+    return made
+
+
+def said(one: Finding) -> str:
+    place = ":".join(str(part) for part in (one.path, one.line, one.column) if part)
+    return f"{place}: {one.message}" if place else one.message
+
+
+def _files(rule: RuleInput) -> dict[str, str]:
+    files = {f"{STEM}{ENDINGS[rule.kind]}": rule.text}
+    return {**files, f"{STEM}.test.yml": rule.tests} if rule.tests else files

@@ -1,0 +1,140 @@
+"""Evidence: the raw lines around an alert, asked of its host with one click and a reason, and kept beside the alert.
+
+Kept as ``vedette fleet evidence`` keeps it (``region/evidence.py``): EVIDENCE/ALERT/REQUEST.jsonl.zst and a manifest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from vedette.bundle.manifest import rfc3339
+from vedette.fleet.requests import Request
+from vedette.region import evidence as kept
+from vedette.region import requests
+from vedette.system.wallclock import utc_now
+from vedette_console.fleet.asked import Asked, answer_state, job
+from vedette_console.fleet.desk import Desk
+from vedette_console.fleet.documents import Documents
+from vedette_console.fleet.figures import number
+from vedette_console.fleet.figures import text as text_of
+from vedette_console.fleet.given import Given
+from vedette_console.fleet.live import Live
+from vedette_console.fleet.models import EvidenceOrder, EvidencePage, Line
+from vedette_console.fleet.operators import reasoned, signer
+from vedette_console.security.principal import Principal
+from vedette_console.web import Problem, require
+
+HOLDS = 24 * 3_600_000_000
+"""For how long a host may answer, in microseconds."""
+MAX_TEXT = 32 << 10
+
+Locate = Callable[[str, str, str], kept.Found | None]
+"""Day, agent and alert to where its event lies; None: there is no such alert. Blocking; raises OSError, LookupError,
+ValueError."""
+
+
+class Evidence:
+    def __init__(self, given: Given, live: Live, documents: Documents, desk: Desk, locate: Locate) -> None:
+        self._given, self._live, self._documents, self._desk = given, live, documents, desk
+        self._locate = locate
+
+    async def pull(self, who: Principal, order: EvidenceOrder) -> EvidencePage:
+        """Raises Problem."""
+        known = await asyncio.to_thread(self._documents.read)
+        beat = self._live.beat(known.fleet, order.agent)
+        if beat is None:
+            raise Problem(404, f"agent {order.agent} of fleet {known.fleet} was not heard", where="agent",
+                          what_to_do="see /fleet: is it away, or of another fleet?")  # fmt: skip
+        require(who, "evidence", beat.fleet, beat.site)
+        self._given.need_requests()
+        try:
+            found = await asyncio.to_thread(self._locate, order.day, order.agent, order.alert)
+        except (OSError, LookupError, ValueError) as error:
+            raise Problem(503, f"the alert cannot be looked up: {error}", where="alert",
+                          what_to_do="look at the tables, or at the landing") from error  # fmt: skip
+        if found is None or found.agent != order.agent:
+            raise Problem(404, f"no alert {order.alert} of {order.agent} at {order.day}", where="alert")
+        name, key = await asyncio.to_thread(signer, self._given, known, "analyst")
+        now = requests.moment()
+        request = Request(
+            known.fleet, "evidence", name, now, now + HOLDS, {"ref": found.ref, "around": order.around}, (order.agent,),
+            None, reasoned(order.reason, who.who),
+        )  # fmt: skip
+        asked = await self._desk.ask(
+            request, key, {order.agent: beat.site}, title=f"{order.around} lines around alert {order.alert}",
+            by=who.who, alert=order.alert, more={"alert": order.alert, "day": order.day, "around": order.around},
+        )  # fmt: skip
+        return await asyncio.to_thread(page, asked, who, self._given, 0, 1000)
+
+    def one(self, who: Principal, id: str, offset: int, limit: int) -> EvidencePage:
+        """Raises Problem 404."""
+        asked = self._desk.find(id)
+        if asked.note.kind != "evidence" or not asked.note.seen(who):
+            raise Problem(404, f"no evidence {id[:64]}", where="id")
+        return page(asked, who, self._given, offset, limit)
+
+    def of(self, who: Principal, alert: str, limit: int) -> list[EvidencePage]:
+        """What was asked for one alert, the newest first, without lines but those of the newest."""
+        notes = [note for note in self._desk.notes()
+                 if note.kind == "evidence" and note.more.get("alert") == alert and note.seen(who)]  # fmt: skip
+        return [self.one(who, note.id, 0, limit if i == 0 else 0) for i, note in enumerate(notes[:20])]
+
+
+def store(given: Given, asked: Asked) -> None:
+    """Keep what came, once the request is over. Blocking; raises OSError."""
+    if asked.note.kind != "evidence" or given.evidence is None:
+        return
+    for agent, answer in asked.collection.answers.items():
+        if answer.have:
+            kept.store(given.evidence, str(asked.note.more["alert"]), asked.collection, agent)
+
+
+def page(asked: Asked, who: Principal, given: Given, offset: int, limit: int) -> EvidencePage:
+    """Blocking. Raises Problem 503."""
+    note, (agent, site) = asked.note, next(iter(asked.note.sites.items()))
+    answer = asked.collection.answers[agent]
+    state, why = answer_state(answer)
+    lines: list[Line] = []
+    total = 0
+    try:
+        for total, row in enumerate(_records(asked, agent), 1):
+            if offset < total <= offset + limit:
+                lines.append(line(row))
+    except OSError as error:
+        raise Problem(503, f"the reply cannot be read: {error}") from error
+    alert = str(note.more.get("alert", ""))
+    manifest = given.evidence / alert / f"{note.id}.manifest.json" if given.evidence is not None else None
+    here = manifest is not None and manifest.exists()
+    return EvidencePage(
+        job=job(note, who, asked, utc_now()), alert=alert, agent=agent, site=site, state=state, why=why, lines=lines,
+        total=total, next=str(offset + limit) if limit and offset + limit < total else None,
+        sha256=_digest(manifest) if here else "", manifest=f"{alert}/{note.id}.manifest.json" if here else "",
+    )  # fmt: skip
+
+
+def _records(asked: Asked, agent: str) -> Iterator[Mapping[str, Any]]:
+    return asked.collection.records(agent)
+
+
+def _digest(manifest: Any) -> str:
+    import orjson
+
+    try:
+        return text_of(orjson.loads(manifest.read_bytes()).get("sha256"))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def line(row: Mapping[str, Any]) -> Line:
+    if "note" in row:
+        return Line(note=str(row["note"])[:MAX_TEXT])
+    binary = "raw" not in row
+    received = number(row.get("received_at"))
+    return Line(
+        received=rfc3339(received) if received else None, input=text_of(row.get("input")),
+        text=str(row.get("raw_base64" if binary else "raw", ""))[:MAX_TEXT], binary=binary,
+        alert=row.get("alert") is True, cut=row.get("cut") is True, redacted=number(row.get("redacted")),
+        offset=number(row.get("offset")),
+    )  # fmt: skip

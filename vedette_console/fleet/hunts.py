@@ -1,0 +1,205 @@
+"""Hunts: rules over what hosts have stored, started here, followed until all have answered, shown as they come on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from vedette.bundle.manifest import rfc3339
+from vedette.fleet import labels
+from vedette.fleet.requests import MAX_AGENTS, MAX_LIFE, MAX_SKEW, Request
+from vedette.model.times import seconds, written_time
+from vedette.region import requests
+from vedette.region.hunts import HostFindings, added
+from vedette.system.wallclock import utc_now
+from vedette_console.fleet.asked import Asked, Note, answer_row, job, totals_of
+from vedette_console.fleet.authoring import Authoring, said
+from vedette_console.fleet.desk import Desk
+from vedette_console.fleet.documents import Documents, Known
+from vedette_console.fleet.figures import number
+from vedette_console.fleet.figures import text as text_of
+from vedette_console.fleet.given import Given
+from vedette_console.fleet.live import Beat, Live
+from vedette_console.fleet.models import HostCount, HuntOrder, HuntPage, HuntRow, HuntsList, Match, RuleCount, RuleFile
+from vedette_console.fleet.operators import reasoned, signer
+from vedette_console.security.principal import ALL, Principal
+from vedette_console.web import Problem
+
+SHOWN_AGENTS, SHOWN_MATCHES, SHOWN_RULES, SHOWN_NOTES = 500, 200, 500, 100
+MAX_FIELDS, MAX_VALUE = 60, 1000
+
+
+class Hunts:
+    def __init__(self, given: Given, live: Live, documents: Documents, desk: Desk, authoring: Authoring) -> None:
+        self._given, self._live, self._documents, self._desk = given, live, documents, desk
+        self._authoring = authoring
+
+    async def start(self, who: Principal, order: HuntOrder) -> HuntPage:
+        """Raises Problem."""
+        known = await asyncio.to_thread(self._documents.read)
+        self._given.need_requests()
+        name, key = await asyncio.to_thread(signer, self._given, known, "analyst")
+        now = requests.moment()
+        since, until = (
+            moment(order.since, now, "since"),
+            moment(order.until, now, "until") if order.until else now + MAX_SKEW,
+        )
+        if since >= until:
+            raise Problem(422, "until must be after since", where="until")
+        expires = now + lasting(order.expires)
+        whom = chosen(self._live.beats(known.fleet), known, who, "hunt", order.group, order.agents)
+        whole = bool(order.group) and who.may("hunt", known.fleet, ALL)
+        if not whole and len(whom) > MAX_AGENTS:
+            raise Problem(422, f"{len(whom)} agents: at most {MAX_AGENTS} by name", where="group",
+                          what_to_do="hunt at fewer sites")  # fmt: skip
+        plan, titles, findings = await self._authoring.plan(order.rules)
+        request = Request(
+            known.fleet, "hunt", name, now, expires,
+            {"since": since, "until": until, "first": order.first, "plan": plan},
+            None if whole else tuple(sorted(whom)), order.group if whole else None, reasoned(order.reason, who.who),
+        )  # fmt: skip
+        more = {
+            "since": since, "until": until, "group": order.group or ", ".join(order.agents)[:500],
+            "not_run": [said(one) for one in findings][:SHOWN_NOTES],
+            "texts": [one.model_dump() for one in order.rules],
+        }  # fmt: skip
+        title = ", ".join(titles)[:200] or "rules that others look at"
+        asked = await self._desk.ask(request, key, whom, title=title, by=who.who, more=more)
+        return page(asked, who)
+
+    def listed(self, who: Principal, offset: int, limit: int) -> HuntsList:
+        notes = [note for note in self._desk.notes() if note.kind == "hunt" and note.seen(who)]
+        end = offset + limit
+        items = [row(note, who, self._at_hand(note, who)) for note in notes[offset:end]]
+        return HuntsList(items=items, total=len(notes), next=str(end) if end < len(notes) else None)
+
+    def _at_hand(self, note: Note, who: Principal) -> Asked | None:
+        """With its replies where the note's totals are not for ``who``."""
+        if len(note.seen(who)) == len(note.sites):
+            return self._desk.at_work(note.id)
+        return self._desk.find(note.id)
+
+    def one(self, who: Principal, id: str) -> HuntPage:
+        """Raises Problem 404."""
+        asked = self._desk.find(id)
+        if asked.note.kind != "hunt" or not asked.note.seen(who):
+            raise Problem(404, f"no hunt {id[:64]}", where="id", what_to_do="see /hunts")
+        return page(asked, who)
+
+
+def chosen(
+    beats: Iterable[Beat], known: Known, who: Principal, act: str, group: str, agents: Iterable[str]
+) -> dict[str, str]:
+    """Whom to ask, with the site of each: those of ``agents``, or whose labels match, where ``who`` may. Those that are
+    away answer when they are back. Raises Problem."""
+    named = dict.fromkeys(agents)
+    if bool(named) == bool(group):
+        raise Problem(422, "whom? give a group (a label expression, or all) or agents", where="group")
+    heard = {beat.agent: beat for beat in beats}
+    if named:
+        if lacking := [agent for agent in named if agent not in heard]:
+            raise Problem(404, f"no agent {lacking[0]} of fleet {known.fleet} was heard", where="agents")
+        found = [heard[agent] for agent in named]
+        if forbidden := [beat for beat in found if not who.may(act, beat.fleet, beat.site)]:
+            raise Problem(403, f"{who.name} may not do this at the site of {forbidden[0].agent}: {act}", where="agents")
+    else:
+        try:
+            expression = labels.parse(group)
+        except ValueError as error:
+            raise Problem(
+                422, f"group: {error}", where="group", what_to_do="such as: site = vienna, or: all"
+            ) from error
+        matching = [beat for beat in heard.values() if (own := beat.labels) and expression.matches(own)]
+        found = [beat for beat in matching if who.may(act, beat.fleet, beat.site)]
+        if not found and matching:
+            raise Problem(403, f"{who.name} may do this at none of the sites of {group!r}: {act}", where="group")
+    if not found:
+        raise Problem(422, f"no agent that was heard has labels for {group!r}", where="group",
+                      what_to_do="see /fleet for the labels there are")  # fmt: skip
+    return {beat.agent: beat.site for beat in sorted(found, key=lambda beat: beat.agent)}
+
+
+def moment(text: str, now: int, where: str) -> int:
+    """UTC microseconds of a time, or of how long before ``now``. Raises Problem 422."""
+    if (found := written_time(text)) is not None:
+        return max(0, found)
+    try:
+        return max(0, now - round(seconds(text)) * 1_000_000)
+    except ValueError as error:
+        raise Problem(422, f"{where}: {text!r} is neither a time nor how long ago", where=where,
+                      what_to_do="write 2026-11-22T20:00:00Z, or 30d") from error  # fmt: skip
+
+
+def lasting(text: str) -> int:
+    """Microseconds for which a request holds. Raises Problem 422."""
+    try:
+        span = round(seconds(text) * 1e6)
+    except ValueError as error:
+        raise Problem(422, f"expires: {error}", where="expires", what_to_do="write 24h") from error
+    if not 60_000_000 <= span <= MAX_LIFE:
+        raise Problem(422, "expires: from 1m to 7d", where="expires")
+    return span
+
+
+def row(note: Note, who: Principal, asked: Asked | None) -> HuntRow:
+    totals, seen = totals_of(note, who, asked), note.seen(who)
+    share = 1.0 if note.state else None
+    if asked is not None and seen:
+        share = sum(_share(asked, agent) for agent in asked.collection.answers if agent in seen) / len(seen)
+    more = note.more
+    return HuntRow(
+        **{**job(note, who, asked, utc_now()).model_dump(), "kind": "hunt"}, since=_time(more.get("since")),
+        until=_time(more.get("until")), group=text_of(more.get("group")), events=totals.events, matches=totals.matches,
+        share=share,
+    )  # fmt: skip
+
+
+def _share(asked: Asked, agent: str) -> float:
+    host = asked.hosts.get(agent)
+    last = host.progress if host is not None else None
+    return 1.0 if asked.collection.answers[agent].over else last.share if last is not None else 0.0
+
+
+def page(asked: Asked, who: Principal) -> HuntPage:
+    """Only of agents that ``who`` may see."""
+    note, seen = asked.note, asked.note.seen(who)
+    hosts = {agent: host for agent, host in [*asked.hosts.items()] if agent in seen}
+    agents = [agent for agent in asked.collection.answers if agent in seen]
+    counts, where = added(hosts.values())
+    rules = [
+        RuleCount(rule_id=one.id, title=one.title, level=one.level, kind=one.kind, matches=count, agents=where[one])
+        for one, count in counts.most_common(SHOWN_RULES)
+    ]
+    by_host = [HostCount(agent=agent, site=note.sites.get(agent, ""), matches=last.matches)
+               for agent, host in hosts.items() if (last := host.progress) is not None and last.matches]  # fmt: skip
+    matches = [one for agent, host in hosts.items() for one in _matches(agent, note, host)]
+    more = note.more
+    notes = [f"{agent}: {one}" for agent, host in hosts.items() for one in host.notes]
+    return HuntPage(
+        hunt=row(note, who, asked), agents=[answer_row(asked, agent) for agent in agents[:SHOWN_AGENTS]],
+        agents_count=len(agents), rules=rules,
+        hosts=sorted(by_host, key=lambda one: (-one.matches, one.agent))[:SHOWN_AGENTS],
+        matches=matches[:SHOWN_MATCHES], matches_count=len(matches), not_run=[*map(str, more.get("not_run", []))],
+        notes=notes[:SHOWN_NOTES], texts=[RuleFile(**one) for one in more.get("texts", [])],
+    )  # fmt: skip
+
+
+def _matches(agent: str, note: Note, host: HostFindings) -> list[Match]:
+    return [match(agent, note.sites.get(agent, ""), one) for one in host.matches]
+
+
+def match(agent: str, site: str, one: Mapping[str, Any]) -> Match:
+    """A row as ``vedette scan`` has it, with "input" for "file" and "offset" for "line"."""
+    fields = one["fields"]
+    time = one.get("event_time", one.get("received_at"))
+    return Match(
+        agent=agent, site=site, rule_id=text_of(one.get("rule_id")), title=text_of(one.get("rule_title")),
+        level=text_of(one.get("level")), kind=text_of(one.get("kind")), input=text_of(one.get("input")),
+        offset=number(one.get("offset")), time=time if isinstance(time, str) else _time(time),
+        fields={str(key)[:200]: str(value)[:MAX_VALUE] for key, value in [*fields.items()][:MAX_FIELDS]},
+    )  # fmt: skip
+
+
+def _time(value: object) -> str | None:
+    return rfc3339(found) if (found := number(value)) else None

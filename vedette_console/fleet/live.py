@@ -1,0 +1,245 @@
+"""What agents and the controller publish, as it comes over the broker; bounded, and read from here at any time.
+
+* Heartbeats are retained: after a connection all agents are known within a moment. Of each the figures and the proof of
+  what it runs are kept (``Beat``); the newest whole heartbeats up to RAW_BYTES in all, those heard last.
+* More than MAX_AGENTS agents are counted, not kept. A heartbeat that is none is passed over.
+* A broker that is away changes nothing of what was heard: ``link`` says so, and since when. The client connects again.
+* The controller's progress is kept as it came, and opened with the keys that the fleet's documents name for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from vedette.bundle.manifest import rfc3339
+from vedette.delivery.envelope import MAX_MESSAGE
+from vedette.delivery.topics import ROOT, parse, steer_topic
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import Message, Session
+from vedette.mqtt.settings import MqttSettings
+from vedette.region.steer.sealed import MAX_BYTES, opened
+from vedette.system.wallclock import utc_now
+from vedette_console.fleet.figures import Figures, figures
+from vedette_console.fleet.models import Link
+
+MAX_AGENTS = 50_000
+RAW_BYTES = 64 << 20
+ACTUAL_BYTES = 128 << 10
+"""Of the proof of what an agent runs; of a longer one nothing is kept, as of an agent that proves nothing."""
+SAMPLES, SAMPLE_SECONDS = 120, 60
+LOOK_SECONDS = 1.0
+_FLEET = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+NO_FIGURES = Figures()
+News = Callable[[str], None]
+"""Is given "fleet" or "rollouts" when something of it is new."""
+
+
+class Past(NamedTuple):
+    """Figures of an agent at a time, UTC microseconds."""
+
+    time: int
+    events: int
+    lag: float
+    outbox: int
+
+
+@dataclass(slots=True)
+class Beat:
+    """One agent. Times are UTC microseconds; ``heard`` 0: only what the broker retained has come."""
+
+    fleet: str
+    agent: str
+    site: str = ""
+    lost: bool = False
+    heard: int = 0
+    time: int = 0
+    actual: Mapping[str, Any] | None = None
+    figures: Figures = NO_FIGURES
+    past: deque[Past] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        found = (self.actual or {}).get("labels")
+        return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+    def row(self) -> dict[str, Any]:
+        """As ``region.compare`` reads a heartbeat."""
+        return {"state": "lost"} if self.lost else {"state": "running", "actual": self.actual}
+
+
+class Live:
+    """Hears the agents of ``fleet`` ("" for all) and the controller, from ``start`` to ``stop``."""
+
+    def __init__(self, broker: MqttSettings | None, fleet: str, news: News, clock: Callable[[], int] = utc_now) -> None:
+        if fleet and not _FLEET.fullmatch(fleet):
+            raise ValueError(f"{fleet!r} is no name of a fleet")
+        self._fleet, self._news, self._clock = fleet, news, clock
+        self._beats: dict[tuple[str, str], Beat] = {}
+        self._raw: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._raw_bytes = 0
+        self._dropped: set[tuple[str, str]] = set()
+        self._progress: dict[str, bytes] = {}
+        self._opened: tuple[bytes, dict[str, Any] | None] = (b"", None)
+        self._since = self._clock()
+        self._was = "none" if broker is None else "connecting"
+        self._broker = broker
+        self._client: MqttClient | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        if self._broker is None:
+            return
+        topics = [f"{ROOT}/{self._fleet or '+'}/+/status", steer_topic(self._fleet or "+", "progress")]
+        self._client = MqttClient(
+            self._broker, f"vedette-console-{secrets.token_hex(4)}", subscriptions=topics, on_message=self._came,
+            session=Session(clean_start=True, max_packet=max(MAX_BYTES, MAX_MESSAGE) + 1024),
+        )  # fmt: skip
+        self._tasks = [asyncio.create_task(self._client.run()), asyncio.create_task(self._watch())]
+
+    async def stop(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- what comes
+
+    def _came(self, message: Message) -> None:
+        assert self._client is not None
+        try:
+            if message.topic.endswith("/steer/progress"):
+                if len(message.payload) <= MAX_BYTES:
+                    self._progress[message.topic.split("/")[-3]] = message.payload
+                    self._news("rollouts")
+            else:
+                self._heartbeat(message)
+        finally:
+            self._client.ack(message)
+
+    def _heartbeat(self, message: Message) -> None:
+        try:
+            fleet, agent, leaf = parse(message.topic)
+        except ValueError:
+            return
+        key = fleet, agent
+        if leaf != "status":
+            return
+        if not message.payload:  # the agent was taken out
+            self._forget(key)
+            return
+        row: object = None
+        with suppress(ValueError):
+            row = orjson.loads(message.payload) if len(message.payload) <= MAX_MESSAGE else None
+        if not isinstance(row, dict):
+            return
+        beat = self._beats.get(key)
+        if beat is None:
+            if len(self._beats) >= MAX_AGENTS:
+                if len(self._dropped) < MAX_AGENTS:
+                    self._dropped.add(key)
+                return
+            beat = self._beats[key] = Beat(fleet, agent)
+        self._take(beat, row, message)
+        self._news("fleet")
+
+    def _take(self, beat: Beat, row: Mapping[str, Any], message: Message) -> None:
+        now = self._clock()
+        beat.site = _text(row.get("site")) or beat.site
+        beat.lost = row.get("state") == "lost"
+        if beat.lost:
+            return  # how it was before stays on record
+        beat.heard = beat.heard if message.retain else now
+        beat.time = time if type(time := row.get("time")) is int and 0 <= time < 1 << 62 else 0
+        actual = row.get("actual")
+        fits = isinstance(actual, dict) and len(orjson.dumps(actual)) <= ACTUAL_BYTES
+        beat.actual = actual if fits else None
+        beat.figures = figures(row)
+        if (
+            not beat.past
+            or beat.time - beat.past[-1].time >= SAMPLE_SECONDS * 1_000_000
+            or beat.time < beat.past[-1].time
+        ):
+            beat.past.append(Past(beat.time, beat.figures.events, beat.figures.lag_seconds, beat.figures.in_outbox))
+        self._keep((beat.fleet, beat.agent), message.payload)
+
+    def _keep(self, key: tuple[str, str], payload: bytes) -> None:
+        self._raw_bytes += len(payload) - len(self._raw.pop(key, b""))
+        self._raw[key] = payload
+        while self._raw_bytes > RAW_BYTES:
+            _, old = self._raw.popitem(last=False)
+            self._raw_bytes -= len(old)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        self._dropped.discard(key)
+        if self._beats.pop(key, None) is not None:
+            self._raw_bytes -= len(self._raw.pop(key, b""))
+            self._news("fleet")
+
+    async def _watch(self) -> None:
+        """Notice when the connection comes or goes."""
+        while True:
+            if (state := self._state()) != self._was:
+                self._was, self._since = state, self._clock()
+                self._news("fleet")
+                self._news("rollouts")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    # --- what is asked
+
+    def _state(self) -> str:
+        if self._client is None:
+            return "none"
+        if self._client.connected.is_set():
+            return "connected"
+        return "away" if self._client.outage or self._was in ("connected", "away") else "connecting"
+
+    def link(self) -> Link:
+        state = self._state()
+        if state != self._was:
+            self._was, self._since = state, self._clock()
+        reason = self._client.outage if self._client is not None and state == "away" else ""
+        url = self._broker.url if self._broker is not None else ""
+        return Link(
+            state=state,  # type: ignore[arg-type]  # one of ``_state``
+            broker=url, reason=reason, since=rfc3339(self._since), agents=len(self._beats), dropped=len(self._dropped),
+        )  # fmt: skip
+
+    @property
+    def connected(self) -> bool:
+        return self._state() == "connected"
+
+    def beats(self, fleet: str = "") -> Iterable[Beat]:
+        return [beat for beat in self._beats.values() if not fleet or beat.fleet == fleet]
+
+    def beat(self, fleet: str, agent: str) -> Beat | None:
+        return self._beats.get((fleet, agent))
+
+    def raw(self, fleet: str, agent: str) -> dict[str, Any] | None:
+        """The newest heartbeat itself; None: it is not kept."""
+        data = self._raw.get((fleet, agent))
+        row = orjson.loads(data) if data is not None else None
+        return row if isinstance(row, dict) else None
+
+    def progress(self, fleet: str, keys: Iterable[Ed25519PublicKey]) -> dict[str, Any] | None:
+        """What the controller last said; None: nothing that one of ``keys`` has signed."""
+        data = self._progress.get(fleet, b"")
+        if data is not self._opened[0]:
+            self._opened = data, opened("progress", data, keys) if data else None
+        found = self._opened[1]
+        return found if found is not None and found.get("fleet") == fleet else None
+
+
+def _text(value: object) -> str:
+    return value[:128] if isinstance(value, str) else ""

@@ -1,0 +1,191 @@
+"""What a child does with rules that somebody has typed: ``python -m vedette_console.fleet.worker FOLDER OP``.
+
+FOLDER holds the rule files; on standard input comes JSON, ``{"rules": [path], "beside": [folder], "pipelines": [path],
+"lookups": [path], "event", "format", "topic"}``, on standard output goes the answer of the op of OPS as JSON. Bounded
+by its parent (``authoring.py``) in memory and time: hostile text ends the child at most.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import orjson
+
+MAX_FINDINGS, MAX_LINES, MAX_LISTED = 500, 2000, 500
+MAX_TEXT = 2000
+
+
+class Work(NamedTuple):
+    """The rules that are meant, and those that they may refer to."""
+
+    folder: Path
+    order: Mapping[str, Any]
+
+    @property
+    def mine(self) -> list[Path]:
+        from vedette.rules import build
+
+        return [*build.files(self.folder / name for name in self.order["rules"])]
+
+    def loaded(self, *, beside: bool = False) -> tuple[Any, Any]:
+        """Rule set and plan; with ``beside`` those of the folders, too. Raises OSError, ValueError."""
+        from vedette.rules import build
+
+        others = [*build.files(map(Path, self.order["beside"]))] if beside else []
+        pipelines, lookups = ([*map(Path, self.order[name])] for name in ("pipelines", "lookups"))
+        found = build.load_files([*self.mine, *others], pipelines, lookups)
+        return found, build.from_rules(found)
+
+    def plan(self) -> tuple[Any, Any]:
+        """Alone, and with the folders when a rule is about rules that are not among these."""
+        found, plan = self.loaded()
+        if self.order["beside"] and any("not among the rules" in one.reason for one in plan.refused):
+            return self.loaded(beside=True)
+        return found, plan
+
+    def own(self, path: str) -> str:
+        """The name of a file that was given; empty: it is another's."""
+        where = Path(path)
+        return str(where.relative_to(self.folder)) if where.is_relative_to(self.folder) else ""
+
+    def finding(self, severity: str, check: str, one: Any, message: str) -> dict[str, Any]:
+        return {
+            "severity": severity, "check": check, "path": self.own(one.path), "line": one.line, "column": one.column,
+            "title": one.title[:MAX_TEXT], "message": self.clean(message), "hint": self.clean(one.hint),
+        }  # fmt: skip
+
+    def clean(self, text: str) -> str:
+        """Without the folder's name."""
+        return text.replace(f"{self.folder}/", "")[:MAX_TEXT]
+
+    def refused(self, plan: Any) -> list[dict[str, Any]]:
+        return [self.finding("error", "refused", one, one.reason) for one in plan.refused if self.own(one.path)]
+
+
+def lint(work: Work) -> dict[str, Any]:
+    from vedette.rules.authoring import lint as linter
+
+    found, plan = work.plan()
+    findings = linter.lint(work.mine, found, plan)
+    mine = [one for one in findings if work.own(one.path) or not one.path]
+    return {
+        "problems": [work.finding(one.severity.value, one.check, one, one.message) for one in mine[:MAX_FINDINGS]],
+        "runs": not any(one.severity is linter.Severity.ERROR for one in mine), "summary": plan.counted,
+        "rules": [*_rules(work, plan)][:MAX_LISTED],
+    }  # fmt: skip
+
+
+def _rules(work: Work, plan: Any) -> Iterator[dict[str, Any]]:
+    kinds = (("detection", plan.detections), ("correlation", plan.correlations), ("statement", plan.statements))
+    for kind, rules in kinds:
+        for one in rules:
+            if work.own(one.path):
+                yield {"id": one.id, "title": one.title[:MAX_TEXT], "level": one.level, "kind": kind, "line": one.line}
+
+
+def explain(work: Work) -> dict[str, Any]:
+    """How the rules are evaluated, and on the event."""
+    from vedette.engine.match import Engine
+    from vedette.rules import build
+    from vedette.rules.authoring import explain as explainer
+
+    found, plan = work.plan()
+    codec, topic, data = str(work.order["format"]), str(work.order["topic"]), str(work.order["event"]).encode()
+    codec = "mqtt" if topic and codec == "auto" else codec
+    engine = Engine(plan, route=False)
+    if codec not in plan.codecs:
+        raise ValueError(f"format: {codec!r} is none of {', '.join(plan.codecs)}")
+    lines: list[str] = []
+    matches: bool | None = None
+    scanned = {scan.rule for one in plan.statements if work.own(one.path) for scan in one.scans}
+    for number, one in enumerate(plan.rules):
+        if not work.own(one.path) and one.id not in scanned:
+            continue
+        joins = [str(joined) for joined in found.filters if one.id in joined.joined]
+        lines += explainer.rule(plan, engine.evaluator, number, joins, None)
+        lines += explainer.on_event(engine, number, data, codec, origin=topic, names=build.part_names(found, one))
+        matches = bool(matches) or _true(engine, number, data, codec, topic)
+    for statement in plan.statements:
+        if work.own(statement.path):
+            lines += explainer.statement(statement)
+    for relation in plan.correlations:
+        if work.own(relation.path):
+            lines += explainer.correlation(plan, relation)
+            lines += explainer.correlation_on_event(engine, relation, data, codec, origin=topic)
+    for joined in found.filters:
+        if work.own(joined.path):
+            lines += explainer.filter_(str(joined), [one for one in plan.rules if one.id in joined.joined])
+    shown = [work.clean(line) for line in lines[:MAX_LINES]]
+    return {"problems": work.refused(plan), "lines": shown, "matches": matches}
+
+
+def _true(engine: Any, number: int, data: bytes, codec: str, topic: str) -> bool:
+    from vedette.decode.decoder import record
+
+    event = record(data, engine.plan.codecs[codec], origin=topic)
+    return number in engine.true(event, frozenset({number}))
+
+
+def test(work: Work) -> dict[str, Any]:
+    """The test events beside the rules."""
+    from vedette.engine.match import Engine
+    from vedette.rules.authoring import cases
+    from vedette.rules.selftest import check
+
+    _, plan = work.plan()
+    tests, mistakes = cases.load(plan)
+    timed, more = cases.sequences(plan)
+    every: list[Any] = [*tests, *timed]
+    mine = [one for one in every if one.where.startswith(f"{work.folder}/")]
+    failures = check(Engine(plan), mine)
+    problems = work.refused(plan)
+    for text in (one for one in (*mistakes, *more) if one.startswith(f"{work.folder}/")):
+        path, _, rest = work.clean(text).partition(":")
+        line, _, message = rest.partition(":")
+        problems.append({"severity": "error", "check": "tests", "path": path,
+                         "line": int(line) if line.isdigit() else 0,
+                         "message": (message if line.isdigit() else rest).strip()})  # fmt: skip
+    return {
+        "events": sum(one in mine for one in tests), "sequences": sum(one in mine for one in timed),
+        "ok": not problems and not failures and bool(mine), "problems": problems[:MAX_FINDINGS],
+        "failures": [{"name": work.clean(one.case.where), "ok": False, "detail": work.clean(str(one))}
+                     for one in failures[:MAX_LISTED]],
+    }  # fmt: skip
+
+
+def plan(work: Work) -> dict[str, Any]:
+    """As a hunt takes it along: without databases, which hosts compile themselves."""
+    from vedette.engine.artifact import Artifact
+    from vedette.fleet.hunt import packed
+
+    _, made = work.plan()
+    problems = work.refused(made)
+    own = [one for one in (*made.rules, *made.correlations, *made.statements) if work.own(one.path)]
+    if not own:
+        return {"problems": problems, "plan": "", "titles": []}
+    asked = {name: made.lookups[name].data for name, _ in made.asked}
+    data = packed(Artifact.without_databases(made)._replace(lookups=asked).to_bytes())
+    titles = [str(one["title"]) for one in _rules(work, made)]
+    return {"problems": problems, "plan": base64.b64encode(data).decode(), "titles": titles[:MAX_LISTED]}
+
+
+OPS: Mapping[str, Callable[[Work], dict[str, Any]]] = {"lint": lint, "explain": explain, "test": test, "plan": plan}
+
+
+def main(folder: str, op: str, given: bytes, out: TextIO) -> None:
+    work = Work(Path(folder), orjson.loads(given))
+    try:
+        answer = OPS[op](work)
+    except (OSError, ValueError) as error:  # a path that is gone, a plan that is too large
+        answer = {"failed": work.clean(str(error))}
+    out.buffer.write(orjson.dumps(answer))
+    out.flush()
+
+
+if __name__ == "__main__":
+    answers, sys.stdout = sys.stdout, sys.stderr
+    main(sys.argv[1], sys.argv[2], sys.stdin.buffer.read(), answers)

@@ -1,0 +1,133 @@
+"""News to open pages: what is published reaches each subscriber of its topic who may see its place.
+
+A subscriber holds the last ``HELD`` messages; one that does not read loses the oldest and is sent ``missed``, upon
+which a page loads itself again. Publishing never waits. Bounded: ``Limits.streams`` subscribers in all,
+``streams_each`` of one user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from vedette_console.security.principal import Principal
+from vedette_console.settings import Limits
+
+HELD = 64
+TOPICS = ("now", "alerts", "fleet", "rollouts", "jobs")
+
+
+class Full(Exception):
+    """There are as many subscribers as may be."""
+
+
+class Subscriber:
+    """One open page: read ``messages`` in a loop."""
+
+    def __init__(self, who: Principal, topics: frozenset[str]) -> None:
+        self.who, self.topics = who, topics
+        self._held: deque[tuple[str, str]] = deque()
+        self._missed = 0
+        self._ready = asyncio.Event()
+        self._over = False
+
+    def put(self, topic: str, text: str) -> None:
+        if len(self._held) == HELD:
+            self._held.popleft()
+            self._missed += 1
+        self._held.append((topic, text))
+        self._ready.set()
+
+    def end(self) -> None:
+        self._over = True
+        self._ready.set()
+
+    async def messages(self, pause: float) -> AsyncIterator[tuple[str, str] | None]:
+        """Topic and JSON text of each message; None after each ``pause`` seconds without any. Ends with the hub."""
+        while not self._over:
+            try:
+                await asyncio.wait_for(self._ready.wait(), pause)
+            except TimeoutError:
+                yield None
+                continue
+            if self._missed:
+                missed, self._missed = self._missed, 0
+                yield "missed", _json({"messages": missed})
+            while self._held:
+                yield self._held.popleft()
+            if not self._over:
+                self._ready.clear()
+
+
+class Hub:
+    """Lives in one event loop; ``publish_soon`` may be called from any thread."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._subscribers: set[Subscriber] = set()
+        self._each: Counter[str] = Counter()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def close(self) -> None:
+        """End all streams."""
+        for one in self._subscribers:
+            one.end()
+
+    def __len__(self) -> int:
+        return len(self._subscribers)
+
+    def full(self, who: Principal) -> bool:
+        """Whether there is no place for a further stream of this user."""
+        return len(self) >= self._limits.streams or self._each[who.name] >= self._limits.streams_each
+
+    @contextmanager
+    def subscribe(self, who: Principal, topics: Collection[str]) -> Iterator[Subscriber]:
+        """Raises Full."""
+        if self.full(who):
+            raise Full
+        one = Subscriber(who, frozenset(topics))
+        self._subscribers.add(one)
+        self._each[who.name] += 1
+        try:
+            yield one
+        finally:
+            self._subscribers.discard(one)
+            self._each[who.name] -= 1
+            if not self._each[who.name]:
+                del self._each[who.name]
+
+    def publish(
+        self, topic: str, data: Any, *, places: Collection[tuple[str, str]] | None = None, owner: str = ""
+    ) -> None:
+        """Send ``data`` (JSON) to the subscribers of ``topic`` (of ``TOPICS``): to those who see one of ``places``,
+        pairs of fleet and site, with None to all; with ``owner`` only to that user."""
+        assert topic in TOPICS
+        text = ""
+        for one in self._subscribers:
+            if topic not in one.topics or (owner and one.who.name != owner):
+                continue
+            if places is not None:
+                scope = one.who.sites()
+                if not any(scope.sees(fleet, site) for fleet, site in places):
+                    continue
+            text = text or _json(data)
+            one.put(topic, text)
+
+    def publish_soon(
+        self, topic: str, data: Any, *, places: Collection[tuple[str, str]] | None = None, owner: str = ""
+    ) -> None:
+        """``publish`` from another thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(lambda: self.publish(topic, data, places=places, owner=owner))
+
+
+def _json(data: Any) -> str:
+    """In ASCII, without any character that somebody might take for the end of a line."""
+    return json.dumps(data, separators=(",", ":"))

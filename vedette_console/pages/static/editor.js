@@ -1,0 +1,164 @@
+// The rule editor: checks as one writes, explains, tests, tries on the past, proposes. The draft is kept in this browser.
+import { ask, note } from "./act.js";
+
+const WAIT = 600;
+const DRAFT = "vedette-rule";
+
+export const startEditor = (form) => {
+  const field = (name) => form.elements[name], value = (name) => field(name).value;
+  const place = (id) => document.getElementById(id);
+  const element = (tag, text, kind) => {
+    const made = document.createElement(tag);
+    if (text !== undefined) made.textContent = text;
+    if (kind) made.className = kind;
+    return made;
+  };
+
+  // A draft of the same origin (a rule's page, or none) is taken up again.
+  const names = ["kind", "path", "text", "tests", "event", "format"];
+  const key = DRAFT + ":" + form.dataset.origin;
+  try {
+    const kept = JSON.parse(localStorage.getItem(key) || "null");
+    if (kept) for (const name of names) if (typeof kept[name] === "string") field(name).value = kept[name];
+  } catch { localStorage.removeItem(key); }
+  const keep = () => {
+    try { localStorage.setItem(key, JSON.stringify(Object.fromEntries(names.map((name) => [name, value(name)])))); } catch { note("The draft is too large to be kept in this browser."); }
+  };
+
+  const problems = (given) => {
+    const list = element("ul", undefined, "plain-list");
+    for (const one of given) {
+      const item = element("li"), at = one.line ? `line ${one.line}${one.column ? ", column " + one.column : ""}: ` : "";
+      item.append(element("span", one.severity, one.severity === "error" ? "bad" : "kind " + (one.severity === "warning" ? "high" : "low")), " ", at + one.message);
+      if (one.hint) item.append(element("small", one.hint, "note"));
+      if (one.line && !one.path.includes("test.yml")) {
+        const go = element("button", "Go there", "plain");
+        go.type = "button";
+        go.addEventListener("click", () => jump(one.line, one.column));
+        item.append(" ", go);
+      }
+      list.append(item);
+    }
+    return list;
+  };
+  const jump = (line, column) => {
+    const box = field("text"), lines = box.value.split("\n");
+    const at = lines.slice(0, line - 1).reduce((sum, one) => sum + one.length + 1, 0) + Math.max(0, (column || 1) - 1);
+    box.focus();
+    box.setSelectionRange(at, at + Math.max(1, (lines[line - 1] || "").length - Math.max(0, (column || 1) - 1)));
+  };
+  const refused = (where, data) => {
+    const box = element("div", undefined, "problem");
+    box.append(element("b", data.error || "The console refused this."));
+    if (data.what_to_do) box.append(element("p", data.what_to_do));
+    place(where).replaceChildren(box);
+  };
+  const rule = () => ({ text: value("text"), kind: value("kind"), tests: value("tests") });
+  const files = () => {
+    const path = value("path"), found = [{ path, text: value("text") }];
+    if (value("tests").trim()) found.push({ path: path.replace(/\.[a-z]+$/, "") + ".test.yml", text: value("tests") });
+    return found;
+  };
+
+  let asked = 0;
+  const lint = async () => {
+    const mine = ++asked;
+    if (!value("text").trim()) return place("lint").replaceChildren(element("p", "Nothing to check yet.", "soft"));
+    const answer = await ask("POST", "/api/v1/rules/lint", rule());
+    if (mine !== asked) return;
+    if (!answer.ok) return refused("lint", answer.data);
+    const { problems: found, runs, summary, stopped } = answer.data;
+    const head = element("p", stopped || (runs ? summary || "It runs." : "It does not run yet."), runs && !stopped ? "said" : "problem");
+    place("lint").replaceChildren(head, problems(found));
+  };
+
+  const acts = {
+    explain: async () => {
+      const answer = await ask("POST", "/api/v1/rules/explain", { ...rule(), event: value("event"), format: value("format") });
+      if (!answer.ok) return refused("explained", answer.data);
+      const { lines, matches, problems: found, stopped } = answer.data;
+      const head = stopped || (matches === null ? "It did not come to that." : matches ? "It matches." : "It does not match.");
+      const text = element("pre", lines.join("\n"));
+      text.tabIndex = 0;
+      place("explained").replaceChildren(element("p", head, matches ? "said" : "soft"), problems(found), text);
+    },
+    test: async () => {
+      const answer = await ask("POST", "/api/v1/rules/test", rule());
+      if (!answer.ok) return refused("tested", answer.data);
+      const { ok, events, sequences, problems: found, failures, stopped } = answer.data;
+      const list = element("ul", undefined, "plain-list");
+      for (const one of failures) {
+        const item = element("li");
+        item.append(element("span", one.ok ? "passed" : "failed", one.ok ? "kind low" : "bad"), " ", one.name, element("small", one.detail, "note"));
+        list.append(item);
+      }
+      const head = stopped || `${events} test events, ${sequences} sequences: ${ok ? "all as they should be." : "not as they should be."}`;
+      place("tested").replaceChildren(element("p", head, ok ? "said" : "problem"), problems(found), list);
+    },
+    backtest: async () => {
+      const answer = await ask("POST", "/api/v1/backtests", { rules: files(), since: value("since"), reason: value("try_reason") });
+      if (!answer.ok) return refused("tried", answer.data);
+      location.href = "/backtests/" + encodeURIComponent(answer.data.id ?? answer.data.backtest.id);
+    },
+    hunt: async () => {
+      if (!value("try_reason").trim()) return field("try_reason").focus();
+      const body = { rules: files(), group: value("hunt_group"), since: value("since"), reason: value("try_reason") };
+      const answer = await ask("POST", "/api/v1/hunts", body);
+      if (!answer.ok) return refused("tried", answer.data);
+      location.href = "/hunts/" + encodeURIComponent(answer.data.id ?? answer.data.hunt.id);
+    },
+    propose: async () => {
+      if (!value("reason").trim()) return field("reason").focus();
+      const body = { rules: files(), group: value("group"), ruleset: value("ruleset"), reason: value("reason") };
+      const answer = await ask("POST", "/api/v1/rollouts/propose", body);
+      if (!answer.ok) return refused("proposed", answer.data);
+      await follow(answer.data);
+    },
+  };
+  // A build takes a while: asked for until it is over.
+  const follow = async (given) => {
+    let one = given;
+    while (one.state === "building") {
+      place("proposed").replaceChildren(element("p", "The bundle is being built.", "soft"));
+      await new Promise((done) => setTimeout(done, 1500));
+      const answer = await ask("GET", "/api/v1/rollouts/proposals/" + encodeURIComponent(one.id));
+      if (!answer.ok) return refused("proposed", answer.data);
+      one = answer.data;
+    }
+    const shown = [element("p", `${one.state}. ${one.summary || ""}`, one.state === "refused" ? "problem" : "said"), problems(one.problems || [])];
+    if ((one.commands || []).length) {
+      const text = element("pre", one.commands.join("\n"));
+      text.tabIndex = 0;
+      shown.push(element("p", "Run, where the keys are:"), text);
+    }
+    for (const change of one.changes || []) {
+      const link = element("a", "Watch the roll-out", "button");
+      link.href = "/rollouts/" + encodeURIComponent(change);
+      shown.push(link);
+    }
+    place("proposed").replaceChildren(...shown);
+  };
+
+  let timer = 0;
+  form.addEventListener("input", (event) => {
+    keep();
+    if (["text", "kind"].includes(event.target.name)) { clearTimeout(timer); timer = setTimeout(lint, WAIT); }
+  });
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-do]");
+    if (!button) return;
+    button.setAttribute("aria-busy", "true");
+    await acts[button.dataset.do]();
+    button.removeAttribute("aria-busy");
+  });
+  // Tab indents in code, after Escape it leaves the field.
+  let leave = false;
+  form.addEventListener("keydown", (event) => {
+    if (!event.target.matches("textarea.code")) return;
+    if (event.key === "Escape") { leave = true; event.preventDefault(); return; }
+    if (event.key === "Tab" && !leave && !event.shiftKey) { event.preventDefault(); event.target.setRangeText("  ", event.target.selectionStart, event.target.selectionEnd, "end"); }
+    leave = false;
+  });
+  lint();
+};

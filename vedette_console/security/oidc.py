@@ -1,0 +1,143 @@
+"""Single sign-on by OpenID Connect: the authorization code flow with PKCE, state and nonce, by authlib.
+
+What must be remembered between the redirect to the provider and the way back (state, nonce, verifier, where to go
+then) is in a cookie of the browser that started, for ``FLOW`` seconds. The provider's answer is believed when its ID
+token is signed by the provider's keys for this client and this login. A person is known by issuer and subject, never
+by a name: a provider cannot log anybody in as a user of another origin. Authlib (36 MB) is loaded only where a
+provider is configured.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import ssl
+from collections.abc import Mapping
+from typing import Any, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from vedette_console.security.principal import Grant
+from vedette_console.security.roles import Role
+from vedette_console.settings import Settings
+from vedette_console.store.accounts import Accounts, LastAdmin, User
+from vedette_console.store.database import Conflict
+
+COOKIE = "vedette_oidc"
+FLOW = 600
+TIMEOUT = 15.0
+CALLBACK = "/api/v1/login/oidc/callback"
+
+
+class Refused(Exception):
+    """The provider's answer is not believed, or its user may not come in: ``code`` for the login page, the text for the
+    audit log."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Provider:
+    """The provider of ``settings.oidc``. Asks it nothing before somebody logs in. Raises OSError when the file of the
+    client's secret cannot be read."""
+
+    def __init__(self, settings: Settings) -> None:
+        from authlib.integrations.starlette_client import OAuth
+
+        assert settings.oidc is not None
+        self.settings = settings.oidc
+        self._callback = settings.url + CALLBACK
+        self._secure = settings.secure
+        secret_file, ca_file = self.settings.client_secret_file, self.settings.ca_file
+        self._client = OAuth().register(
+            "oidc",
+            client_id=self.settings.client_id,
+            client_secret=secret_file.read_text().strip() if secret_file else None,
+            server_metadata_url=f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration",
+            client_kwargs={
+                "scope": self.settings.scopes,
+                "code_challenge_method": "S256",
+                "token_endpoint_auth_method": "client_secret_basic" if secret_file else "none",
+                "timeout": TIMEOUT,
+                "trust_env": False,
+                "verify": ssl.create_default_context(cafile=str(ca_file)) if ca_file else True,
+            },
+        )
+
+    async def start(self, request: Request, then: str) -> Response:
+        """The redirect to the provider; ``then``: the path to go to once logged in. Raises Refused."""
+        from authlib.common.errors import AuthlibBaseError
+        from httpx2 import HTTPError
+
+        request.scope["session"] = {}
+        try:
+            answer = cast(Response, await self._client.authorize_redirect(request, self._callback))
+        except (AuthlibBaseError, HTTPError, ValueError, RuntimeError) as error:
+            raise Refused("unavailable", f"the provider does not answer: {error}") from error
+        flow = base64.urlsafe_b64encode(json.dumps({"session": request.session, "then": local(then)}).encode()).decode()
+        answer.set_cookie(COOKIE, flow, FLOW, path=CALLBACK, secure=self._secure, httponly=True, samesite="lax")
+        return answer
+
+    async def finish(self, request: Request) -> tuple[dict[str, Any], str]:
+        """The claims of the one who comes back, and the path to go to. Raises Refused."""
+        try:
+            flow = json.loads(base64.urlsafe_b64decode(request.cookies.get(COOKIE, "").encode()))
+            request.scope["session"], then = dict(flow["session"]), local(str(flow["then"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise Refused("expired", "the login was not begun in this browser, or too long ago") from error
+        try:
+            token = await self._client.authorize_access_token(request)
+        except Exception as error:
+            # Authlib, httpx2 and what verifies the ID token each raise their own; any of them means: not believed.
+            raise Refused("refused", f"the provider's answer: {type(error).__name__}: {error}"[:300]) from error
+        claims = token.get("userinfo")
+        if not claims or not isinstance(claims.get("sub"), str):
+            raise Refused("refused", "the provider sent no ID token")
+        return dict(claims), then
+
+    def enter(self, claims: Mapping[str, Any], accounts: Accounts) -> User:
+        """The user of these claims, made when there is none. Blocking. Raises Refused."""
+        subject = f"{self.settings.issuer} {claims['sub']}"
+        user, role = accounts.find(subject), self._role(claims)
+        if user is not None and user.disabled:
+            raise Refused("disabled", f"{user.name} is disabled")
+        if role is None and (user is None or self.settings.roles):
+            raise Refused("no-role", f"no value of the claim {self.settings.claim!r} has a role")
+        if user is None:
+            assert role is not None
+            return self._new(subject, claims, role, accounts)
+        if role is not None and self.settings.roles and {grant.role for grant in user.grants} != {role}:
+            try:
+                return accounts.grant(user.name, [Grant(role)])
+            except LastAdmin:
+                return user
+        return user
+
+    def _role(self, claims: Mapping[str, Any]) -> Role | None:
+        """The highest that the claim gives."""
+        held = claims.get(self.settings.claim, [])
+        held = held if isinstance(held, list) else [held]
+        roles = [Role(role) for value, role in self.settings.roles if value in held]
+        if self.settings.default_role:
+            roles.append(Role(self.settings.default_role))
+        return max(roles, key=lambda role: role.rank, default=None)
+
+    def _new(self, subject: str, claims: Mapping[str, Any], role: Role, accounts: Accounts) -> User:
+        wanted = str(claims.get("preferred_username") or claims.get("email") or claims["sub"])
+        name = re.sub(r"[^A-Za-z0-9_.@-]+", "-", wanted)[:50].strip(".-@") or "user"
+        for attempt in range(1, 100):
+            try:
+                return accounts.add(name if attempt == 1 else f"{name}-{attempt}", [Grant(role)], subject=subject)
+            except Conflict:
+                if (user := accounts.find(subject)) is not None:  # who came in twice at once
+                    return user
+        raise Refused("refused", f"there are too many users of the name {name}")
+
+
+def local(path: str) -> str:
+    """A path of this console; "/" for anything else."""
+    good = path.startswith("/") and not path.startswith(("//", "/\\")) and not re.search(r"[\x00-\x20\\]", path)
+    return path if good and len(path) <= 2_000 else "/"

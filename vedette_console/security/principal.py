@@ -1,0 +1,95 @@
+"""Who asks: a user or an API token, and where they hold which role.
+
+A grant names a role, a fleet and a site; ``*`` is every one. What someone may is the union of their grants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vedette_console.security.roles import ACTS, EVERYWHERE, Role
+
+ALL = "*"
+ANYWHERE = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A role at a place. ``fleet`` and ``site``: a name, or ``*``."""
+
+    role: Role
+    fleet: str = ALL
+    site: str = ALL
+
+    def covers(self, fleet: str, site: str) -> bool:
+        """Whether the place is within this grant's; ``*`` asks for all places, "" for any one."""
+        return self.fleet in (ALL, fleet or self.fleet) and self.site in (ALL, site or self.site)
+
+    def meet(self, other: Grant) -> Grant | None:
+        """What both give; None when that is nothing."""
+        fleets, sites = {self.fleet, other.fleet} - {ALL}, {self.site, other.site} - {ALL}
+        if len(fleets) > 1 or len(sites) > 1:
+            return None
+        role = min(self.role, other.role, key=lambda role: role.rank)
+        return Grant(role, next(iter(fleets), ALL), next(iter(sites), ALL))
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The rows that someone sees: all, or those of ``places``, pairs of fleet and site of which each may be ``*``."""
+
+    all: bool
+    places: tuple[tuple[str, str], ...] = ()
+
+    def sees(self, fleet: str, site: str) -> bool:
+        return self.all or any(one in (ALL, fleet) and two in (ALL, site) for one, two in self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """``kind``: "user" or "token"; ``acts``: those that a token is limited to, None for all of its role;
+    ``label``: a token's name. ``name`` is that of the user, of a token that of its owner."""
+
+    name: str
+    kind: str
+    grants: tuple[Grant, ...]
+    acts: frozenset[str] | None = None
+    label: str = ""
+
+    @property
+    def who(self) -> str:
+        """As the audit log has it."""
+        return self.name if self.kind == "user" else f"{self.name} (token {self.label})"
+
+    @property
+    def role(self) -> Role | None:
+        """The highest, anywhere; None without any grant."""
+        return max((grant.role for grant in self.grants), key=lambda role: role.rank, default=None)
+
+    def may(self, act: str, fleet: str = ANYWHERE, site: str = ANYWHERE) -> bool:
+        """Whether they may do ``act`` (of ``ACTS``; KeyError else) at a place.
+
+        ``""``: at any place at all, so that a page may be opened whose rows are then chosen; ``*``: at all places, as
+        what concerns a whole fleet needs. An act on the console itself always needs all.
+        """
+        least = ACTS[act]
+        if self.acts is not None and act not in self.acts:
+            return False
+        if act in EVERYWHERE:
+            fleet = site = ALL
+        return any(grant.role.covers(least) and grant.covers(fleet, site) for grant in self.grants)
+
+    def sites(self, act: str = "read") -> Scope:
+        """The places at which they may do ``act``."""
+        if not self.may(act):
+            return Scope(False)
+        places = {(grant.fleet, grant.site) for grant in self.grants if grant.role.covers(ACTS[act])}
+        return Scope((ALL, ALL) in places, tuple(sorted(places)))
+
+
+def limited(wanted: Iterable[Grant], held: Iterable[Grant]) -> tuple[Grant, ...]:
+    """Of the grants ``wanted`` what someone with the grants ``held`` can give: no role or place more."""
+    held = tuple(held)
+    met = (one.meet(other) for one in wanted for other in held)
+    return tuple(dict.fromkeys(grant for grant in met if grant is not None))

@@ -1,0 +1,99 @@
+"""The console listens: uvicorn on one address, by TLS or on loopback; plain HTTP elsewhere only when it is asked for.
+
+At SIGTERM or SIGINT event streams end first, then requests get ``DRAIN`` seconds, then services stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from vedette_console.settings import Settings
+
+DRAIN = 5
+BACKLOG = 512
+AT_ONCE = 1_500
+"""Connections; further ones are answered with 503."""
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to its caller, and ends event streams before it waits for requests to end."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        except SystemExit as error:  # which would end the event loop, too
+            raise OSError("the console could not start; its log says why") from error
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.app.state.hub.close()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
+
+
+async def listen(app: FastAPI, stop: asyncio.Event, started: Callable[[int], None] | None = None) -> None:
+    """Serve ``app`` as its settings say until ``stop``; ``started`` is given the port once it answers.
+
+    Raises ValueError for settings that do not go together, OSError for an address that is taken or a certificate that
+    cannot be read.
+    """
+    settings: Settings = app.state.settings
+    if mistakes := [*settings.mistakes()]:
+        raise ValueError("\n".join(mistakes))
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="on", ws="none", server_header=False, backlog=BACKLOG,
+        limit_concurrency=AT_ONCE, timeout_graceful_shutdown=DRAIN, proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=[*settings.trusted_proxies], ssl_certfile=settings.cert_file, ssl_keyfile=settings.key_file,
+    )  # fmt: skip
+    with closing(_bound(settings.host, settings.port)) as sock:
+        config.load()
+        server = _Server(config)
+        work, asked = asyncio.create_task(server.serve([sock])), asyncio.create_task(stop.wait())
+        try:
+            while not server.started and not work.done():
+                await asyncio.sleep(0.01)
+            if started is not None and not work.done():
+                started(sock.getsockname()[1])
+            await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
+            server.should_exit = True
+            await work
+        finally:
+            asked.cancel()
+
+
+def serve(app: FastAPI, started: Callable[[int], None] | None = None) -> None:
+    """Run a console until SIGTERM or SIGINT. Raises what ``listen`` raises."""
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await listen(app, stop, started)
+
+    asyncio.run(main())
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket at that address. Raises OSError that names it."""
+    try:
+        found_at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, _, _, address = found_at[0]
+        found = socket.socket(family, kind)
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+        except OSError:
+            found.close()
+            raise
+    except OSError as error:
+        raise OSError(f"{host}:{port}: {error.strerror or error}") from error
+    return found

@@ -1,0 +1,157 @@
+"""What an operator chooses about the console. Facts only: nothing here opens a file or a connection."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vedette.mqtt.settings import MqttSettings
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Oidc:
+    """An OpenID provider, and what its users may at first.
+
+    ``roles`` maps a value of the claim ``claim`` to a role on all fleets and sites; who has none of them gets
+    ``default_role``, and with "" no entry.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret_file: Path | None = None
+    name: str = "Single sign-on"
+    scopes: str = "openid profile email"
+    claim: str = "groups"
+    roles: tuple[tuple[str, str], ...] = ()
+    default_role: str = ""
+    ca_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """How long one stays logged in, in seconds."""
+
+    idle: float = 12 * HOUR
+    absolute: float = 7 * 24 * HOUR
+    once: float = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what others can make the console do."""
+
+    login_failures: int = 5
+    """Wrong passwords for one name, or from one address times four, before each further one waits."""
+    login_window: float = 900.0
+    body_bytes: int = 4 * 1024 * 1024
+    streams: int = 512
+    """Open event streams in all."""
+    streams_each: int = 64
+    """Open event streams of one user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A console. ``database``: ``sqlite:PATH`` or ``postgresql://…``; ``tables``: where ``vedette-spark`` keeps its
+    tables; what is None or empty is not offered on the pages, and the API says so."""
+
+    database: str
+    tables: str = "tables"
+    landing: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 8470
+    public_url: str = ""
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    insecure: bool = False
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+
+    broker: MqttSettings | None = None
+    fleet: str = ""
+    """Only agents of this fleet; "" for all."""
+    trust: Path | None = None
+    """The fleet's folder of ``vedette fleet init``: its roots, documents and online keys."""
+    requests: Path | None = None
+    """Where replies of agents are kept (``vedette fleet fetch``)."""
+    evidence: Path | None = None
+    operator: str = ""
+    operator_key: Path | None = None
+    """By whose name and key the console signs what it asks of agents."""
+    author_key: Path | None = None
+    """Signs bundles that the console builds."""
+    authorities: Path | None = None
+    """CA of the agents' certificates, by which their replies are believed."""
+
+    signer_keys: tuple[Path, ...] = ()
+    """Of operators who sign the fleet's documents: with enough of them a proposal goes out at once."""
+    revoked: Path | None = None
+    """The region's crl.pem: replies of revoked agents are refused."""
+    fleet_file: Path | None = None
+    """fleet.toml, which proposals change."""
+    work: Path | None = None
+    """The console's own folder for proposals and backtests; by default beside the SQLite file."""
+
+    rules: tuple[Path, ...] = ()
+    pipelines: tuple[Path, ...] = ()
+    lookups: tuple[Path, ...] = ()
+    backtest_sources: tuple[str, ...] = ()
+    """Folders or stores of raw log segments, for backtests."""
+    reports: Path | None = None
+    report_hour: int | None = None
+    """The hour, UTC, at which the daily report is written; None for never."""
+
+    oidc: Oidc | None = None
+    sessions: Sessions = field(default_factory=Sessions)
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def tls(self) -> bool:
+        return self.cert_file is not None
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this host can reach the console."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def url(self) -> str:
+        """Where a browser finds the console; no slash at the end."""
+        if self.public_url:
+            return self.public_url.rstrip("/")
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+
+    @property
+    def secure(self) -> bool:
+        """Whether cookies are only for HTTPS."""
+        return self.url.startswith("https://")
+
+    def mistakes(self) -> Iterator[str]:
+        """What is wrong, each with the option that it is about and what to do."""
+        if (self.cert_file is None) != (self.key_file is None):
+            yield "--tls-cert and --tls-key go together"
+        if not self.tls and not self.loopback and not self.insecure:
+            yield (
+                f"--listen {self.host}:{self.port}: passwords would travel in plain text. Give --tls-cert and"
+                " --tls-key, or listen on 127.0.0.1 behind a proxy that does TLS; --insecure listens all the same"
+            )
+        if self.public_url and not self.public_url.startswith(("http://", "https://")):
+            yield f"--public-url: expects https://…, not {self.public_url!r}"
+        if (self.operator == "") != (self.operator_key is None):
+            yield "--operator and --operator-key go together"
+        if not self.database.startswith(("sqlite:", "postgresql://", "postgres://")):
+            yield f"--database: expects sqlite:PATH or postgresql://…, not {self.database!r}"
+        if self.report_hour is not None and not 0 <= self.report_hour < 24:
+            yield f"--report-hour: expects 0 to 23, not {self.report_hour}"
+        if self.broker is not None:
+            yield from (f"--broker{mistake}" for mistake in self.broker.mistakes())

@@ -1,0 +1,160 @@
+"""Users: their name, password, grants and preferences. A name is never given to another person: removal is final for
+the audit log, where it goes on standing for whom it stood.
+
+A user without a password logs in by a one-time link or by the OpenID provider. The last admin cannot be removed,
+disabled or lowered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vedette.system.wallclock import utc_now
+from vedette_console.security.principal import Grant
+from vedette_console.security.roles import Role
+from vedette_console.store.database import Database, Row
+
+NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_.@-]{0,62}[A-Za-z0-9_])?"
+PLACE = r"\*|[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_])?"
+"""Names of users; of fleets and sites in grants."""
+MAX_GRANTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """``password``: its hash, "" for none; ``subject``: issuer and subject at the OpenID provider, None for a local
+    user; ``created``: UTC microseconds."""
+
+    name: str
+    password: str
+    subject: str | None
+    disabled: bool
+    created: int
+    grants: tuple[Grant, ...]
+    preferences: dict[str, Any]
+
+
+class LastAdmin(ValueError):
+    """Nobody could administer the console any more."""
+
+
+class Accounts:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, name: str, grants: Iterable[Grant], *, password: str = "", subject: str | None = None) -> User:
+        """A new user; ``password``: a hash. Raises ValueError for a bad name and Conflict for one that is taken."""
+        if not re.fullmatch(NAME, name):
+            raise ValueError(f"a user's name has 1 to 64 letters, digits and .@_- within, not {name[:80]!r}")
+        with self._database.transaction("users"):
+            self._database.run(
+                "INSERT INTO users (name, password, subject, disabled, created, preferences)"
+                " VALUES (?, ?, ?, 0, ?, '{}')",
+                name, password, subject, utc_now(),
+            )  # fmt: skip
+            self._grant(name, grants)
+            return self.get(name)
+
+    def get(self, name: str) -> User:
+        """Raises KeyError when there is none."""
+        row = self._database.one("SELECT * FROM users WHERE name = ?", name)
+        if row is None:
+            raise KeyError(name)
+        return self._user(row)
+
+    def find(self, subject: str) -> User | None:
+        """The user of an OpenID subject."""
+        row = self._database.one("SELECT * FROM users WHERE subject = ?", subject)
+        return None if row is None else self._user(row)
+
+    def all(self) -> list[User]:
+        return [self._user(row) for row in self._database.rows("SELECT * FROM users ORDER BY name")]
+
+    def administered(self) -> bool:
+        """Whether anybody may administer the console."""
+        return (
+            self._database.one(
+                "SELECT users.name FROM users JOIN grants ON grants.name = users.name"
+                " WHERE role = 'admin' AND fleet = '*' AND site = '*' AND disabled = 0 LIMIT 1"
+            )
+            is not None
+        )
+
+    def first(self) -> User | None:
+        """A first admin, named ``admin`` or, when that is taken, after it; None when there is one already."""
+        with self._database.transaction("users"):
+            if self.administered():
+                return None
+            taken = {user.name for user in self.all()}
+            name = next(name for name in ("admin", *(f"admin-{i}" for i in range(2, 1_000))) if name not in taken)
+            return self.add(name, [Grant(Role.ADMIN)])
+
+    def grant(self, name: str, grants: Iterable[Grant]) -> User:
+        """Replace the grants of a user. Raises KeyError, ValueError and LastAdmin."""
+        with self._database.transaction("users"):
+            self.get(name)
+            self._database.run("DELETE FROM grants WHERE name = ?", name)
+            self._grant(name, grants)
+            self._still_administered()
+            return self.get(name)
+
+    def disable(self, name: str, disabled: bool) -> User:
+        """Raises KeyError and LastAdmin. A disabled user's sessions and tokens are refused from now on."""
+        with self._database.transaction("users"):
+            self.get(name)
+            self._database.run("UPDATE users SET disabled = ? WHERE name = ?", int(disabled), name)
+            self._still_administered()
+            return self.get(name)
+
+    def remove(self, name: str) -> None:
+        """With all sessions and tokens. Raises KeyError and LastAdmin."""
+        with self._database.transaction("users"):
+            self.get(name)
+            self._database.run("DELETE FROM users WHERE name = ?", name)
+            self._still_administered()
+
+    def set_password(self, name: str, password: str) -> None:
+        """``password``: its hash, "" for none. Raises KeyError."""
+        if not self._database.run("UPDATE users SET password = ? WHERE name = ?", password, name):
+            raise KeyError(name)
+
+    def prefer(self, name: str, preferences: Mapping[str, Any]) -> None:
+        """Replace the preferences of a user. Raises KeyError."""
+        text = json.dumps(preferences, ensure_ascii=False)
+        if not self._database.run("UPDATE users SET preferences = ? WHERE name = ?", text, name):
+            raise KeyError(name)
+
+    def _grant(self, name: str, grants: Iterable[Grant]) -> None:
+        highest: dict[tuple[str, str], Role] = {}
+        for grant in grants:
+            place = grant.fleet, grant.site
+            if not all(re.fullmatch(PLACE, part) for part in place):
+                raise ValueError(
+                    f"a grant is for a fleet and a site by name, or *, not {place[0][:80]!r}, {place[1][:80]!r}"
+                )
+            held = highest.get(place, grant.role)
+            highest[place] = grant.role if grant.role.covers(held) else held
+        if len(highest) > MAX_GRANTS:
+            raise ValueError(f"a user has at most {MAX_GRANTS} grants")
+        for (fleet, site), role in highest.items():
+            self._database.run(
+                "INSERT INTO grants (name, role, fleet, site) VALUES (?, ?, ?, ?)", name, str(role), fleet, site
+            )
+
+    def _still_administered(self) -> None:
+        if not self.administered():
+            raise LastAdmin("this is the last admin of the console: make another one first")
+
+    def _user(self, row: Row) -> User:
+        grants = self._database.rows(
+            "SELECT role, fleet, site FROM grants WHERE name = ? ORDER BY fleet, site", row["name"]
+        )
+        return User(
+            row["name"], row["password"], row["subject"], bool(row["disabled"]), row["created"],
+            tuple(Grant(Role(one["role"]), one["fleet"], one["site"]) for one in grants),
+            json.loads(row["preferences"]),
+        )  # fmt: skip
