@@ -7,7 +7,7 @@ at most ``STATE_BYTES`` each for correlations and for statements. What gives way
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 STATE_BYTES = 512 << 20
 
 
-def over_time(given: Iterable[pa.RecordBatch], root: Path, rules: Rules) -> Iterator[pa.RecordBatch]:
+Logs = Mapping[str, Sequence[str]]
+"""By agent the ids of its logs, where they are no files below ``root``."""
+
+
+def over_time(given: Iterable[pa.RecordBatch], root: Path | None, rules: Rules, logs: Logs) -> Iterator[pa.RecordBatch]:
     """Batches of ``WORK`` in their ``ORDER``, every agent whole; to ``MATCHES``: what fires in place of moments."""
     of: _Agent | None = None
     for batch in given:
@@ -35,7 +39,7 @@ def over_time(given: Iterable[pa.RecordBatch], root: Path, rules: Rules) -> Iter
             if of is None or of.agent != row["agent"]:
                 if of is not None:
                     yield from batches(of.finish(), MATCHES)
-                of = _Agent(row["agent"], root, rules)
+                of = _Agent(row["agent"], root, rules, logs)
             yield from batches(of.rows(row["moment"]), MATCHES)
     if of is not None:
         yield from batches(of.finish(), MATCHES)
@@ -44,12 +48,13 @@ def over_time(given: Iterable[pa.RecordBatch], root: Path, rules: Rules) -> Iter
 class _Agent:
     """What fires in one raw log."""
 
-    def __init__(self, agent: str, root: Path, rules: Rules) -> None:
+    def __init__(self, agent: str, root: Path | None, rules: Rules, logs: Logs) -> None:
         from vedette.runtime.timeline import Timeline
 
         artifact, lookups = opened(rules.artifact)
         plan = artifact.read_plan().fitted().with_lookups(lookups)
-        self.agent, self._logs = agent, logs_of(root / agent)
+        self.agent = agent
+        self._logs = logs[agent] if root is None or agent in logs else logs_of(root / agent)
         self._timeline = Timeline(plan, max_bytes=STATE_BYTES, where=self._where)
 
     def _where(self, place: int) -> tuple[str, int]:

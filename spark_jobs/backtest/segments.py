@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -48,20 +48,24 @@ def segment_rows(path: Path, root: Path, rules: Rules) -> Iterator[dict[str, Any
         every = segments(path.parent)
         place = next((number for number, one in enumerate(every) if one.path.name == path.name), None)
         if place is None:
-            yield _gap(about, None, f"{path.name}: is no segment of a raw log")
+            yield gap(about, None, f"{path.name}: is no segment of a raw log")
             return
         about["log_id"] = every[place].log_id
-        yield from _evaluated(every, place, about, rules)
+        yield from evaluated(every, place, about, rules)
     except OSError as error:  # the other segments go on
-        yield _gap(about, None, f"{path.name}: {error.strerror or error}")
+        yield gap(about, None, f"{path.name}: {error.strerror or error}")
 
 
-def _gap(about: dict[str, str], offset: int | None, reason: str, events: int = 0) -> dict[str, Any]:
+def gap(about: dict[str, str], offset: int | None, reason: str, events: int = 0) -> dict[str, Any]:
+    """A row: what cannot be read."""
     return {**about, "kind": "gap", "offset": offset, "events": events, "reason": reason}
 
 
-def _evaluated(every: list[Segment], place: int, about: dict[str, str], rules: Rules) -> Iterator[dict[str, Any]]:
-    """Of the segment at ``place`` of all in its folder. Raises OSError."""
+def evaluated(
+    every: list[Segment], place: int, about: dict[str, str], rules: Rules, of_agent: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """Of the segment at ``place`` of all in its folder; ``of_agent``: the ids of its agent's logs, where ``every`` has
+    not all of them. Raises OSError."""
     from vedette.model.event import LogSource
     from vedette.runtime.evaluation import evaluate
     from vedette.runtime.timeline import Timeline
@@ -71,7 +75,7 @@ def _evaluated(every: list[Segment], place: int, about: dict[str, str], rules: R
     artifact, lookups = opened(rules.artifact)
     engine: Engine = artifact.engine(lookups, route=rules.route)
     timeline = Timeline(engine.plan) if rules.over_time else None
-    logs = list(dict.fromkeys(one.log_id for one in every))
+    logs = list(of_agent or dict.fromkeys(one.log_id for one in every))
     log = logs.index(segment.log_id) << OF_LOG
     line = _Line(every, place, engine.plan.codecs)
     found = evaluate(engine, line.chunks(), logsource=LogSource(product=rules.product), silent=timeline is not None)
@@ -89,12 +93,12 @@ def _evaluated(every: list[Segment], place: int, about: dict[str, str], rules: R
             yield {"agent": about["agent"], "step": int(step), "time": when, "place": where, "moment": data}
     for gap in line.gaps:
         if line.own(gap.offset):
-            yield _gap(about, gap.offset, gap.reason, gap.events)
+            yield gap(about, gap.offset, gap.reason, gap.events)
     for codec, (offset, events) in line.unknown.items():
-        yield _gap(about, offset, f"the rules do not know the format {codec!r}", events)
+        yield gap(about, offset, f"the rules do not know the format {codec!r}", events)
     if line.rest and all(gap.offset != line.end for gap in line.gaps):
         reason = f"{segment.path.name}: its last {line.rest} bytes are no whole frame"
-        yield _gap(about, line.end, reason)
+        yield gap(about, line.end, reason)
     for number, count in engine.tally.undecided.items():
         rule, reason = engine.plan.rules[number], engine.tally.reasons[number]
         count += engine.tally.skipped.get(number, 0)

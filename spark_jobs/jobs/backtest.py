@@ -2,7 +2,8 @@
 
 ``--logs`` holds exported raw logs: folders of segments (``*.seg``), as they lie in ``DATA_DIR/raw`` of each agent, at
 any depth; a folder's path below ``--logs`` is taken for the agent's name. Executors open them as files, so the folder
-must be on a disk that all of them see; and they need ``vedette`` installed.
+must be on a disk that all of them see; and they need ``vedette`` installed. Or it is an archive, mounted or in an
+object store (``backtest/archived.py``), of which each task fetches its segments.
 
 The rules are compiled once, on the driver, and broadcast with their databases and the lookups that they ask. A
 **segment** is the unit of work for what single events match (``backtest/segments.py``). What correlations and
@@ -17,7 +18,7 @@ correlation or a statement looks at are not shown.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -25,13 +26,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.backtest.ordered import over_time
+from spark_jobs.backtest.archived import ROW, Archive, Listed, archived_rows, encrypted, listed
+from spark_jobs.backtest.ordered import Logs, over_time
 from spark_jobs.backtest.rows import MATCHES, ORDER, WORK, Rules, batches
 from spark_jobs.backtest.segments import segment_rows
 from spark_jobs.common.plain import plain
 from spark_jobs.jobs.job import COUNT, FILE, FOLDER, Job, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.storage import bare
+from vedette.config.settings import ArchiveSettings
 
 log = logging.getLogger(__name__)
 
@@ -65,41 +68,74 @@ def built(rules: Sequence[Path], keys: Sequence[str], pipelines: Sequence[Path],
     return Rules(artifact.to_bytes(), route, product, later, (*map(str, plan.refused), *calling))
 
 
-def matches(spark: SparkSession, logs: str, rules: Rules) -> DataFrame:
-    """``MATCHES`` of every segment below ``logs``. Raises FileNotFoundError when there is none."""
+def matches(spark: SparkSession, logs: str, rules: Rules, options_file: Path | None = None,
+            identity: Path | None = None) -> DataFrame:  # fmt: skip
+    """``MATCHES`` of every segment below ``logs``. Raises FileNotFoundError when there is none, OSError."""
     root = storage.local(logs)
+    archive = Archive(logs if root is None else str(root), options_file, identity)
     if root is None:
-        raise FileNotFoundError(f"{logs}: raw logs are opened as files; mount the folder and name it by its path")
-    if not root.is_dir():
+        if mistake := next(ArchiveSettings(logs, options_file).mistakes(), ""):
+            raise ValueError(f"--logs{mistake.removeprefix('.url')}")
+        there, of_agents = None, listed(archive)
+    elif not root.is_dir():
         raise FileNotFoundError(f"{logs}: no such folder")
+    else:
+        sealed = encrypted(root)
+        of_agents = listed(archive, sorted(sealed)) if sealed else Listed([], {})
+        there = _files(spark, root, rules, of_agents.logs)
+    found = there
+    if of_agents.rows:
+        given = spark.createDataFrame(of_agents.rows, ROW).repartition(min(len(of_agents.rows), MAX_TASKS))
+        sent = given.mapInArrow(_by_object(archive, rules, of_agents.logs), WORK)
+        found = sent if there is None else there.unionByName(sent)
+    if found is None:
+        raise FileNotFoundError(f"{logs}: holds no segments (*.seg); copy DATA_DIR/raw of agents there")
+    if not rules.over_time:
+        return found.select(*MATCHES.names)
+    ordered = found.repartition("agent").sortWithinPartitions(*ORDER)
+    return ordered.mapInArrow(_by_agent(root, rules, of_agents.logs), MATCHES)
+
+
+def _files(spark: SparkSession, root: Path, rules: Rules, without: Container[str]) -> DataFrame | None:
+    """``WORK`` of the segments that are files below ``root``, but for those of the agents ``without``."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", "*.seg")
     paths = reader.load(storage.literal(str(root))).select("path")
     number = paths.count()
     if not number:
-        raise FileNotFoundError(f"{logs}: holds no segments (*.seg); copy DATA_DIR/raw of agents there")
-    found = paths.repartition(min(number, MAX_TASKS)).mapInArrow(_by_segment(root, rules), WORK)
-    if not rules.over_time:
-        return found.select(*MATCHES.names)
-    return found.repartition("agent").sortWithinPartitions(*ORDER).mapInArrow(_by_agent(root, rules), MATCHES)
+        return None
+    return paths.repartition(min(number, MAX_TASKS)).mapInArrow(_by_segment(root, rules, without), WORK)
 
 
 Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def _by_segment(root: Path, rules: Rules) -> Work:
+def _by_segment(root: Path, rules: Rules, without: Container[str]) -> Work:
     """Batches of segments' paths (first column) to ``WORK``."""
 
     def work(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         paths = (Path(bare(path)) for batch in given for path in batch.column(0).to_pylist())
-        rows = (row for path in paths for row in segment_rows(path, root, rules))
+        wanted = (path for path in paths if str(path.parent.relative_to(root)) not in without)
+        rows = (row for path in wanted for row in segment_rows(path, root, rules))
         yield from batches(rows, WORK)
 
     return work
 
 
-def _by_agent(root: Path, rules: Rules) -> Work:
+def _by_object(archive: Archive, rules: Rules, logs: Logs) -> Work:
+    """Batches of ``ROW`` to ``WORK``."""
+
+    def work(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        store = archive.store()
+        every = (one for batch in given for one in batch.to_pylist())
+        rows = (row for one in every for row in archived_rows(one, archive, store, rules, logs))
+        yield from batches(rows, WORK)
+
+    return work
+
+
+def _by_agent(root: Path | None, rules: Rules, logs: Logs) -> Work:
     """Batches of ``WORK``, sorted, to ``MATCHES``."""
-    return lambda given: over_time(given, root, rules)
+    return lambda given: over_time(given, root, rules, logs)
 
 
 def _summary(found: DataFrame, rules: Rules, top: int) -> str:
@@ -142,7 +178,12 @@ def _named(what: str, reasons: Iterable[str]) -> list[str]:
 
 
 @spark_job(tables=False)
-@click.option("--logs", type=FOLDER, required=True, metavar="DIR", help="Folder of exported raw logs.")
+@click.option("--logs", type=FOLDER, required=True, metavar="DIR|URL",
+              help="Folder of exported raw logs, or an archive: a mounted folder, s3://, az://, gs://.")  # fmt: skip
+@click.option("--options-file", type=FILE, metavar="FILE",
+              help="TOML of the store's options and keys, as of [archive]; executors see it at this path.")  # fmt: skip
+@click.option("--identity", type=FILE, metavar="FILE",
+              help="The owner's identity (age), for encrypted segments; executors see it at this path.")  # fmt: skip
 @click.option("--rules", type=FILE, multiple=True, required=True,
               help="Rule file or folder, or a bundle (*.vbundle); may be repeated.")  # fmt: skip
 @click.option("--trusted-key", "keys", metavar="KEY", multiple=True,
@@ -154,8 +195,9 @@ def _named(what: str, reasons: Iterable[str]) -> list[str]:
 @click.option("-o", "--output", type=FOLDER, metavar="DIR", help="Write every match there, as Parquet; a new folder.")
 @click.option("--top", type=COUNT, default=20, show_default=True, help="Rules printed.")
 def backtest(
-    job: Job, logs: str, rules: tuple[Path, ...], keys: tuple[str, ...], pipelines: tuple[Path, ...],
-    lookups: tuple[Path, ...], route: bool, product: str, output: str | None, top: int,
+    job: Job, logs: str, options_file: Path | None, identity: Path | None, rules: tuple[Path, ...],
+    keys: tuple[str, ...], pipelines: tuple[Path, ...], lookups: tuple[Path, ...], route: bool, product: str,
+    output: str | None, top: int,
 ) -> str:  # fmt: skip
     """Try rules on exported raw logs.
 
@@ -163,6 +205,8 @@ def backtest(
     times, as `vedette scan` does.
 
     Example: vedette-spark backtest --logs exported --rules new-rules --output matches
+
+    Example: vedette-spark backtest --logs s3://owner/edge --options-file s3.toml --identity key.txt --rules new-rules
     """
     bundles = [path for path in rules if path.suffix == ".vbundle"]
     if bundles and (len(rules) > 1 or pipelines or lookups):
@@ -170,7 +214,7 @@ def backtest(
     if bundles and not keys:
         raise click.UsageError("a bundle needs --trusted-key")
     asked = built(rules, keys, pipelines, lookups, route, product)
-    found = matches(job.spark, logs, asked)
+    found = matches(job.spark, logs, asked, options_file, identity)
     if output is None:
         return _summary(found.persist(), asked, top)
     found.write.mode("errorifexists").parquet(output)
