@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.common.islands import identity, runs
+from spark_jobs.common.nouns import counted
 from spark_jobs.common.period import Period
 from spark_jobs.common.weeks import centred, hour_of_week, local_hour, time_of
 from spark_jobs.tables.schema import ANOMALIES
@@ -69,17 +70,21 @@ PLACE = ["fleet", "site"]
 WHAT = [*PLACE, "rule_id"]
 
 
-def bursts(hours: DataFrame, usual: DataFrame, sites: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
+def bursts(
+    hours: DataFrame, between: DataFrame, usual: DataFrame, sites: DataFrame, rules: DataFrame, wanted: Period
+) -> DataFrame:
     """Runs of hours in which a rule matched far more often at a site than is usual, as ``ANOMALIES``.
 
-    ``hours``, ``usual`` and ``sites`` are those of ``baselines``.
+    ``hours``, ``usual`` and ``sites`` are those of ``baselines``. ``between`` are hours that begin half an hour later:
+    one of them counts where neither hour of the clock that it lies in does.
     """
     grown = F.col("first_time") <= F.lit(wanted.start - timedelta(days=MIN_HISTORY))
     young = F.broadcast(rules.where(~grown).select("rule_id"))
     old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE)
     own = _since_they_began(hours.join(young, "rule_id", "left_semi"), wanted)
+    both = hours.withColumn("late", F.lit(0)).unionByName(between.withColumn("late", F.lit(1)))
     compared = (
-        hours.where((F.col("matches") >= MIN_BURST) & (F.col("rule_id") != ""))
+        both.where((F.col("matches") >= MIN_BURST) & (F.col("rule_id") != ""))
         .join(F.broadcast(old), PLACE)
         .join(usual.select(*WHAT, "hour_of_week", "median", "mad"), [*WHAT, "hour_of_week"], "left")
         .join(own, WHAT, "left")
@@ -99,8 +104,12 @@ def bursts(hours: DataFrame, usual: DataFrame, sites: DataFrame, rules: DataFram
     loud = compared.withColumn("score", F.least(most, F.lit(MAX_SCORE))).where(
         lone | many | ((spread >= MIN_BURST * 11 / 12) & (rest >= limit))
     )
+    clock = loud.where("late = 0")
+    beside = clock.select(*WHAT, F.explode(F.array(F.col("hour"), F.col("hour") - 1)).alias("hour")).distinct()
+    chosen = clock.unionByName(loud.where("late = 1").join(beside, [*WHAT, "hour"], "left_anti"))
+    half = F.when(F.col("late") == 1, F.expr("INTERVAL 30 MINUTES")).otherwise(F.expr("INTERVAL 0 MINUTES"))
     parted = runs(
-        loud.withColumn("start", time_of(F.col("hour"))).withColumn("end", time_of(F.col("hour") + 1)),
+        chosen.withColumn("start", time_of(F.col("hour")) + half).withColumn("end", time_of(F.col("hour") + 1) + half),
         WHAT,
         3600,
         "start",
@@ -111,8 +120,8 @@ def bursts(hours: DataFrame, usual: DataFrame, sites: DataFrame, rules: DataFram
         F.min("start").alias("started_at"), F.max("end").alias("ended_at"), F.max("score").alias("score"), worst
     )
     reason = F.concat(
-        F.lit("up to "), F.col("worst.matches"), F.lit(" matches an hour where "), F.round("worst.median", 1),
-        F.lit(" are usual"),
+        F.lit("up to "), counted("worst.matches", "match", "matches"), F.lit(" an hour where "),
+        F.round("worst.median", 1), F.lit(" are usual"),
     )  # fmt: skip
     return as_anomalies(
         found.withColumn("observed", F.col("worst.matches")).select("*", "worst.median", "worst.mad"),
@@ -183,8 +192,8 @@ def silences(
     known = known.fillna(0, ["agents", "reporting"])
     reason = F.concat(
         F.lit("no match for "), F.col("next") - F.col("hour") - 1, F.lit(" h where "),
-        F.round("median").cast("long"), F.lit(" are usual; "), F.col("reporting"), F.lit(" of "), F.col("agents"),
-        F.lit(" agents sent a heartbeat meanwhile"),
+        F.round("median").cast("long"), F.lit(" are usual; "), F.col("reporting"), F.lit(" of "),
+        counted("agents", "agent"), F.lit(" sent a heartbeat meanwhile"),
         F.when(F.col("agents") == 0, "").when(F.col("reporting") == 0, ": they or the way from them are down")
         .otherwise(": they run, and what they read is silent"),
     )  # fmt: skip

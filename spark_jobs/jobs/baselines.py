@@ -12,8 +12,8 @@ that a site, or the fleet, sees for the first time).
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from datetime import date, timedelta
-from typing import Any
 
 import click
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,6 +25,7 @@ from spark_jobs.common.weeks import HOURS_OF_WEEK, centred, hour_of, hour_of_wee
 from spark_jobs.findings import anomalies, newness
 from spark_jobs.findings.anomalies import MIN_HISTORY, PLACE, WHAT
 from spark_jobs.intake.enrich import Lookups
+from spark_jobs.intake.landing import FAILURES
 from spark_jobs.jobs.job import COUNT, Job, days_options, lookups_option, spark_job
 from spark_jobs.tables.schema import AGENTS, ANOMALIES, BASELINES, HEARTBEATS, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables
@@ -33,6 +34,9 @@ log = logging.getLogger(__name__)
 
 DAYS = 7
 """Days evaluated: late alerts change what happened on days gone by, and a silence may last."""
+
+HALF = timedelta(minutes=30)
+"""How much later the hours begin that are looked at as well, so that no burst hides between two of the clock's."""
 
 WEEKS = 4
 """Weeks before them that say what is usual: enough for a median, few enough to follow a change of habits."""
@@ -66,7 +70,8 @@ def write(
         as_of = usual.withColumn("as_of", F.lit(wanted.since)).select(*BASELINES.names)
         tables.replace(BASELINES, as_of, [wanted.since])
         rules = tables.frame(spark, RULES)
-        found = anomalies.bursts(after, usual, sites, rules, wanted)
+        between = hours(tables.frame(spark, WIN_5M, wanted.since, wanted.until), zones, HALF)
+        found = anomalies.bursts(after, between, usual, sites, rules, wanted)
         agents, beats = tables.frame(spark, AGENTS), tables.frame(spark, HEARTBEATS, wanted.since)
         found = found.unionByName(anomalies.silences(after, usual, sites, agents, beats, wanted))
         found = found.unionByName(newness.write(spark, tables, wanted, sites)).persist()
@@ -104,22 +109,31 @@ def time_zones(spark: SparkSession, lookups: Lookups | None) -> DataFrame:
         return spark.createDataFrame([], "fleet STRING, site STRING, timezone STRING")
     named = rows.where("timezone IS NOT NULL")
     zones = {row.timezone for row in named.select("timezone").distinct().limit(2000).collect()}
-    # Those of the JVM that reckons with them: its list is not Python's, and one zone too many ends the job.
-    there: Any = spark.sparkContext._jvm
-    available = there.java.time.ZoneId.getAvailableZoneIds()
-    known = {zone for zone in zones if available.contains(zone)}
+    known = zones if _takes(spark, zones) else {zone for zone in zones if _takes(spark, {zone})}
     if zones - known:
         log.warning("sites: unknown time zones: %s; UTC is used", ", ".join(sorted(zones - known)))
     return named.where(F.col("timezone").isin(*known)).groupBy(*PLACE).agg(F.min("timezone").alias("timezone"))
 
 
-def hours(counts: DataFrame, zones: DataFrame) -> DataFrame:
+def _takes(spark: SparkSession, zones: Collection[str]) -> bool:
+    """Whether Spark reckons with all of ``zones``: its list is not Python's, and one zone too many ends the job."""
+    rows = spark.createDataFrame([(zone,) for zone in zones], "zone STRING")
+    try:
+        rows.select(F.from_utc_timestamp(F.lit("2026-01-01").cast("timestamp"), F.col("zone"))).collect()
+    except FAILURES:
+        return False
+    return True
+
+
+def hours(counts: DataFrame, zones: DataFrame, shift: timedelta = timedelta(0)) -> DataFrame:
     """``WIN_5M`` by the hour: matches, those of the fullest 5 minutes, and alerts, by site and rule, and in all (no
     rule).
 
-    ``hour`` counts from 1970; ``hour_of_week`` is that of the site's time zone.
+    ``hour`` counts from 1970 and begins ``shift`` later than the clock's; ``hour_of_week`` is that of the site's time
+    zone.
     """
-    by_rule = counts.groupBy(*WHAT, hour_of("window_start").alias("hour")).agg(
+    moved = counts.withColumn("window_start", F.col("window_start") - F.lit(shift)) if shift else counts
+    by_rule = moved.groupBy(*WHAT, hour_of("window_start").alias("hour")).agg(
         F.sum("matches").alias("matches"), F.max("matches").alias("peak"), F.sum("alerts").alias("alerts")
     )
     total = by_rule.groupBy(*PLACE, "hour").agg(

@@ -269,6 +269,26 @@ def test_a_burst_of_45_alerts_at_a_site_that_began_in_the_night(case: Case, two_
     assert (row["kind"], row["rule_id"], row["observed"]) == ("burst", "r", 45)
 
 
+def _between_two_hours(case: Case) -> None:
+    case.match(("a", rule, hour, 1) for hour in range(0, 8 * 24, 5) for rule in ("r", "long"))
+    case.match((("a", "r", 7 * 24 + 11.75 + n / 90, 1) for n in range(45)), alerts=1)
+    case.match((("a", "long", 7 * 24 + 15 + n / 30, 1) for n in range(60)), alerts=1)
+
+
+@filled(_between_two_hours)
+def test_a_burst_does_not_hang_on_the_clock(case: Case, two_days: list[Row]) -> None:
+    """46 alerts within the half hour around noon, half of them before it, are a burst as well; one that fills hours
+    of the clock is told by these alone."""
+    spread, long = sorted(case.of(two_days), key=lambda row: row["started_at"])
+    assert (spread["rule_id"], spread["observed"]) == ("r", 46)
+    assert (spread["started_at"], spread["ended_at"]) == (
+        MONDAY + (7 * 24 + 11.5) * HOUR, MONDAY + (7 * 24 + 12.5) * HOUR,
+    )  # fmt: skip
+    assert (long["rule_id"], long["started_at"], long["ended_at"]) == (
+        "long", MONDAY + (7 * 24 + 15) * HOUR, MONDAY + (7 * 24 + 17) * HOUR,
+    )  # fmt: skip
+
+
 def _a_flood_and_many(case: Case) -> None:
     case.match((site, "r", hour, 6) for hour in range(0, 9 * 24, 6) for site in "ab")
     case.match([("a", "severe", 30, 1), ("b", "severe", 30, 1)], level="high")
@@ -334,6 +354,23 @@ def test_what_is_new_at_a_site_is_told_when_it_is_grave(
     assert seen["rule", "r", "a"]["alerts"] == 36
     assert seen["rule", "r", "a"]["first_seen"] == MONDAY
     assert seen["user", "carol", "a"]["last_seen"] == MONDAY + (7 * 24 + 5) * HOUR
+
+
+def _everywhere(case: Case) -> None:
+    sites = [f"s{n:02}" for n in range(12)]
+    case.match((site, "r", hour, 6) for hour in range(0, 9 * 24, 6) for site in sites)
+    case.match([("s00", "spread", 30, 1)], level="high")
+    case.match(((site, "spread", 7 * 24 + 5 + n / 2, 1) for n, site in enumerate(sites[1:])), level="high")
+
+
+@filled(_everywhere)
+def test_a_rule_that_spreads_is_one_row(case: Case, two_days: list[Row]) -> None:
+    """A severe rule that is new at eleven sites: told once, where it was first, with how many others there are."""
+    (row,) = case.of(two_days)
+    assert (row["kind"], row["site"], row["started_at"]) == ("new_rule", "s01", MONDAY + (7 * 24 + 5) * HOUR)
+    assert (row["observed"], row["reason"].split(":")[-1]) == (
+        11, row["rule_id"].upper() + ", and those of 10 others",
+    )  # fmt: skip
 
 
 def _cut_off(case: Case) -> None:
