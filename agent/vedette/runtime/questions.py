@@ -104,7 +104,7 @@ def busiest(pipeline: Pipeline, active: ActiveRules, most: int) -> dict[str, lis
     the microseconds of an event; ``alerts``: rules, correlations and statements, with their alerts since the start."""
     loaded, made, apart = active.loaded, pipeline.checkpointer.made, pipeline.strict.running
     sets: Mapping[str, Iterable[str]] = loaded.together.sets if loaded.together else {}
-    cost = [
+    cost: list[dict[str, Any]] = [
         row | {"ruleset": ", ".join(sets.get(row["rule_id"], (DEFAULT_SET,))), "alerts": made[row["rule_id"]]}
         for row in dearest(loaded.engine, most)
     ]
@@ -116,7 +116,7 @@ def busiest(pipeline: Pipeline, active: ActiveRules, most: int) -> dict[str, lis
         cost = [row | {"share": row["us_per_event"] / whole} for row in cost]
     cost.sort(key=lambda row: -row["share"])
     titles = {one.id: one.title for one in loaded.engine.plan.written}
-    alerts = [
+    alerts: list[dict[str, Any]] = [
         {
             "rule_id": id,
             "title": titles.get(id, ""),
