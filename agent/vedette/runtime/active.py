@@ -10,7 +10,6 @@ import gc
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import structlog
@@ -55,12 +54,30 @@ async def _trim() -> None:
     await asyncio.to_thread(allocator.trim)
 
 
+class Newest:
+    """Of the bundles that arrive while a change is under way the last of each rule set: those before it are superseded,
+    and a bundle may have 64 MiB."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, bytes] = {}
+
+    def put(self, ruleset: str, data: bytes) -> bool:
+        """Whether it is the first, for which somebody has to come."""
+        first = ruleset not in self._waiting
+        self._waiting[ruleset] = data
+        return first
+
+    def take(self, ruleset: str) -> bytes | None:
+        return self._waiting.pop(ruleset, None)
+
+
 class ActiveRules:
     def __init__(self, pipeline: Pipeline, sets: RuleSets, loaded: Loaded) -> None:
         """``loaded``: what ``pipeline`` began with, from ``sets``."""
         self._pipeline, self._context = pipeline, pipeline.context
         self.sets, self.loaded = sets, loaded
         self._changing = asyncio.Lock()
+        self._arrived = Newest()
         self._merge_again = 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._log_loaded()
@@ -108,6 +125,7 @@ class ActiveRules:
         """Evaluate with what ``load`` makes of a rule set, if anything."""
         async with self._changing:
             if (rules := self.sets.members.get(ruleset)) is None:
+                self._arrived.take(ruleset)
                 return  # it went meanwhile
             with suppress(ValueError, OSError):  # already logged
                 loaded = await load(rules)
@@ -185,7 +203,15 @@ class ActiveRules:
             self._update(isolated)  # in the same step: a set that is strict now begins where the others go on
 
     def install(self, ruleset: str, data: bytes) -> None:
-        self.start(self.change(ruleset, partial(self._install, data)))
+        if self._arrived.put(ruleset, data):
+            self.start(self._install_arrived(ruleset))
+
+    async def _install_arrived(self, ruleset: str) -> None:
+        async def newest(rules: Rules) -> Loaded | None:
+            data = self._arrived.take(ruleset)
+            return None if data is None else await self._install(data, rules)
+
+        await self.change(ruleset, newest)
 
     async def _install(self, data: bytes, rules: Rules) -> Loaded:
         """Raises ValueError or OSError; retried while no descriptor is left, as the region does not send it again."""

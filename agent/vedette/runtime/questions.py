@@ -126,11 +126,9 @@ def busiest(pipeline: Pipeline, active: ActiveRules, most: int) -> dict[str, lis
         for id, count in made.most_common(most)
     ]
     for name, one in apart.items():
-        alerts += [
-            {"rule_id": id, "title": one.titles.get(id, ""), "ruleset": name, "alerts": count}
-            for id, count in one.made.most_common(most)
-        ]
-    alerts.sort(key=lambda row: -row["alerts"])
+        for id, count in one.made.most_common(most):
+            alerts.append({"rule_id": id, "title": one.titles.get(id, ""), "ruleset": name, "alerts": count})
+    alerts.sort(key=lambda row: row["alerts"], reverse=True)
     return {
         "cost": [
             row | {"share": round(row["share"], 4), "us_per_event": round(row["us_per_event"], 4)}
