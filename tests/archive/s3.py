@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,7 +26,7 @@ from vedette.config.settings import ArchiveSettings
 
 ROOT = Path(__file__).parents[2]
 USER, SECRET, BUCKET = "vedette-tests", "only-for-tests", "logs"
-Mode = Literal["pass", "500", "full", "cut", "half", "corrupt", "slow", "dead"]
+Mode = Literal["pass", "500", "full", "cut", "half", "corrupt", "other", "slow", "dead", "revoked"]
 
 
 PROPERTIES = f"""\
@@ -119,13 +119,17 @@ def s3(folder: Path) -> Iterator[S3]:
 class Proxy:
     """``mode``: "500": each request is answered by an error; "full": each PUT is refused for want of room; "cut":
     uploads are cut half-way; "half": they reach the store and the answer does not come back; "corrupt": a byte of each
-    upload and of each object that is read is another; "slow": answers take a while; "dead": there are none.
+    upload and of each object that is read is another; "other": uploads are answered with success, and ``other`` then
+    changes what is kept; "slow": answers take ``slow`` seconds; "dead": there are none; "revoked": no such key.
 
-    ``only``: part of a path, outside of which all passes."""
+    ``only``: part of a path, outside of which all passes; ``passes``: so many requests pass before."""
 
     def __init__(self, target: int) -> None:
         self.mode: Mode = "pass"
         self.only = ""
+        self.passes = 0
+        self.slow = 0.05
+        self.other: Callable[[str], None] = lambda path: None
         self.faults = 0
         self.requests: list[tuple[str, str]] = []
         proxy, self._ends = self, threading.Event()
@@ -156,7 +160,8 @@ class Proxy:
         self._server.server_close()
 
     def _answer(self, asked: BaseHTTPRequestHandler, target: int) -> None:
-        mode: Mode = self.mode if self.only in asked.path else "pass"
+        mode: Mode = self.mode if self.only in asked.path and self.passes <= 0 else "pass"
+        self.passes -= 1
         upload = asked.command == "PUT"
         length = int(asked.headers.get("Content-Length") or 0)
         self.requests.append((asked.command, asked.path))
@@ -167,14 +172,16 @@ class Proxy:
             asked.close_connection = True
             return
         if mode == "slow":
-            self._ends.wait(0.05)
+            self._ends.wait(self.slow)
         if mode == "cut" and upload:
             asked.rfile.read(length // 2)
             asked.close_connection = True
             return
         body = asked.rfile.read(length)
-        if mode == "500" or (mode == "full" and upload):
-            code, name = (500, "InternalError") if mode == "500" else (507, "XMinioStorageFull")
+        if mode in ("500", "revoked") or (mode == "full" and upload):
+            code, name = {"500": (500, "InternalError"), "revoked": (403, "InvalidAccessKeyId")}.get(
+                mode, (507, "XMinioStorageFull")
+            )
             _send(asked, code, [], f"<Error><Code>{name}</Code><Message>no</Message></Error>".encode())
             return
         if mode == "corrupt" and upload and body:
@@ -187,6 +194,9 @@ class Proxy:
         answer = connection.getresponse()
         data = answer.read()
         connection.close()
+        _, _, query = asked.path.partition("?")
+        if mode == "other" and asked.command in ("PUT", "POST") and not query.startswith(("uploads", "partNumber")):
+            self.other(asked.path)  # the object is there
         if mode == "half" and upload:
             asked.close_connection = True
             return

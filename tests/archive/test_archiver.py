@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from tests.archive import s3, samples
 from tests.archive.samples import AGENT, EVENTS, Life, events, filled, index, reach
 from tests.rawlog.samples import NOW
+from vedette.archive import stores
 from vedette.archive.archiver import Pace, Stopped
 from vedette.archive.stores import open_store
 from vedette.config.settings import ArchiveSettings
@@ -42,7 +45,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveSettings:
 
 
 def _bucket(server: s3.S3, folder: Path) -> ArchiveSettings:
-    server.proxy.mode, server.proxy.only = "pass", ""
+    server.proxy.mode, server.proxy.only, server.proxy.passes, server.proxy.slow = "pass", "", 0, 0.05
     server.key(s3.SECRET)
     return ArchiveSettings(f"s3://{s3.BUCKET}/{folder.name}", server.options)
 
@@ -229,18 +232,33 @@ def test_the_pace_is_kept() -> None:
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("mode", ["500", "full", "cut", "half", "corrupt", "slow"])
-def test_a_store_that_fails(tmp_path: Path, server: s3.S3, mode: s3.Mode) -> None:
-    """Errors, a full bucket, uploads that are cut or lose their answer, other bytes: the local copy stays until the
-    store has the right ones, and then there is one object a segment."""
+@pytest.mark.parametrize("mode", ["500", "full", "cut", "half", "corrupt", "other", "slow", "late", "dead", "revoked"])
+def test_a_store_that_fails(
+    tmp_path: Path, server: s3.S3, mode: s3.Mode | Literal["late"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors, a full bucket, uploads that are cut or lose their answer, other bytes that come or that are kept, a store
+    that is slow, slower than the time it has, or dead, a key that is revoked: the local copy stays until the store has
+    the right bytes, and then there is one object a segment."""
     settings = _bucket(server, tmp_path)
+    if mode in ("late", "dead"):
+        monkeypatch.setattr(stores, "REQUEST_SECONDS", 1)
+    if mode == "late":
+        mode, server.proxy.slow = "slow", 1.5
+    direct = server.folder / "direct.toml"
+    direct.write_text(server.options.read_text().replace(str(server.proxy.port), str(server.target)))
+
+    def other(path: str) -> None:
+        place = open_store(replace(settings, options_file=direct))
+        place.put(path.partition("?")[0].split(f"/{tmp_path.name}/")[1], [b"something else"])
+
+    server.proxy.other = other
     life = Life(tmp_path, settings)
     log = filled(tmp_path, life.known)
     before = events(tmp_path / "raw")
     life.archiver.find(life.store)
     server.proxy.mode, faults = mode, server.proxy.faults
     for one in log.final()[:3]:
-        if mode == "slow":
+        if mode == "slow" and server.proxy.slow < 1:
             life.archiver.archive(one.segment, life.store)
             continue
         with pytest.raises(OSError, match="seg"):
@@ -253,6 +271,28 @@ def test_a_store_that_fails(tmp_path: Path, server: s3.S3, mode: s3.Mode) -> Non
     assert len(segments(tmp_path / "raw")) == 1
     assert events(reach(tmp_path, settings)) == before
     assert len(_objects(settings)) == 2 * len(life.known.rows())
+    log.close()
+
+
+@pytest.mark.peer
+def test_a_key_that_is_revoked_meanwhile(tmp_path: Path, server: s3.S3) -> None:
+    """What was archived before stays so, and is not sent again with the new key; what was not waits for it."""
+    settings = _bucket(server, tmp_path)
+    life = Life(tmp_path, settings)
+    log = filled(tmp_path, life.known)
+    before = events(tmp_path / "raw")
+    server.proxy.passes, server.proxy.mode = 12, "revoked"
+    with pytest.raises(OSError, match="seg"):
+        life.run(log)
+    archived = life.known.rows()
+    assert 0 < len(archived) < len(log.final())
+    server.proxy.mode = "pass"
+    server.proxy.requests.clear()
+    Life(tmp_path, settings, life.known).run(log)
+    sent = {path.rpartition("/")[2].partition("?")[0] for verb, path in server.proxy.requests if verb == "PUT"}
+    assert not sent & {row.segment for row in archived}
+    _left(tmp_path, log)
+    assert events(reach(tmp_path, settings)) == before
     log.close()
 
 
