@@ -36,6 +36,7 @@ record = st.fixed_dictionaries(
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """All bodies are large ones."""
     monkeypatch.setattr(pieces, "LIMIT", 64)
+    monkeypatch.setattr(pieces, "FREE", 64)
     monkeypatch.setattr(pieces, "WHOLE", 0)
     monkeypatch.setattr(wire, "SMALL", 64)
     monkeypatch.setattr(wire, "WHOLE", 0)

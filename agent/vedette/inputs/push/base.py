@@ -2,7 +2,7 @@
 
 Facts only: no sockets, no clock. Readers give the events of a request, one plain representation each (a line as it was
 sent, or one JSON object), and last the answer that is sent when they are stored. A body that cannot be read raises
-``Refused`` before the first event, so nothing of it is stored.
+``Refused``, also behind some events: nothing of it is stored, since events are stored with the answer.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ import orjson
 
 from vedette.inputs.push.base import (
     EVENT_BYTES,
-    SLICE,
     TEXT,
     TURN_BYTES,
     Answer,
@@ -69,19 +68,13 @@ def _read(request: Request) -> Reading:
 
 
 def _bulk(request: Request) -> Reading:
-    """In two passes: a malformed action spoils the request. Actions are bounded, as the answer has each."""
+    """A malformed action spoils the request. Actions are bounded, as the answer has each."""
     body, index = request.body, request.path.split("/")[1] if request.path != "/_bulk" else ""
-    count, turn = 0, 0
-    for _ in _actions(body):
-        count += 1
+    events, items, blocks, failed = list[bytes](), list[bytes](), list[bytes](), False
+    count = turn = 0
+    for count, (action, about, start, end) in enumerate(_actions(body), 1):
         if count > MAX_ACTIONS:
             raise Refused(413, f"more than {MAX_ACTIONS} actions in one request")
-        if not count % SLICE:
-            yield []
-    if not count:
-        raise Refused(400, "request body is required")
-    events, items, blocks, failed = list[bytes](), list[bytes](), list[bytes](), False
-    for action, about, start, end in _actions(body):
         event, reason = _document(action, body[start:end].rstrip(b"\r"))
         item: dict[str, Any] = {"_index": about.get("_index", index), "_id": about.get("_id")}
         if event is None:
@@ -97,6 +90,8 @@ def _bulk(request: Request) -> Reading:
             events, turn = [], 0
             blocks.append(b",".join(items))
             items = []
+    if not count:
+        raise Refused(400, "request body is required")
     yield events
     blocks.append(b",".join(items))
     errors = b"true" if failed else b"false"

@@ -8,8 +8,9 @@ raw log holds it, whatever is asked of ``/ack`` is acknowledged.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -17,13 +18,14 @@ import orjson
 
 from vedette.inputs.push.base import SLICE, Answer, Protocol, Reading, Refused, Request, answer, loaded
 from vedette.inputs.push.lines import cut_up
-from vedette.inputs.push.pieces import LIMIT, bounded, values
+from vedette.inputs.push.pieces import LIMIT, bounded, few, values
 from vedette.inputs.push.texts import ECS, named, of_text
 from vedette.model.event import MAX_EVENT
 
 _CODES = {400: 6, 401: 2, 403: 4, 404: 404, 413: 27, 429: 9, 500: 8}
 _SUCCESS: Mapping[str, object] = {"text": "Success", "code": 0}
 _NAMES = {"host": "host.name", "source": "source", "sourcetype": "sourcetype", "index": "index", "time": "@timestamp"}
+_decode = json.JSONDecoder().raw_decode
 _numbers = count()
 
 
@@ -55,16 +57,15 @@ def _read(request: Request) -> Reading:
 
 def _events(request: Request) -> Generator[list[bytes], None, None]:
     """Some at a time; raises Refused."""
-    body, number, events = request.body, 0, list[bytes]()
+    number, events = 0, list[bytes]()
     try:
-        for span in values(body):
-            if span is None:
+        for value in _at_once(request.body) if few(request.body) else _one_by_one(request.body):
+            if value is None:
                 yield []
                 continue
-            text = body[span[0] : span[1]]
-            events.append(_event(bounded(text, "an event"), number, request) if len(text) <= MAX_EVENT else text)
+            events.append(value if type(value) is bytes else _event(value, number, request))
             number += 1
-            if len(events) == SLICE or len(text) > LIMIT:
+            if len(events) == SLICE:
                 yield events
                 events = []
     except _BadEvent:
@@ -72,6 +73,31 @@ def _events(request: Request) -> Generator[list[bytes], None, None]:
     except Refused as refused:
         raise _BadEvent(number, f"Invalid data format: {refused.reason}") from refused
     yield events
+
+
+def _at_once(body: bytes) -> Iterator[Any]:
+    """The JSON values of a body, one after the other; raises Refused."""
+    text, at = body.decode("utf-8", "replace").strip(), 0
+    while at < len(text):
+        try:
+            value, at = _decode(text, at)
+        except (ValueError, RecursionError) as error:
+            raise Refused(400, str(error)) from error
+        yield value
+        while at < len(text) and text[at] in " \t\r\n,":
+            at += 1
+
+
+def _one_by_one(body: bytes) -> Iterator[Any]:
+    """The same of a large body; None is the event loop's turn, bytes an event that is cut."""
+    for span in values(body):
+        if span is None:
+            yield None
+        else:
+            text = body[span[0] : span[1]]
+            yield bounded(text, "an event") if len(text) <= MAX_EVENT else text
+            if len(text) > LIMIT:
+                yield None
 
 
 def _event(value: Any, number: int, request: Request) -> bytes:

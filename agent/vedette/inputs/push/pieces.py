@@ -23,6 +23,8 @@ from vedette.model.event import MAX_EVENT
 
 LIMIT = 8 << 10
 """Bytes that are matched and read at once."""
+FREE = 32 << 10
+"""A body of so many is read at once, whatever is in it."""
 WHOLE = 384 << 10
 CONTAINERS = 8192
 """A body within both is read at once."""
@@ -55,8 +57,13 @@ Spans = Generator[tuple[int, int, bool] | None, None, None]
 def few(body: bytes | str) -> bool:
     """Whether JSON is read within about 3 ms."""
     if isinstance(body, str):
-        return len(body) <= LIMIT or (len(body) <= MAX_EVENT and body.count("[") + body.count("{") <= CONTAINERS)
-    return len(body) <= LIMIT or (len(body) <= WHOLE and body.count(b"[") + body.count(b"{") <= CONTAINERS)
+        return len(body) <= FREE or (len(body) <= MAX_EVENT and body.count("[") + body.count("{") <= CONTAINERS)
+    return len(body) <= FREE or (len(body) <= WHOLE and _containers(body) <= CONTAINERS)
+
+
+def _containers(body: bytes) -> int:
+    """Objects and arrays, at most: also those in texts. Three times as fast as to count."""
+    return len(body) - len(body.translate(None, b"[{"))
 
 
 def _not_json(why: str) -> Refused:
@@ -72,7 +79,7 @@ def _loaded(text: bytes) -> Any:
 
 def bounded(text: bytes, what: str) -> Any:
     """The value of ``text``; raises Refused for no JSON, and where it is too much for one call."""
-    if len(text) > LIMIT and text.count(b"[") + text.count(b"{") > CONTAINERS:
+    if len(text) > FREE and _containers(text) > CONTAINERS:
         raise Refused(413, f"{what} with more than {CONTAINERS} objects and arrays")
     return _loaded(text)
 
