@@ -7,7 +7,7 @@ against what the format gives by ``failures``.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vedette.decode.declared import Declared, declared
@@ -17,6 +17,7 @@ from vedette.model.times import time_of
 from vedette.plan.ir import Expr, Refusal, Rule, as_shown
 from vedette.plan.limits import MAX_FILE
 from vedette.rules.ruleset import RuleSet
+from vedette.system.folders import listed, read_regular
 
 FOLDER = "formats"
 MAX_FORMATS = 1000
@@ -25,6 +26,18 @@ MAX_FORMATS = 1000
 def is_format(path: Path) -> bool | None:
     """Whether a file below a folder of rules is one: of TOML only what lies in ``formats/``. None: it is no TOML."""
     return path.parent.name == FOLDER if path.suffix == ".toml" else None
+
+
+def declared_at(paths: Iterable[Path]) -> tuple[Declared, ...]:
+    """The formats of rule files and folders, without their rules; what cannot be used is left out. Raises OSError."""
+    rules = RuleSet()
+    front_end = Formats(rules)
+    for path in paths:
+        found = [one for one in listed(path, (".toml",)) if is_format(one)] if path.is_dir() else [path]
+        for one in found:
+            if one.suffix == ".toml":
+                front_end.add(read_regular(one, MAX_FILE + 1), str(one))
+    return tuple(rules.formats.values())
 
 
 class Formats:

@@ -27,15 +27,11 @@ def codecs_of(config: Config) -> Codecs:
 def _declared(config: Config) -> Iterator[Declared]:
     for one in config.rulesets:
         if one.paths:
-            yield from _of_folders(one.paths)
+            from vedette.rules.formats import declared_at
+
+            yield from declared_at(one.paths)
         else:
             yield from _of_bundle(config.agent.bundle_dir(one.name) / "current")
-
-
-def _of_folders(paths: tuple[Path, ...]) -> Iterator[Declared]:
-    from vedette.rules.build import files, load_files
-
-    yield from load_files(path for path in files(paths) if path.suffix == ".toml").formats.values()
 
 
 def _of_bundle(path: Path) -> Iterator[Declared]:
