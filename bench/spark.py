@@ -3,8 +3,9 @@
 ``python -m bench.spark [--alerts N] [--skew SHARE] [--job NAME …]`` makes the landing of that many alerts
 (``bench.simulate``; kept in ``--folder`` for the next run, the same each time), then runs the jobs one after the
 other in one process and one Spark session, as ``vedette-spark all`` does: ``ingest`` into empty tables, the others over
-what it made, without tables of their own from an earlier run. **start** is what it takes to open the session and run all
-of them once on a small fleet, which loads Spark's classes: a figure by itself, and in no other. Of each job are taken:
+what it made, without tables of their own from an earlier run. **start** is what it takes to open the session and run
+all of them once on a small fleet, which loads Spark's classes: a figure by itself, and in no other. Of each job are
+taken:
 
 * **rows** it has to read: landed alerts and heartbeats for ingest, lines written for export, rows of the tables that it
   reads for the others;

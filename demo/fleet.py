@@ -3,7 +3,8 @@
 Five agents at two sites become members by tokens. Two operators sign what they shall run; the controller takes a good
 bundle through the rings, and brings back one that floods and an overlay that cuts the uplink, both at the canary.
 Then an analyst asks for disk space, fetches the events around an alert, and hunts for what no rule knew at the time.
-Commands are printed without the options that name folders, the broker and its certificates.
+Commands are printed without the options that name folders, the broker and its certificates. In the end the Spark jobs
+read what has landed, and the console shows all of it: on a terminal until Enter is pressed.
 
 Ends with exit code 1 when a bad change reached more than the canary, or what was planted was not found.
 """
@@ -11,6 +12,7 @@ Ends with exit code 1 when a bad change reached more than the canary, or what wa
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -18,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import Any
 
 from demo import stage
@@ -27,6 +30,7 @@ from tests.meanwhile import meanwhile
 
 WORK = ROOT / "build" / "fleet"
 FLEET = "plants"
+SPARK = str(Path(VEDETTE).with_name("vedette-spark"))
 AGENTS = {"vienna": ("vienna-1", "vienna-2"), "linz": ("linz-1", "linz-2", "linz-3")}
 PLANTED = "linz-2"
 """Where somebody ran what no rule knew yet."""
@@ -95,7 +99,7 @@ alerts_floor = 120
 [[operator]]
 name = "ann"
 key = "{ann}"
-roles = ["viewer", "analyst"]
+roles = ["viewer", "analyst", "operator"]
 expires = "2099-01-01T00:00:00Z"
 
 [[group]]
@@ -321,7 +325,32 @@ def main() -> None:
         centre.vedette("fleet", "audit", "trust/audit.jsonl", shown="vedette fleet audit trust/audit.jsonl")
         record = f"{hosts[0].name}/data/fleet/audit.jsonl"
         centre.vedette("fleet", "audit", record, shown=f"vedette fleet audit {record}")
+
+        say("Saturday: the tables, and the console over them and the fleet")
+        print(stage.command(SPARK, "all", "--landing", "landing", "--tables", "tables", "--master", "local[2]",
+                            folder=WORK, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}), end="")  # fmt: skip
+        stack.enter_context(running("console", "region", "console", *console_options(centre)))
+        print(until("the console to answer", lambda: first_login(WORK / "console.log")), flush=True)
+        if sys.stdin.isatty():
+            input("Enter ends it, and all of the demo. ")
     say(f"Done in {time.monotonic() - began:.0f} s. All of it: {WORK.relative_to(ROOT)}")
+
+
+def console_options(centre: Centre) -> tuple[object, ...]:
+    """It asks hosts as ann, and signs proposals with the keys of all who must."""
+    return (
+        "--listen", f"127.0.0.1:{free_port()}", "--tables", "tables", "--landing", "landing", "--reports", "reports",
+        "--trust", "trust", "--fleet-file", "fleet.toml", "--requests", "requests", "--evidence", "evidence",
+        "--operator", "ann", "--operator-key", "ann.pem", "--author-key", "author.pem",
+        "--signer-key", "keys/carol.pem", "--signer-key", "keys/dave.pem", "--rules", "rules-1", "--crl",
+        "region/crl.pem", "--authorities", "region/members/ops/region-ca.pem", *centre.at_broker(),
+    )  # fmt: skip
+
+
+def first_login(log: Path) -> str:
+    """The address of the console, and the link by which its first user logs in; empty: it does not answer yet."""
+    lines = [line for line in log.read_text().splitlines() if line.startswith(("console  ", "first login"))]
+    return "\n".join(lines) if len(lines) == 2 else ""
 
 
 def landed(word: str) -> str:

@@ -23,6 +23,7 @@ with DAG(
         task_id="all_due_jobs",
         bash_command=(
             "vedette-spark all --landing {{ var.value.vedette_landing }} --tables {{ var.value.vedette_tables }} "
-            "--lookups {{ var.value.vedette_lookups }} --html {{ var.value.vedette_report }} --conf spark.driver.memory=2g"
+            "--lookups {{ var.value.vedette_lookups }} --html {{ var.value.vedette_report }} "
+            "--conf spark.driver.memory=2g"
         ),
     )

@@ -91,12 +91,12 @@ def evaluated(
             step, when, where = moment.order
             data = moment.to_bytes()
             yield {"agent": about["agent"], "step": int(step), "time": when, "place": where, "moment": data}
-    for gap in line.gaps:
-        if line.own(gap.offset):
-            yield gap(about, gap.offset, gap.reason, gap.events)
+    for lost in line.gaps:
+        if line.own(lost.offset):
+            yield gap(about, lost.offset, lost.reason, lost.events)
     for codec, (offset, events) in line.unknown.items():
         yield gap(about, offset, f"the rules do not know the format {codec!r}", events)
-    if line.rest and all(gap.offset != line.end for gap in line.gaps):
+    if line.rest and all(lost.offset != line.end for lost in line.gaps):
         reason = f"{segment.path.name}: its last {line.rest} bytes are no whole frame"
         yield gap(about, line.end, reason)
     for number, count in engine.tally.undecided.items():
