@@ -122,7 +122,7 @@ class HuntOrder(Given):
     agents: Annotated[list[Name], Field(max_length=1000)] = Field(default_factory=list)
     since: Annotated[str, StringConstraints(max_length=40)] = "30d"
     until: Annotated[str, StringConstraints(max_length=40)] = ""
-    first: Annotated[int, Field(ge=0, le=200)] = 20
+    first: Annotated[int, Field(strict=True, ge=0, le=200)] = 20
     expires: Annotated[str, StringConstraints(max_length=10)] = "24h"
     reason: Reason
 
@@ -133,7 +133,7 @@ class EvidenceOrder(Given):
     alert: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
     agent: Name
     day: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
-    around: Annotated[int, Field(ge=0, le=10_000)] = 20
+    around: Annotated[int, Field(strict=True, ge=0, le=10_000)] = 20
     reason: Reason
 
 
@@ -182,7 +182,7 @@ class Action(Given):
 
     action: Literal["release-quarantine", "reload", "rollback"]
     ruleset: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{0,128}$")] = ""
-    version: Annotated[int, Field(ge=1, lt=2**53)] | None = None
+    version: Annotated[int, Field(strict=True, ge=1, lt=2**53)] | None = None
     reason: Reason
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StrictBool, StringConstraints
 
 from vedette_console.fleet.models_fleet import AgentRow, Controller, Link
 from vedette_console.fleet.shapes import Finding, Given, Listed, Model, Name, Reason, RuleFile
@@ -141,7 +141,7 @@ class Proposal(Given):
     group: Name
     ruleset: Name = "default"
     reason: Reason
-    retry: bool = False
+    retry: StrictBool = False
     """Begin changes again that were aborted."""
 
 

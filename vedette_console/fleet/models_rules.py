@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StrictBool, StringConstraints
 
 from vedette_console.fleet.models_asked import HostCount, Match, RuleCount
 from vedette_console.fleet.shapes import Finding, Given, Listed, Model, RuleFile, RuleText
@@ -16,7 +16,7 @@ class RuleInput(Given):
     text: RuleText
     kind: Literal["sigma", "sql"]
     tests: Annotated[str, StringConstraints(max_length=256 << 10)] = ""
-    beside: bool = True
+    beside: StrictBool = True
     """With the rules' folders beside it, so that it may refer to them."""
 
 
@@ -79,7 +79,7 @@ class BacktestOrder(Given):
     rules: Annotated[list[RuleFile], Field(min_length=1, max_length=50)]
     since: Annotated[str, StringConstraints(max_length=40)] = ""
     until: Annotated[str, StringConstraints(max_length=40)] = ""
-    route: bool = True
+    route: StrictBool = True
     source: Annotated[str, StringConstraints(max_length=100)] = ""
     """Name of one of the configured folders of raw logs; empty: the first."""
     reason: Annotated[str, StringConstraints(max_length=500)] = ""

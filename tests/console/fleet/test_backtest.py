@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,9 @@ AGENTS = {"vienna-1": "vienna", "linz-1": "linz"}
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten hours of two agents, an hour a segment; a needle in each."""
     folder = tmp_path_factory.mktemp("export")
-    clock = [NOW - 10 * HOUR]
     for agent in AGENTS:
-        settings = RawLogSettings(segment_bytes=4 << 10)
-        log = RawLog.open(folder / agent / "raw", settings, Counters(), clock=lambda: clock[0])
+        clock, settings = [NOW - 10 * HOUR], RawLogSettings(segment_bytes=256)
+        log = RawLog.open(folder / agent / "raw", settings, Counters(), clock=partial(clock.__getitem__, 0))
         for hour in range(10):
             time = clock[0] = NOW - (10 - hour) * HOUR
             lines = [b"<38>Nov 20 02:00:00 web1 app[7]: line %d of hour %d" % (n, hour) for n in range(200)]
