@@ -385,7 +385,7 @@ ON d.ip = e.src_ip AND d.crit > 3 WHERE e.action = 'x'
 Calc($2, $3)
   LookupJoin(LEFT assets by ip = $2: owner, crit; at 1 | >($4, 3))
     Calc($1, $3 | =($2, 'x'))
-      Scan(events: event_time@, action, src_ip; mark -($1, 30000000))
+      Scan(events: event_time@, action, src_ip)
 """,
     ),
     "IN a lookup": (
@@ -394,10 +394,10 @@ CREATE TABLE assets (ip STRING, owner STRING) WITH ('connector' = 'vedette', 'lo
 SELECT src_ip FROM events WHERE src_ip IN (SELECT ip FROM assets) AND action = 'x'
 """,
         """
-Calc($1)
-  LookupJoin(SEMI assets by ip = $1: ; at 0)
-    Calc($2 | =($1, 'x'))
-      Scan(events: action, src_ip)
+Calc($2)
+  LookupJoin(SEMI assets by ip = $2: ; at 1)
+    Calc($1, $3 | =($2, 'x'))
+      Scan(events: event_time@, action, src_ip)
 """,
     ),
     "NOT IN a lookup": (
@@ -406,10 +406,10 @@ CREATE TABLE assets (ip STRING, owner STRING) WITH ('connector' = 'vedette', 'lo
 SELECT src_ip FROM events WHERE src_ip NOT IN (SELECT ip FROM assets WHERE owner = 'x')
 """,
         """
-Calc($1)
-  LookupJoin(ANTI assets by ip = $1: owner; at 0 | =($2, 'x'))
-    Calc($1 | IS NOT NULL($1))
-      Scan(events: src_ip)
+Calc($2)
+  LookupJoin(ANTI assets by ip = $2: owner; at 1 | =($3, 'x'))
+    Calc($1, $2 | IS NOT NULL($2))
+      Scan(events: event_time@, src_ip)
 """,
     ),
     "NOT EXISTS in a lookup by range": (
