@@ -3,7 +3,7 @@ through ingest and all jobs, and the first screen is read as an analyst reads it
 
 A pointer of the first screen is right when it leads to something that was planted; what a job finds is right when it
 overlaps with it. Recall and precision are asked for by kind of finding over all seeds of a run (risk is measured, see
-``MEASURED``); ``make evaluate`` takes more seeds than ``make test``.
+``MEASURED``). A region takes minutes: ``make evaluate`` makes them, ``make test`` does not.
 """
 
 from __future__ import annotations
@@ -163,6 +163,7 @@ KEPT: dict[str, list[Score]] = defaultdict(list)
 
 
 @pytest.mark.spark
+@pytest.mark.release
 def test_what_was_planted_is_found_and_nothing_else(found: Found) -> None:
     """Recall and precision of 0.95 and more, of each kind of finding, over the seeds so far."""
     for kind, score in scores(found):
@@ -183,6 +184,7 @@ def test_what_was_planted_is_found_and_nothing_else(found: Found) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.release
 def test_the_first_screen_is_about_what_was_planted(found: Found) -> None:
     """Of its first ten pointers nine or more lead to an attack, a burst, a silence or a new rule."""
     first = found.first[:FIRST]
@@ -196,6 +198,7 @@ def test_the_first_screen_is_about_what_was_planted(found: Found) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.release
 def test_every_alert_that_landed_is_there(found: Found) -> None:
     """The way goes through ingest: nothing is put into tables by hand."""
     assert found.tables.arrow(ALERTS, ["alert_id"]).num_rows > 10_000
