@@ -124,6 +124,7 @@ def test_scan(tmp_path: Path) -> None:
     assert "41457" in vedette(*whole, "--plugin", "vedette-example-decoder:gate").stdout
 
 
+@pytest.mark.usefixtures("awake")
 def test_a_hunt(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an agent stored under names of a plugin's decoder and of a declared format is read as the agent reads it,
     also by rules that bring neither."""

@@ -23,7 +23,7 @@ from vedette.region.evidence import Found
 from vedette_console.fleet.models import EvidenceOrder, Question
 from vedette_console.fleet.service import Fleet
 
-pytestmark = [pytest.mark.peer, pytest.mark.crash]
+pytestmark = [pytest.mark.peer, pytest.mark.crash, pytest.mark.usefixtures("awake")]
 RULE = """title: Event of Seventeen
 id: 5c1f4f0e-3a52-4d09-9f3b-0f6d7c2e8a17
 logsource: {product: linux}
