@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
 from urllib.parse import quote
 
 import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -59,8 +57,7 @@ def create(settings: Settings, store: Store | None = None) -> FastAPI:
             app.state.hub.open()
             running.callback(app.state.hub.close)
             for name in SERVICES:
-                if (service := _named(name)) is not None:
-                    await running.enter_async_context(service(app))
+                await running.enter_async_context(resolve_name(name)(app))
             yield
 
     app = FastAPI(
@@ -77,9 +74,9 @@ def create(settings: Settings, store: Store | None = None) -> FastAPI:
     for room, names, prefix, given in (("api", api.ROUTERS, API, {"responses": ERRORS}),
                                        ("pages", pages.ROUTERS, "", {"include_in_schema": False})):  # fmt: skip
         for name in names:
-            if (router := _named(f"vedette_console.{room}.{name}:router")) is not None:
-                app.include_router(router, prefix=prefix, **given)
-                app.state.paths += [(compile_path(prefix + one.path)[0], one.methods) for one in router.routes]
+            router = resolve_name(f"vedette_console.{room}.{name}:router")
+            app.include_router(router, prefix=prefix, **given)
+            app.state.paths += [(compile_path(prefix + one.path)[0], one.methods) for one in router.routes]
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
@@ -94,12 +91,6 @@ _ABOUT = (
 )
 
 
-def _named(name: str) -> Any:
-    """``MODULE:FUNCTION``; None when there is no such module."""
-    module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function) if importlib.util.find_spec(module) else None
-
-
 def _show(request: Request, problem: Problem) -> Response:
     """An error as its reader takes it: an object below ``/api``, a page else."""
     request.state.problem = problem.body
@@ -110,13 +101,8 @@ def _show(request: Request, problem: Problem) -> Response:
         if "hx-request" in request.headers:
             return Response(status_code=401, headers={"HX-Redirect": "/login"})
         return RedirectResponse(f"/login?next={quote(back, safe='')}", 303)
-    page = _named("vedette_console.pages.errors:page")
-    if page is not None:
-        shown: Response = page(request, problem)
-        return shown
-    return HTMLResponse(
-        f"<!doctype html><title>Error {problem.status}</title><p>Error {problem.status}", problem.status
-    )
+    shown: Response = resolve_name("vedette_console.pages.errors:page")(request, problem)
+    return shown
 
 
 async def _problem(request: Request, error: Exception) -> Response:
