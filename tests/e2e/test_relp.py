@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificates import Authority
 from tests.e2e.agent import KILLS, Agent, chance, say, until
 from tests.inputs.intake import rsyslogd
 from vedette.model.event import Flag
@@ -20,7 +21,9 @@ OMRELP = glob.glob("/usr/lib*/rsyslog/omrelp.so") + glob.glob("/usr/lib*/*/rsysl
 ROUNDS = KILLS if "VEDETTE_CRASH_KILLS" in os.environ else 2
 BATCH = 1000
 """Lines written at a time; a kill falls anywhere in them."""
-RELP = '[[input]]\nname = "in"\ntype = "relp"\ntcp = "127.0.0.1:{port}"\n'
+RELP = '[[input]]\nname = "in"\ntype = "relp"\n'
+CLEAR = 'tcp = "127.0.0.1:{port}"\n'
+TLS = 'tls = {{ address = "127.0.0.1:{port}", cert = "{cert}", key = "{key}", client_ca = "{ca}" }}\n'
 RULE = """title: Line
 id: 0b0dbd0a-5a3e-4d7c-8f43-0a5ed6d5a001
 logsource: {product: linux}
@@ -37,20 +40,32 @@ def _number(raw: bytes) -> int:
 @pytest.mark.peer
 @pytest.mark.crash
 @pytest.mark.skipif(not OMRELP, reason="rsyslog's omrelp is missing: apt-get install rsyslog-relp")
-def test_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Killed while rsyslog sends: every line is in the raw log once, and those that came again are counted as
-    duplicates; what only may have come again would be flagged. Received = stored + duplicates, over all lives."""
+@pytest.mark.parametrize("secured", [False, True], ids=["clear", "tls"])
+def test_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str], secured: bool) -> None:
+    """Killed while rsyslog sends, in the clear and by TLS with certificates of both sides: every line is in the raw log
+    once, and those that came again are counted as duplicates; what only may have come again would be flagged. Received
+    = stored + duplicates, over all lives."""
     rng = chance()
     rules = tmp_path / "rules"
     rules.mkdir()
     (rules / "line.yml").write_text(RULE)
     agent = Agent(tmp_path / "a", rules=rules)
-    agent.configure(RELP.format(port=agent.port))
+    listener, more = CLEAR.format(port=agent.port), ""
+    if secured:
+        authority = Authority(tmp_path)
+        cert, key = authority.issue("agent")
+        listener = TLS.format(port=agent.port, cert=cert, key=key, ca=authority.ca)
+        cert, key = authority.issue("sender")
+        more = (
+            f' tls="on" tls.caCert="{authority.ca}" tls.myCert="{cert}" tls.myPrivKey="{key}" tls.authMode="name"'
+            ' tls.permittedPeer="agent"'
+        )
+    agent.configure(RELP + listener)
     agent.up()
     (tmp_path / "r").mkdir()
     action = (
         f'action(type="omrelp" target="127.0.0.1" port="{agent.port}" action.resumeRetryCount="-1"'
-        ' action.resumeInterval="1" queue.type="LinkedList" queue.size="1000000")'
+        f' action.resumeInterval="1" queue.type="LinkedList" queue.size="1000000"{more})'
     )
     written = 0
     try:
@@ -91,6 +106,6 @@ def test_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(agent.alerts()) == sum(times for number, times in stored.items() if number % 100 == 0)
     say(
         capsys,
-        f"relp, {ROUNDS} kills: {written} lines, none missing; {counts['dropped'].get('duplicate', 0)} came again and"
-        f" were left out, {flagged.total()} stored and flagged",
+        f"relp{' over TLS' if secured else ''}, {ROUNDS} kills: {written} lines, none missing;"
+        f" {counts['dropped'].get('duplicate', 0)} came again and were left out, {flagged.total()} stored and flagged",
     )
