@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path("/lib/systemd/systemd-journald")
-CONFIGURED = "[Journal]\nStorage=volatile\nReadKMsg=no\nAudit=no\nRateLimitIntervalSec=0\nRuntimeMaxFileSize={}\n"
+CONFIGURED = "[Journal]\nStorage=volatile\nReadKMsg={}\nAudit=no\nRateLimitIntervalSec=0\nRuntimeMaxFileSize={}\n"
 
 
 SCRIPT = """
@@ -99,8 +99,9 @@ class Journald:
 
 
 @contextmanager
-def journald(file_size: str = "512K") -> Iterator[Journald]:
-    """Started; stopped and its files deleted afterwards. ``file_size``: at which it begins another one."""
+def journald(file_size: str = "512K", kernel: str = "no") -> Iterator[Journald]:
+    """Started; stopped and its files deleted afterwards. ``file_size``: at which it begins another one; ``kernel``:
+    "yes" with what this host's kernel says."""
     if os.geteuid() != 0:
         pytest.skip("systemd-journald needs root")
     for program in (str(PROGRAM), "unshare", "journalctl"):
@@ -111,7 +112,7 @@ def journald(file_size: str = "512K") -> Iterator[Journald]:
     run = Path(tempfile.mkdtemp(prefix="vedette-run-"))  # short: a socket's path has 108 bytes
     settings = run / "systemd" / "journald.conf.d" / "test.conf"
     settings.parent.mkdir(parents=True)
-    settings.write_text(CONFIGURED.format(file_size))
+    settings.write_text(CONFIGURED.format(kernel, file_size))
     made = Journald(run)
     try:
         made.start()

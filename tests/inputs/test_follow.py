@@ -273,3 +273,45 @@ async def test_no_journal_yet(tmp_path: Path, real: Journald) -> None:
             subprocess.run(["cp", "-a", real.folder, folder], check=True)
             await until(lambda: messages(bin) == ["one"], SECONDS)
     assert {entry["event"] for entry in logs} <= {Log.JOURNAL_UNAVAILABLE, Log.JOURNAL_COMPLAINT}
+
+
+async def test_the_kernels_entries() -> None:
+    """What is in the kernel's own buffer comes through a real journald as lines of a program and a severity, and the
+    fields that journald vouches for tell it from what a process says of itself."""
+    marker = f"vedette-test[7]: marker {os.urandom(8).hex()}"
+    try:
+        Path("/dev/kmsg").write_text(f"<4>{marker}\n")
+    except OSError as error:
+        pytest.skip(f"the kernel's buffer takes nothing here: {error}")
+    with journald("8M", kernel="yes") as real:
+        real.send(MESSAGE=marker, SYSLOG_IDENTIFIER="kernel", TRANSPORT="kernel")
+        real.log("last")
+        kernel, others = Bin(), Bin()
+        async with (
+            following(kernel, real.folder, include=("_TRANSPORT=kernel",)),
+            following(others, real.folder, exclude=("_TRANSPORT=kernel",)),
+        ):
+            await until(lambda: marker[17:] in str(kernel.events), SECONDS)
+            await until(lambda: messages(others) == ["last"], SECONDS)
+    found = [record(event, "syslog") for event in kernel.events]
+    (own,) = [one for one in found if str(one.get("message")) == marker.partition(": ")[2]]
+    assert (own.get("program"), own.get("pid"), own.get("severity")) == ("vedette-test", "7", "warning")
+    assert {str(one.get("_TRANSPORT")) for one in found} == {"kernel"}
+    assert messages(kernel) == []
+    (liar,) = [one for one in (record(event, "syslog") for event in others.events) if one.get("message") == marker]
+    assert liar.get("_TRANSPORT") == "journal"
+
+
+async def test_a_containers_entries(real: Journald) -> None:
+    """Of what Docker's journald driver writes (docs.docker.com, Journald logging driver) the container's name, id and
+    image are fields, also by ECS's names, and a filter can go by them."""
+    fields = {"CONTAINER_NAME": "web", "CONTAINER_ID": "0123456789ab", "CONTAINER_TAG": "web/7", "IMAGE_NAME": "shop:1"}
+    real.send(MESSAGE="GET /", SYSLOG_IDENTIFIER="test", PRIORITY="3", CONTAINER_ID_FULL="0" * 64, **fields)
+    real.log("of the host")
+    every, one = Bin(), Bin()
+    async with following(every, real.folder), following(one, real.folder, include=("CONTAINER_NAME=web",)):
+        await until(lambda: messages(every) == ["GET /", "of the host"], SECONDS)
+        await until(lambda: messages(one) == ["GET /"], SECONDS)
+    found = record(one.events[0], "syslog")
+    assert {name: found.get(name) for name in fields} == fields
+    assert (found.get("container.name"), found.get("container.id")) == ("web", "0123456789ab")
