@@ -7,6 +7,7 @@ import glob
 import gzip
 import http.client
 import json
+import re
 import shutil
 import ssl
 import subprocess
@@ -22,7 +23,7 @@ pytest.importorskip("httptools", reason="an environment from before: make enviro
 from tests.certificates import Authority
 from tests.inputs.intake import LOCAL, Bin, rsyslogd, until
 from tests.inputs.test_acknowledge import Disk
-from tests.senders import COLLECTOR, PROMTAIL, needs_collector, needs_promtail
+from tests.senders import COLLECTOR, PROMTAIL, PUSHES, Push, configured, needs_collector, needs_promtail
 from vedette.inputs import http_listen
 from vedette.inputs.connected import TlsListener
 from vedette.inputs.http import HttpInput
@@ -352,3 +353,24 @@ async def test_promtail(tmp_path: Path) -> None:
     found = [json.loads(event) for event in bin.events]
     assert sorted(int(one["MESSAGE"].split()[1]) for one in found) == list(range(5_000))
     assert {(one["SYSLOG_IDENTIFIER"], one["host.name"], one["job"]) for one in found} == {("sshd", "web-1", "auth")}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("push", PUSHES, ids=lambda push: f"{push.program}-{push.protocol}")
+async def test_other_senders(tmp_path: Path, push: Push) -> None:
+    """A real Fluent Bit, Vector or Logstash reads a file and sends each of its lines, once, by one of its outputs."""
+    bin, counters = Bin(), Counters()
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"Nov 23 06:16:34 web-1 sshd[42]: line {i}\n" for i in range(2_000)))
+    async with http_input(bin, counters) as (_, port):
+        command = configured(push, lines, port, tmp_path)
+        with (tmp_path / "log").open("wb") as log:
+            process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            await until(lambda: len(bin.events) >= 2_000, 120)
+        finally:
+            process.terminate()
+            await process.wait()
+    found = [re.search(rb"line (\d+)", event) for event in bin.events]
+    assert sorted(int(one[1]) for one in found if one) == list(range(2_000))
+    assert not counters.dropped
