@@ -17,11 +17,15 @@ day.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
+from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+Kept: TypeAlias = Callable[[DataFrame], DataFrame]
+"""Has Spark keep a frame, which is asked more than once, until the job has written."""
 
 WHO = ["kind", "value", "scope"]
 
@@ -68,14 +72,14 @@ def scope() -> Column:
     return F.when(private, F.concat_ws("/", "fleet", "site")).otherwise(F.lit(""))
 
 
-def unusual(rows: DataFrame, first: date, held: Sequence[str], seen: DataFrame | None = None) -> DataFrame:
-    """Of ``rows`` (``ENTITY_SITE_5M`` with ``scope``) those that are not usual, by what ``seen`` has (None: ``rows``).
+def unusual(rows: DataFrame, first: date, held: Sequence[str], seen: DataFrame, keep: Kept) -> DataFrame:
+    """Of ``rows`` (``ENTITY_SITE_5M`` with ``scope``) those that are not usual, by what ``seen`` has.
 
     ``first`` is the first day, ``held`` are the days that have rows at all, each within ``MAX_DAYS`` of it.
     """
     bit = F.expr(f"shiftleft(1L, datediff(to_date(date), DATE'{first.isoformat()}'))")
-    marked = (rows if seen is None else seen).withColumn("bit", bit)
-    cells = marked.groupBy(*_CELL).agg(F.bit_or("bit").alias("days")).withColumn("severe", F.col("level").isin(*SEVERE))
+    days = seen.withColumn("bit", bit).groupBy(*_CELL).agg(F.bit_or("bit").alias("days"))
+    cells = keep(days.withColumn("severe", F.col("level").isin(*SEVERE)))
     usual = _by_past(cells, first, held) if len(held) >= MIN_HISTORY else _by_spread(cells)
     return rows.join(usual.select(*_CELL), _CELL, "left_anti")
 
@@ -101,11 +105,10 @@ def _by_past(cells: DataFrame, first: date, held: Sequence[str]) -> DataFrame:
         comes_back("every") & (F.col("early") >= ABOUT_SITES) & (F.col("visits") >= RETURNS * F.col("sites"))
     ).alias("about")
     of_rule = cells.where("severe").groupBy(*WHO, "rule_id").agg(F.bit_or("days").alias("of_rule"))
-    known = cells.join(about.select(*_WHO, goes_about), _WHO)
-    mild = known.where(~F.col("severe") & (comes_back("days") | F.col("about")))
-    severe = known.where(F.col("severe") & F.col("about")).join(of_rule, [*WHO, "rule_id"])
+    known = cells.join(about.select(*_WHO, goes_about), _WHO).join(of_rule, [*WHO, "rule_id"], "left")
     often = F.when(F.col("level") == "critical", comes_back("of_rule")).otherwise(F.bit_count("of_rule") >= MIN_HISTORY)
-    return mild.select(*_CELL).unionByName(severe.where(often).select(*_CELL))
+    severe = F.col("about") & often
+    return known.where(F.when(F.col("severe"), severe).otherwise(comes_back("days") | F.col("about")))
 
 
 def _by_spread(cells: DataFrame) -> DataFrame:

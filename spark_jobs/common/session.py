@@ -22,6 +22,9 @@ LOCAL = {
     # Listing a local folder takes less than starting a task that lists it.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+    # A join with a side of so many bytes, or so many to each task, sorts neither side.
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": "32m",
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "32m",
     # What a task hands to the driver is held three times over, and lost for good when the heap has no room for it.
     "spark.sql.files.maxPartitionBytes": "8m",
     # Opening a file counts as so many bytes; with the default, 4 MB, a task would take two small files and no more.

@@ -19,7 +19,7 @@ import hashlib
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import date, datetime, timedelta
 from typing import Any, TypeAlias
@@ -30,7 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common import entities
-from spark_jobs.common.entities import LEVELS, MAX_DAYS, MIN_HISTORY, QUIET_DAYS, WHO
+from spark_jobs.common.entities import LEVELS, MAX_DAYS, MIN_HISTORY, QUIET_DAYS, WHO, Kept
 from spark_jobs.common.islands import identity, runs
 from spark_jobs.common.period import Period, held, period
 from spark_jobs.common.plain import many
@@ -55,8 +55,6 @@ _RUN = [*WHO, "run"]
 _LISTS = ("sites", "rules", "tactics", "techniques")
 
 Row: TypeAlias = dict[str, Any]
-Kept: TypeAlias = Callable[[DataFrame], DataFrame]
-"""Has Spark keep a frame until the job has written."""
 
 
 @spark_job()
@@ -103,7 +101,7 @@ def write(
             end.callback(frame.persist().unpersist)
             return frame
 
-        new = keep(entities.unusual(every, wanted.first, there, rows))
+        new = keep(entities.unusual(every, wanted.first, there, rows, keep))
         seen = keep(suspects(new.where(F.col("date") >= wanted.since)))
         attacks = [weighed(way) for way in find(spark, tables, seen, lookups, keep, wanted.now) if not decoy(way)]
         text = _write(tables, named(attacks, known, wanted), known, wanted)
