@@ -40,7 +40,12 @@ def server(tmp_path: Path) -> Iterator[str]:
         "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal",
     ]  # fmt: skip
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(HOME)}
+    environment = {
+        **os.environ,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": str(HOME),
+        "PYSPARK_PYTHON": sys.executable,
+    }
     with (tmp_path / "server.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         try:
