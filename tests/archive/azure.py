@@ -1,7 +1,7 @@
 """A real server of Azure's blob storage for tests: Azurite, Microsoft's emulator, by node.
 
-``tools/azurite.sh`` fetches it into ``build/azurite``; ``VEDETTE_AZURITE`` names another ``main.js`` of it. Its account
-and key are public (learn.microsoft.com, "Use the Azurite emulator"). GCS was not tried: fake-gcs-server answers
+``sh tools/npm.sh azurite`` fetches it; ``VEDETTE_AZURITE`` names another ``main.js`` of it. Its account and
+key are public (learn.microsoft.com, "Use the Azurite emulator"). GCS was not tried: fake-gcs-server answers
 obstore's uploads with 404, and there is no other emulator.
 """
 
@@ -36,7 +36,7 @@ def azure(folder: Path) -> Iterator[ArchiveSettings]:
     program = Path(os.environ.get("VEDETTE_AZURITE", ROOT / "build/azurite/node_modules/azurite/dist/src/blob/main.js"))
     node = shutil.which("node")
     if node is None or not program.exists():
-        pytest.skip("no Azurite: tools/azurite.sh fetches it by npm, or VEDETTE_AZURITE=main.js; it needs node")
+        pytest.skip("no Azurite: sh tools/npm.sh azurite fetches it, or VEDETTE_AZURITE=main.js; it needs node")
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "server.log").open("wb") as log:

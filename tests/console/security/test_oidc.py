@@ -1,7 +1,6 @@
 """Single sign-on against a real provider: npm's oidc-provider, where it is installed.
 
-``npm install --prefix build/oidc oidc-provider@9`` installs it; ``VEDETTE_OIDC_PROVIDER`` names another folder of
-modules.
+``sh tools/npm.sh oidc`` installs it; ``VEDETTE_OIDC_PROVIDER`` names another folder of modules.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ pytestmark = [
     pytest.mark.peer,
     pytest.mark.skipif(
         not (MODULES / "oidc-provider").is_dir() or shutil.which("node") is None,
-        reason="no OpenID provider: npm install --prefix build/oidc oidc-provider@9",
+        reason="no OpenID provider: sh tools/npm.sh oidc",
     ),
 ]
 
