@@ -1,6 +1,7 @@
 """What the native kernel gives: built from ``agent/kernel/``, whose documentation comments say more."""
 
 from array import array
+from collections.abc import Callable
 from typing import Any, Final, final
 
 @final
@@ -53,6 +54,19 @@ class Lines:
     ) -> bytes: ...
     @property
     def panics(self) -> int: ...
+
+@final
+class Otlp:
+    def __new__(
+        cls, ecs: dict[str, str], levels: list[str], severities: dict[str, int], of_text: Callable[[str], bytes]
+    ) -> Otlp: ...
+    def records(self, body: bytes, json: bool) -> Records: ...
+
+@final
+class Records:
+    def take(self) -> tuple[bytes, bytes] | None: ...
+    @property
+    def whole(self) -> bool: ...
 
 def holds(data: bytes, text: bytes) -> bool: ...
 

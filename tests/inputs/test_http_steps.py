@@ -58,6 +58,18 @@ RECORD = json.dumps(
 ).encode()  # fmt: skip
 MEMBERS = b"".join([gzip.compress(b"")] * 80_000)
 
+
+def many(unit: bytes, resource: bytes = b"") -> bytes:
+    """An OTLP request of as many such records as go in."""
+    head = b'{"resourceLogs":[{%b"scopeLogs":[{"logRecords":[' % resource
+    return fill(unit, head, b"]}]}]}")
+
+
+def pairs(count: int) -> bytes:
+    """As many attributes, whose names differ in their middle alone."""
+    return b",".join(b'{"key":"a%03d"}' % i for i in range(count))
+
+
 HOSTILE: dict[str, tuple[str, str, Callable[[], bytes], str]] = {
     "gzip, empty members": (LINES, "text/plain", lambda: MEMBERS, "gzip"),
     "gzip, zeros": (LINES, "text/plain", lambda: gzip.compress(b"a" * BODY), "gzip"),
@@ -91,6 +103,19 @@ HOSTILE: dict[str, tuple[str, str, Callable[[], bytes], str]] = {
         lambda: b'{"resourceLogs":[{"resource":{"attributes":[{"key":"a","value":{"stringValue":"%b"}}]},"scopeLogs":'
         b'[{"logRecords":[%b]}]}]}' % (b"x" * 60_000, b",".join([b"{}"] * 1_000_000)), "",
     ),
+    "OTLP, syslog": (OTLP, JSON, lambda: many(b'{"body":{"stringValue":"<13>a[1]: b"}}'), ""),
+    "OTLP, JSON in texts": (OTLP, JSON, lambda: many(b'{"body":{"stringValue":"{\\"a\\":[[[2e1]]],\\"b\\":{}}"}}'), ""),
+    "OTLP, not quite JSON": (OTLP, JSON, lambda: many(b'{"body":{"stringValue":"{%b"}}' % (b"[" * 15_000)), ""),
+    "OTLP, many attributes": (OTLP, JSON, lambda: many(b'{"attributes":[%b]}' % pairs(100)), ""),
+    "OTLP, names of the resource": (
+        OTLP, JSON,
+        lambda: many(b'{"attributes":[{"key":"a007"}]}', b'"resource":{"attributes":[%b]},' % pairs(120)), "",
+    ),
+    "OTLP, an odd record behind": (OTLP, JSON, lambda: many(RECORD)[:-60].rpartition(b",{")[0] + b',{"x":1}]}]}]}', ""),
+    "protobuf, many attributes": (
+        OTLP, PROTOBUF, lambda: logs(field(2, b"".join(field(6, field(1, b"a%03d" % i)) for i in range(100)))), "",
+    ),
+    "protobuf, syslog": (OTLP, PROTOBUF, lambda: logs(field(2, field(5, field(1, b"<13>a[1]: b")))), ""),
     "protobuf": (OTLP, PROTOBUF, lambda: logs(field(2, field(5, field(1, b"user u1 logged in from 10.0.0.1")))), ""),
     "protobuf, empty records": (OTLP, PROTOBUF, lambda: field(1, field(2, b"\x12\x00" * (BODY // 2 - 10))), ""),
     "protobuf, empty resources": (OTLP, PROTOBUF, lambda: b"\x0a\x00" * (BODY // 2), ""),

@@ -321,7 +321,8 @@ fn scalar(data: &[u8], at: &mut usize) -> Option<Leaf> {
     Some(leaf(start, *at, kind, false))
 }
 
-fn number(data: &[u8], at: &mut usize) -> Option<Kind> {
+/// Past the number that begins here, where a byte is.
+pub fn number(data: &[u8], at: &mut usize) -> Option<Kind> {
     let start = *at;
     let digits = |at: &mut usize| {
         let count = data[*at..].iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -1,4 +1,4 @@
-//! The import `vedette._kernel`: decides natively which rules an event surely does not match.
+//! The import `vedette._kernel`: decides natively which rules an event surely does not match, and makes events of OTLP.
 
 pub mod api;
 pub mod columns;
@@ -15,7 +15,12 @@ mod lookup_filter;
 mod lookup_keys;
 mod lookup_map;
 mod lookup_read;
+pub mod made;
 mod numbers;
+pub mod otlp;
+mod otlp_class;
+pub mod otlp_json;
+pub mod otlp_protobuf;
 pub mod rows;
 pub mod rules;
 pub mod sift;
@@ -36,4 +41,6 @@ mod _kernel {
     };
     #[pymodule_export]
     use crate::lookup_read::Table;
+    #[pymodule_export]
+    use crate::otlp_class::Otlp;
 }

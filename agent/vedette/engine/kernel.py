@@ -1,6 +1,7 @@
 """The native kernel, ``vedette._kernel`` (``agent/kernel``): whether this process uses it, else why not.
 
-It decides which rules an event surely does not match; without it the same is decided in Python, with the same alerts.
+It decides which rules an event surely does not match, and makes the events of OTLP; without it Python does the same,
+with the same alerts.
 ``VEDETTE_KERNEL=off`` in the environment switches it off.
 """
 

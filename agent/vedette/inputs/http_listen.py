@@ -36,7 +36,7 @@ from vedette.inputs.acknowledge import Acknowledgements
 from vedette.inputs.connections import Connection, Listener
 from vedette.inputs.http import HttpInput
 from vedette.inputs.http_reader import PART_BYTES, Body, HttpReader, Received, unpacked
-from vedette.inputs.push.base import Answer, Refused, Request
+from vedette.inputs.push.base import Answer, Joined, Refused, Request
 from vedette.inputs.push.lines import LINES
 from vedette.inputs.push.table import protocol_of
 from vedette.inputs.tokens import Tokens
@@ -267,21 +267,29 @@ class HttpListener(Listener[HttpConnection]):
         request = request._replace(body=whole)
         chunks, events, size = deque[Chunk](), list[bytes](), 0
 
-        def keep(some: list[bytes]) -> None:
+        def keep(some: list[bytes] | Joined) -> None:
             """Join them to chunks at once: as objects they would be many for Python's garbage collection to look at."""
             nonlocal events, size
-            length = sum(map(len, some))
-            if size + length <= CHUNK_BYTES and len(events) + len(some) <= _CHUNK_EVENTS:
+            if isinstance(some, Joined):
+                if events:
+                    chunks.append(self._chunk(events, connection.peer))
+                    events, size = [], 0
+                count, length = len(some.ends), len(some.data)
+                if count:
+                    chunks.append(self._joined(some.data, some.ends, connection.peer))
+            elif size + (length := sum(map(len, some))) <= CHUNK_BYTES and len(events) + len(some) <= _CHUNK_EVENTS:
+                count = len(some)
                 events += some
                 size += length
             else:
+                count = len(some)
                 for event in some:
                     if events and (size + len(event) > CHUNK_BYTES or len(events) == _CHUNK_EVENTS):
                         chunks.append(self._chunk(events, connection.peer))
                         events, size = [], 0
                     events.append(event)
                     size += len(event)
-            more = length + EVENT_COST * len(some)
+            more = length + EVENT_COST * count
             connection.handled += more
             self._count_held(connection)
             if connection.handled - len(request.body) > HELD_BYTES:
@@ -309,8 +317,10 @@ class HttpListener(Listener[HttpConnection]):
             starts = accumulate((min(len(event), MAX_EVENT) for event in events), initial=0)
             marks = [(at, int(Flag.CUT)) for at, event in zip(starts, events, strict=False) if len(event) > MAX_EVENT]
             events = [event[:MAX_EVENT] for event in events]
-        ends = array("I", accumulate(map(len, events)))
-        return Chunk(self._name, self._codec, self._clock(), b"".join(events), ends, (peer,), marks=tuple(marks))
+        return self._joined(b"".join(events), array("I", accumulate(map(len, events))), peer, *marks)
+
+    def _joined(self, data: bytes, ends: array[int], peer: str, *marks: tuple[int, int]) -> Chunk:
+        return Chunk(self._name, self._codec, self._clock(), data, ends, (peer,), marks=marks)
 
     # --- back
 

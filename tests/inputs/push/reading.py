@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import orjson
 
-from vedette.inputs.push.base import Answer, Request
+from vedette.inputs.push.base import Answer, Joined, Request
 from vedette.inputs.push.table import protocol_of
 
 T = TypeVar("T")
@@ -24,9 +25,15 @@ def read(path: str, body: bytes | object, kind: str = "application/json", **head
     reading, events = protocol.read(request), list[bytes]()
     while True:
         try:
-            events += next(reading)
+            some = next(reading)
+            events += split(some) if isinstance(some, Joined) else some
         except StopIteration as done:
             return events, done.value
+
+
+def split(joined: Joined) -> list[bytes]:
+    """Its events."""
+    return [joined.data[start:end] for start, end in pairwise((0, *joined.ends))]
 
 
 def ended(steps: Generator[object, None, T]) -> T:

@@ -8,6 +8,7 @@ sent, or one JSON object), and last the answer that is sent when they are stored
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
@@ -58,7 +59,16 @@ class Refused(ValueError):
         super().__init__(reason)
 
 
-Reading = Generator[list[bytes], None, Answer]
+class Joined(NamedTuple):
+    """Events as the native kernel makes them, at most about a chunk of them; none is longer than MAX_EVENT."""
+
+    data: bytes
+    """One behind the other."""
+    ends: array[int]
+    """``array('I')``: where each ends."""
+
+
+Reading = Generator[list[bytes] | Joined, None, Answer]
 """Events, then the answer."""
 
 

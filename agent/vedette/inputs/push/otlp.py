@@ -3,6 +3,8 @@
 A record is stored as one JSON object, the same whichever way it came: its time as ``@timestamp`` (nanoseconds), the
 fields of its body (``texts.py``; a map's are its own), ``log.level``, its attributes, then those of its scope and its
 resource, by ECS's names. What a record says of itself goes before what its scope and its resource say.
+
+The native kernel makes the same bytes (``otlp_native.py``); what is here reads without it, and what it leaves.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from vedette.inputs.push import otlp_native as native
 from vedette.inputs.push.base import (
     EVENT_BYTES,
     JSON,
@@ -55,20 +58,30 @@ Scope = tuple[dict[str, Any], Iterable[Log]]
 
 
 def _read(request: Request) -> Reading:
-    if request.content_type == PROTOBUF:
-        from vedette.inputs.push.otlp_protobuf import scopes
+    json = request.content_type == JSON
+    if not json and request.content_type != PROTOBUF:
+        raise Refused(415, f"{request.content_type or 'no content type'}: send {JSON} or {PROTOBUF}")
+    count, whole = (yield from native.events(_KERNEL, request.body, json)) if _KERNEL else (0, False)
+    if not whole:
+        yield from native.behind(count, read_json(request.body) if json else read_protobuf(request.body))
+    return answer(200, {}) if json else Answer(200, b"", PROTOBUF)
 
-        for message in messages(request.body, (1, 2, 2)):
-            yield from _events(scopes(message) if message is not None else ())
-        return Answer(200, b"", PROTOBUF)
-    if request.content_type == JSON:
-        for part in records(request.body, ("resourceLogs", "scopeLogs", "logRecords")):
-            if type(part) is bytes:
-                yield [part]
-            else:
-                yield from _events(_scopes(part) if part is not None else ())
-        return answer(200, {})
-    raise Refused(415, f"{request.content_type or 'no content type'}: send {JSON} or {PROTOBUF}")
+
+def read_protobuf(body: bytes) -> Generator[list[bytes], None, None]:
+    """The events of a body; raises Refused."""
+    from vedette.inputs.push.otlp_protobuf import scopes
+
+    for message in messages(body, (1, 2, 2)):
+        yield from _events(scopes(message) if message is not None else ())
+
+
+def read_json(body: bytes) -> Generator[list[bytes], None, None]:
+    """The events of a body; raises Refused."""
+    for part in records(body, ("resourceLogs", "scopeLogs", "logRecords")):
+        if type(part) is bytes:
+            yield [part]
+        else:
+            yield from _events(_scopes(part) if part is not None else ())
 
 
 def _events(scopes: Iterable[Scope]) -> Generator[list[bytes], None, None]:
@@ -223,4 +236,5 @@ def text_of(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
+_KERNEL = native.reader(LEVELS, _NUMBERS)
 OTLP = Protocol("otlp", re.compile(r"POST /v1/logs"), _read, _refuse)
