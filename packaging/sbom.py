@@ -69,11 +69,11 @@ def kernel(version: str, sha256: str, compiler: str, crates: Iterable[Crate]) ->
     ]
 
 
-def document(version: str, arch: str, components: list[dict[str, Any]]) -> bytes:
-    """The whole list."""
-    purl = f"pkg:generic/vedette@{version}?arch={arch}"
+def document(version: str, arch: str, components: list[dict[str, Any]], name: str = "vedette") -> bytes:
+    """The whole list, of the release or of an add-on by its ``name``."""
+    purl = f"pkg:generic/{name}@{version}?arch={arch}"
     body = {
-        "metadata": {"component": {"type": "application", "bom-ref": purl, "name": "vedette", "version": version}},
+        "metadata": {"component": {"type": "application", "bom-ref": purl, "name": name, "version": version}},
         "components": components,
         "dependencies": [{"ref": purl, "dependsOn": [row["bom-ref"] for row in components]}],
     }

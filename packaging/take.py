@@ -2,7 +2,8 @@
 
 install.sh runs it with the *installed* release, as root where systemd is. UPGRADE is the agent's, who may be in wrong
 hands: of it only plain files are read, each once, and what is used is the copy that was checked. In FOLDER are then the
-parts of the zip, and ``request``, lines of KEY=VALUE: ``id``, ``within``.
+parts of the zip; ``request``, lines of KEY=VALUE: ``id``, ``within``; and the add-ons that were asked for, under the
+names by which the release's install.sh finds them, which looks who signed them.
 """
 
 import base64
@@ -21,8 +22,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 MAX_ZIP = 512 << 20
 REQUEST = re.compile(
     rb"id=([0-9A-Za-z.+_~]{1,64}-[0-9a-f]{12})\nnonce=[0-9a-f]{16}\nzip=([0-9A-Za-z.+_~-]{1,80}\.zip)\nsha256=([0-9a-f]{64})\n"
-    rb"within=([1-9][0-9]{0,5})\n"
+    rb"within=([1-9][0-9]{0,5})\n((?:addon=[a-z][a-z0-9]{0,19} [0-9a-f]{64}\n){0,8})"
 )
+RELEASE = re.compile(r"version=([0-9A-Za-z.+_~]{1,64})\narch=([0-9a-z_]{1,20})\n")
 PARTS = ("install.sh", "RELEASE", "payload.tar.gz", "release.pub", "SHA256SUMS", "SHA256SUMS.sig")
 
 
@@ -32,7 +34,7 @@ def main(upgrade: str, folder: str, key: str) -> None:
         match = REQUEST.fullmatch(read(source, "request", 4096))
         if match is None:
             raise ValueError("not a request of this format")
-        id, name, sha256, within = (part.decode() for part in match.groups())
+        id, name, sha256, within, addons = (part.decode() for part in match.groups())
         path = os.path.join(folder, "release.zip")
         if copy(source, name, path) != sha256:
             raise ValueError(f"{name} is not the file that was asked for")
@@ -42,6 +44,14 @@ def main(upgrade: str, folder: str, key: str) -> None:
             digest = hashlib.sha256(file.read()).hexdigest()
         if id.rpartition("-")[2] != digest[:12]:
             raise ValueError(f"{name} is release {digest[:12]} and not {id}")
+        with open(os.path.join(folder, "RELEASE"), encoding="ascii") as file:
+            facts = RELEASE.match(file.read())
+        for addon, sha256 in (line.removeprefix("addon=").split() for line in addons.splitlines()):
+            if facts is None:
+                raise ValueError(f"{name} takes no add-ons")
+            target = f"vedette-{facts[1]}-linux-{facts[2]}-{addon}.zip"
+            if copy(source, f"{name.removesuffix('.zip')}-{addon}.zip", os.path.join(folder, target)) != sha256:
+                raise ValueError(f"the add-on {addon} of {name} is not the file that was asked for")
         with open(os.path.join(folder, "request"), "w", encoding="ascii") as out:
             out.write(f"id={id}\nwithin={within}\n")
     except InvalidSignature:

@@ -1,24 +1,25 @@
-"""What a fleet names as a release, and which one runs."""
+"""What a fleet names as a release."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from vedette.fleet import releases
-from vedette.fleet.releases import PIECE, Archive, Release
+from vedette.fleet.releases import PIECE, Archive, File, Release
 
 DIGEST = "ab" * 32
-ARCHIVE = Archive("0.2.0-0123456789ab", DIGEST, PIECE + 1, (DIGEST, DIGEST))
+ADDON = File(DIGEST, 7, (DIGEST,))
+ARCHIVE = Archive(DIGEST, PIECE + 1, (DIGEST, DIGEST), "0.2.0-0123456789ab", {"archive": ADDON})
 
 
 def test_bytes_are_read_back() -> None:
     made = Release("0.2.0", {"x86_64": ARCHIVE})
     assert releases.read(made.to_bytes()) == made
     assert [ARCHIVE.span(n) for n in (0, 1)] == [PIECE, 1]
+    assert [*ARCHIVE.files()] == [ARCHIVE, ADDON]
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,8 @@ def test_bytes_are_read_back() -> None:
     [
         {"id": "../../etc/cron.d/x-0123456789ab"}, {"id": "0.2.0"}, {"sha256": DIGEST.upper()}, {"pieces": [DIGEST]},
         {"pieces": [DIGEST, "../x"]}, {"size": 0}, {"size": True}, {"size": 1 << 40}, {"pieces": 7},
+        {"addons": []}, {"addons": {"../x": ADDON.to_row()}},
+        {"addons": {"archive": ADDON.to_row() | {"pieces": ["x"]}}},
     ],
 )  # fmt: skip
 def test_what_is_refused(bend: dict[str, Any]) -> None:
@@ -40,15 +43,3 @@ def test_what_is_refused(bend: dict[str, Any]) -> None:
 def test_what_is_no_description(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         releases.read(data)
-
-
-def test_which_release_runs(tmp_path: Path) -> None:
-    """It is read off the place of the code, also through a link; a clone is none."""
-    package = tmp_path / "releases/0.2.0-0123456789ab/packages/vedette"
-    package.mkdir(parents=True)
-    (tmp_path / "current").symlink_to("releases/0.2.0-0123456789ab")
-    found = releases.running(tmp_path / "current/packages/vedette")
-    assert found is not None
-    assert (found.id, found.prefix) == ("0.2.0-0123456789ab", tmp_path)
-    assert releases.running(tmp_path / "site-packages/vedette") is None
-    assert releases.running() is None

@@ -28,8 +28,10 @@ from typing import NamedTuple
 
 import pytest
 
+from vedette import __version__
 from vedette.engine.artifact import Artifact
 from vedette.region.build import build
+from vedette.region.polyglot import addon as addon_bytes
 from vedette.region.polyglot import archive, read
 from vedette.region.sign import keygen, load_key, sign
 from vedette.rules import build as compiler
@@ -204,8 +206,13 @@ def dist_folder(inputs: Inputs) -> Path:
 
 @pytest.fixture(scope="session")
 def zip_file(dist_folder: Path) -> Path:
-    (path,) = dist_folder.glob("*.zip")
-    return path
+    return dist_folder / f"vedette-{__version__}-linux-x86_64.zip"
+
+
+@pytest.fixture(scope="session")
+def addon_file(zip_file: Path) -> Path:
+    """The add-on archive, which lies beside the zip."""
+    return zip_file.with_name(f"{zip_file.stem}-archive.zip")
 
 
 @pytest.fixture(scope="session")
@@ -215,6 +222,19 @@ def release(zip_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(zip_file) as file:
         file.extractall(folder)
     (path,) = folder.iterdir()
+    return path
+
+
+def add_on(addon: Path, release: Path, key: Path, name: str = "archive", **bent: str) -> Path:
+    """Beside ``release`` the add-on that ``addon`` is of another release, as ``name``, signed by ``key``."""
+    members, of = read(addon), read(release)
+    facts = dict(line.split("=", 1) for line in members["ADDON"].decode().splitlines())
+    says = dict(line.split("=", 1) for line in of["RELEASE"].decode().splitlines())
+    facts |= {"addon": name, "release": f"{says['version']}-{sha256(of['SHA256SUMS'])[:12]}", **bent}
+    text = "".join(f"{key}={value}\n" for key, value in facts.items()).encode()
+    parts = {**members, "ADDON": text, "ADDON.sig": base64.b64encode(load_key(key).sign(text))}
+    path = release.with_name(f"vedette-{says['version']}-linux-{says['arch']}-{name}.zip")
+    path.write_bytes(addon_bytes(path.name, release.stem, parts))
     return path
 
 

@@ -36,11 +36,11 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory, inputs: Inputs) -> Path:
     return folder / "release"
 
 
-def run(release: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run(release: Path, *arguments: str | Path, script: str = "launch.py") -> subprocess.CompletedProcess[str]:
     emulator = [] if platform.machine() == "aarch64" else ["qemu-aarch64-static", "-cpu", "cortex-a53"]
     if emulator and shutil.which(emulator[0]) is None:
         pytest.skip("no qemu-aarch64-static here: sh tools/packages.sh tests")
-    command = [*emulator, release / "runtime/bin/vedetted", "-X", "utf8", "-I", "-S", "-B", release / "launch.py"]
+    command = [*emulator, release / "runtime/bin/vedetted", "-X", "utf8", "-I", "-S", "-B", release / script]
     return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -78,3 +78,20 @@ def test_it_uses_the_kernel(unpacked: Path, tmp_path: Path) -> None:
     config.write_text('[agent]\nid = "a"\n[[input]]\nname = "f"\ntype = "file"\npaths = ["/f"]\n')
     done = run(unpacked, "check", "-c", config)
     assert "native kernel: in use\n" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("name", "module"), [("archive", "obstore.store, pyrage"), ("kafka", "confluent_kafka")])
+def test_its_add_ons(unpacked: Path, name: str, module: str) -> None:
+    """Unpacked where install.sh does it, they are found, and run with the release's own libraries."""
+    members = read(unpacked.parent / "dist" / f"vedette-{__version__}-linux-aarch64-{name}.zip")
+    assert b"\narch=aarch64\n" in members["ADDON"]
+    folder = unpacked / "addons" / name
+    folder.mkdir(parents=True)
+    (unpacked.parent / PAYLOAD).write_bytes(members[PAYLOAD])
+    subprocess.run(["tar", "-xzf", unpacked.parent / PAYLOAD, "-C", folder], check=True)
+    (folder / "ADDON").write_bytes(members["ADDON"])
+    (unpacked / "try.py").write_text(
+        f"import runpy\nrunpy.run_path({str(unpacked / 'launch.py')!r})\nimport {module}\n"
+    )
+    done = run(unpacked, script="try.py")
+    assert done.returncode == 0, done.stderr

@@ -21,7 +21,7 @@ from tests.e2e.agent import KILLS, chance, until
 from tests.e2e.agent import vedette as centre_command
 from tests.e2e.faults import tmpfs
 from tests.e2e.test_fleet import FLEET, Centre
-from tests.install.conftest import Place, Variant, call
+from tests.install.conftest import Place, Variant, add_on, call
 from vedette.fleet.audit import Audit, verify
 from vedette.region.sign import keygen
 from vedette.runtime.control import ask
@@ -199,6 +199,33 @@ def test_there_and_back(host: Host, centre: Centre, variant: Variant, zip_file: 
     assert not host.actual()["problems"]
     until("status", lambda: "all: 1 of 1 as wanted" in centre_command(
         "fleet", "status", "--trust", centre.trust, *centre.at_broker, code=None).stdout)  # fmt: skip
+
+
+def test_an_add_on_goes_along(
+    ready: Place, centre: Centre, variant: Variant, zip_file: Path, addon_file: Path, release_key: Path
+) -> None:
+    """A host with an add-on takes no release that comes without it, and says so; named with it, both are fetched and
+    installed, and both come back."""
+    assert ready.sh(zip_file, "--with", "archive").code == 0
+    first, host = ready.current(), Host(ready, centre)
+    centre.broker.start()
+    host.start()
+    try:
+        host.wait("its first start", lambda actual: actual["release"].get("id") == first)
+        newer = variant("extended", {"note": b"extended"}, version="0.2.0")
+        want(centre, newer)
+        host.wait("what is missing", lambda actual: "without the add-on archive" in " ".join(actual["problems"]))
+        assert ready.current() == first
+        want(centre, newer, add_on(addon_file, newer, release_key))
+        host.wait("both", host.runs(wanted_id(centre)))
+        assert ready.current() == wanted_id(centre)
+        assert call(ready.vedette, "version").text.endswith(" with archive\n")
+        want(centre, zip_file, addon_file)
+        host.wait("the first release again", host.runs(first))
+        assert call(ready.vedette, "version").text.endswith(" with archive\n")
+        assert not host.actual()["problems"]
+    finally:
+        host.kill()
 
 
 def test_a_failed_self_test(host: Host, centre: Centre, variant: Variant) -> None:

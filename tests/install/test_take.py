@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -31,18 +32,19 @@ class Asked(NamedTuple):
             capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
 
-    def ask(self, **bent: str) -> None:
+    def ask(self, addons: str = "", **bent: str) -> None:
         name = f"{self.id}.zip"
         lines = {"id": self.id, "nonce": "0" * 16, "zip": name, "sha256": sha256((self.upgrade / name).read_bytes()),
                  "within": "60"} | bent  # fmt: skip
-        (self.upgrade / "request").write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        (self.upgrade / "request").write_text("".join(f"{key}={value}\n" for key, value in lines.items()) + addons)
 
 
 @pytest.fixture
 def asked(tmp_path: Path) -> Asked:
     """A signed release, fetched and asked for."""
     key = keygen(tmp_path / "key.pem")
-    parts = {name: name.encode() for name in ("install.sh", "RELEASE", "payload.tar.gz", "release.pub")}
+    parts = {name: name.encode() for name in ("install.sh", "payload.tar.gz", "release.pub")}
+    parts["RELEASE"] = b"version=0.2.0\narch=x86_64\nunpacked_kib=1\n"
     sums = "".join(f"{sha256(data)}  {name}\n" for name, data in parts.items()).encode()
     parts |= {"SHA256SUMS": sums, "SHA256SUMS.sig": base64.b64encode(load_key(tmp_path / "key.pem").sign(sums))}
     made = Asked(tmp_path / "upgrade", tmp_path / "staged", key, f"0.2.0-{sha256(sums)[:12]}")
@@ -69,6 +71,26 @@ def test_taken(asked: Asked) -> None:
     assert done.returncode == 0, done.stderr
     assert {path.name for path in asked.folder.iterdir()} == {*parts_of(asked), "request"}
     assert (asked.folder / "request").read_text() == f"id={asked.id}\nwithin=60\n"
+
+
+def test_add_ons(asked: Asked) -> None:
+    """Those that were asked for, under the names by which the release finds them; what is another file, or no plain
+    one, is refused."""
+    (asked.upgrade / f"{asked.id}-archive.zip").write_bytes(b"an add-on")
+    asked.ask(f"addon=archive {sha256(b'an add-on')}\n")
+    done = asked.take()
+    assert done.returncode == 0, done.stderr
+    assert (asked.folder / "vedette-0.2.0-linux-x86_64-archive.zip").read_bytes() == b"an add-on"
+    for wrong, reason in (
+        (f"addon=archive {'ab' * 32}\n", "the add-on archive of"),
+        (f"addon=kafka {'ab' * 32}\n", "No such file"),
+        (f"addon=../x {'ab' * 32}\n", "not a request"),
+    ):
+        shutil.rmtree(asked.folder)
+        asked.ask(wrong)
+        done = asked.take()
+        assert done.returncode == 1
+        assert reason in done.stderr
 
 
 @pytest.mark.parametrize(

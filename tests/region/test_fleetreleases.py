@@ -13,7 +13,7 @@ from vedette.fleet import releases
 from vedette.fleet.releases import PIECE
 from vedette.region.fleetfile import FleetFileError
 from vedette.region.fleetreleases import describe
-from vedette.region.polyglot import archive
+from vedette.region.polyglot import addon, archive, read
 from vedette.region.sign import keygen, load_key
 
 
@@ -48,6 +48,29 @@ def test_pieces_make_the_zips(tmp_path: Path) -> None:
         assert b"".join(found.pieces[f"pieces/{piece}"] for piece in one.pieces) == path.read_bytes()
         assert releases.ID.fullmatch(one.id)
     assert releases.read(found.release.to_bytes()) == found.release
+
+
+def addition(folder: Path, of: Path, **bent: str) -> Path:
+    """The add-on archive of the release ``of``."""
+    sums = read(of)["SHA256SUMS"]
+    facts = {"addon": "archive", "release": f"0.2.1-{hashlib.sha256(sums).hexdigest()[:12]}", "arch": "x86_64", **bent}
+    text = "".join(f"{key}={value}\n" for key, value in facts.items()).encode()
+    path = folder / f"{of.stem}-archive.zip"
+    path.write_bytes(addon(path.name, of.stem, {"ADDON": text, "ADDON.sig": b"x", "payload.tar.gz": bytes(PIECE + 1)}))
+    return path
+
+
+def test_add_ons(tmp_path: Path) -> None:
+    """They are described with the zip that they are for, and are nothing without it."""
+    one, other = release(tmp_path), release(tmp_path, "aarch64")
+    more = addition(tmp_path, one)
+    found = describe([more, other, one])
+    file = found.release.archives["x86_64"].addons["archive"]
+    assert b"".join(found.pieces[f"pieces/{piece}"] for piece in file.pieces) == more.read_bytes()
+    assert found.release.archives["aarch64"].addons == {}
+    for paths in ([other, more], [one, addition(tmp_path, one, release="0.2.1-0123456789ab")]):
+        with pytest.raises(ValueError, match=r"-archive\.zip: an add-on of release 0\.2\.1-.* name that zip, too"):
+            describe(paths)
 
 
 @pytest.mark.parametrize(

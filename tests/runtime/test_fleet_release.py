@@ -14,17 +14,18 @@ import pytest
 
 from tests.fleet.kit import target
 from vedette.fleet.documents import Target
-from vedette.fleet.releases import PIECE, Archive, Installed, Release, read
+from vedette.fleet.releases import PIECE, Archive, File, Release, read
 from vedette.runtime import fleet_release
 from vedette.runtime.fleet_release import RESERVE, FleetRelease, _room
 from vedette.runtime.fleet_reports import Reports
+from vedette.system.installation import Installed
 
 ID = "0.9.0-0123456789ab"
 
 
 def archive(size: int) -> Archive:
     pieces = tuple(hashlib.sha256(b"%d" % number).hexdigest() for number in range(-(-size // PIECE)))
-    return Archive(ID, "a" * 64, size, pieces)
+    return Archive("a" * 64, size, pieces, ID)
 
 
 def test_a_full_data_folder_is_named(tmp_path: Path) -> None:
@@ -32,19 +33,21 @@ def test_a_full_data_folder_is_named(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
     one = archive(free)
     with pytest.raises(OSError, match="MiB are free: free some") as caught:
-        _room(tmp_path / "pieces", one)
+        _room(tmp_path / "pieces", {tmp_path / "x.zip": one})
     assert str(caught.value).startswith(f"{tmp_path / 'pieces'} needs {(2 * free + RESERVE) >> 20} MiB and ")
 
 
 def test_room_is_made_of_other_releases_alone(tmp_path: Path) -> None:
-    """Pieces and zips of another release go; what has come of this one stays, and counts."""
+    """Pieces and zips of another release go; what has come of this one and its add-ons stays, and counts."""
     folder, one = tmp_path / "pieces", archive(3 * PIECE)
+    addon = File("b" * 64, 1, ("c" * 64,))
     folder.mkdir()
     (folder / one.pieces[0]).write_bytes(b"come")
+    (folder / addon.pieces[0]).write_bytes(b"come, too")
     (folder / ("f" * 64)).write_bytes(b"of another")
     (tmp_path / "0.8.0-ffffffffffff.zip").write_bytes(b"another")
-    _room(folder, one)
-    assert [path.name for path in folder.iterdir()] == [one.pieces[0]]
+    _room(folder, {tmp_path / "x.zip": one, tmp_path / "x-archive.zip": addon})
+    assert {path.name for path in folder.iterdir()} == {one.pieces[0], *addon.pieces}
     assert [path.name for path in tmp_path.iterdir()] == ["pieces"]
 
 
@@ -96,3 +99,23 @@ async def test_it_says_so_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert release.actual()["state"] == "fetching"
     assert release._fetching is not None
     release._fetching.cancel()
+
+
+async def test_a_release_without_this_hosts_add_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not fetched, and the heartbeat says what is missing; described with it, it is."""
+    agent = SimpleNamespace(fleet="plants", data_dir=tmp_path)
+    settings = SimpleNamespace(agent=agent, lookups=SimpleNamespace(max_rate=0), fleet=SimpleNamespace(undo_after=5.0))
+    reports = Reports(tmp_path / "audit.jsonl")
+    monkeypatch.setenv("VEDETTE_UPGRADES", str(tmp_path))
+    for addons, state in (({}, ""), ({"archive": File("b" * 64, 1, ("c" * 64,))}, "fetching")):
+        one = archive(PIECE)
+        full = Archive(one.sha256, one.size, one.pieces, one.id, addons)
+        data = Release("0.9.0", {platform.machine(): full}).to_bytes()
+        context = cast(Any, SimpleNamespace(config=settings))
+        release = FleetRelease(context, cast(Any, None), cast(Any, Documents(data)), reports)
+        release.running = Installed("0.8.0-ffffffffffff", tmp_path / "opt", ("archive",))
+        await release.follow("c1", target("releases/0.9.0", data), due=True, settled=True)
+        said = "" if addons else f"{ID} comes without the add-on archive of this host: name its file in `release`, too"
+        assert (release.actual()["state"], reports.of("release")) == (state, said)
+        if release._fetching is not None:
+            release._fetching.cancel()

@@ -10,7 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import IO
 
-_NEEDS = 'pip install "vedette[archive]", or a zip by: make dist EXTRAS=archive'
+from vedette.system.installation import bring, running
+
+NO_AGE = "archive.recipient: encryption needs pyrage, which is not installed: {}"
 
 
 def encrypt(source: IO[bytes], sink: IO[bytes], recipient: str) -> None:
@@ -18,7 +20,7 @@ def encrypt(source: IO[bytes], sink: IO[bytes], recipient: str) -> None:
     try:
         import pyrage
     except ImportError as error:
-        raise OSError(f"archive.recipient: encryption needs pyrage, which is not installed: {_NEEDS}") from error
+        raise OSError(NO_AGE.format(bring("archive", running()))) from error
     try:
         pyrage.encrypt_io(source, sink, [pyrage.x25519.Recipient.from_str(recipient)])
     except (pyrage.RecipientError, pyrage.EncryptError) as error:
@@ -30,7 +32,8 @@ def decrypt(source: IO[bytes], sink: IO[bytes], identity: Path) -> None:
     try:
         import pyrage
     except ImportError as error:
-        raise OSError(f"--identity: decryption needs pyrage, which is not installed: {_NEEDS}") from error
+        how = bring("archive", running())
+        raise OSError(f"--identity: decryption needs pyrage, which is not installed: {how}") from error
     try:
         lines = [line.strip() for line in identity.read_text().splitlines()]
         keys = [pyrage.x25519.Identity.from_str(line) for line in lines if line and not line.startswith("#")]

@@ -16,11 +16,14 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from vedette.archive.age import NO_AGE
 from vedette.config.settings import ArchiveSettings
 from vedette.system.durable import make_folders, sync_path
+from vedette.system.installation import bring, running
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -32,6 +35,7 @@ PIECE_BYTES = 256 << 10
 READ_BYTES = 4 << 20
 """Asked for at once."""
 CONNECT_SECONDS, REQUEST_SECONDS = 5, 60
+_NO_STORES = "archive.url: object stores need obstore, which is not installed: {}"
 
 
 class Stat(NamedTuple):
@@ -71,6 +75,15 @@ def open_store(settings: ArchiveSettings) -> Store:
     if settings.url.startswith("/"):
         return FolderStore(Path(settings.url))
     return ObjectsStore(settings)
+
+
+def lacking(settings: ArchiveSettings) -> str:
+    """What must be installed before ``settings`` can work; empty: nothing."""
+    if settings.url and not settings.url.startswith("/") and find_spec("obstore") is None:
+        return _NO_STORES.format(bring("archive", running()))
+    if settings.recipient and find_spec("pyrage") is None:
+        return NO_AGE.format(bring("archive", running()))
+    return ""
 
 
 class FolderStore:
@@ -128,8 +141,7 @@ class ObjectsStore:
         try:
             from obstore.store import from_url
         except ImportError as error:
-            how = 'pip install "vedette[archive]", or a zip by: make dist EXTRAS=archive'
-            raise OSError(f"archive.url: object stores need obstore, which is not installed: {how}") from error
+            raise OSError(_NO_STORES.format(bring("archive", running()))) from error
         options: dict[str, Any] = {}
         if settings.options_file is not None:
             try:

@@ -56,13 +56,15 @@ def run(config: Path) -> None:
 def check(config: Path) -> None:
     """Check the configuration and the rules.
 
-    Reports all mistakes at once, settings whose name has changed, and rules that no input reaches: none has their log
-    source, or none has one of their fields; and what [[redact]] hides from local response and from sinks whose form
-    names it. Says whether the native kernel is in use. Exit code 1 when a rule does not
-    run, the fleet's root of trust or the key of [[redact]] cannot be used, 2 when the configuration is invalid.
+    Reports all mistakes at once, settings whose name has changed, what must be installed for [archive], and rules that
+    no input reaches: none has their log source, or none has one of their fields; and what [[redact]] hides from local
+    response and from sinks whose form names it. Says whether the native kernel is in use. Exit code 1 when a rule does
+    not run, the fleet's root of trust or the key of [[redact]] cannot be used, or [archive] lacks its libraries, 2 when
+    the configuration is invalid.
 
     Example: vedette check -c vedette.toml
     """
+    from vedette.archive.stores import lacking
     from vedette.config import hidden, redact
     from vedette.decode.codecs import DECLARED
     from vedette.engine import kernel
@@ -89,6 +91,9 @@ def check(config: Path) -> None:
         _check_response(settings)
     click.echo(f"native kernel: {kernel.why_not or 'in use'}")
     bad = _check_root(settings)
+    if lack := lacking(settings.archive):
+        click.echo(safe(lack), err=True)
+        bad = True
     if settings.redact and (wrong := redact.problem(settings)):
         click.echo(safe(wrong), err=True)
         bad = True

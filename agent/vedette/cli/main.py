@@ -45,13 +45,16 @@ def main() -> None:
 
 @main.command()
 def version() -> None:
-    """Print the versions of agent, pattern engine, Python.
+    """Print the versions of agent, pattern engine, Python, and the add-ons that are installed.
 
     Example: vedette version
     """
     from vedette.plan.database import LIBRARY
+    from vedette.system.installation import running
 
-    click.echo(f"vedette {__version__} ({LIBRARY}, Python {sys.version.split()[0]})")
+    installed = running()
+    addons = f" with {', '.join(installed.addons)}" if installed is not None and installed.addons else ""
+    click.echo(f"vedette {__version__} ({LIBRARY}, Python {sys.version.split()[0]}){addons}")
 
 
 if __name__ == "__main__":

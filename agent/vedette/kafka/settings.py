@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from vedette.model.settings import split_address
+from vedette.system.installation import bring, running
 
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """A topic's name (kafka.common.internals.Topic)."""
@@ -31,8 +32,7 @@ class KafkaSettings:
     def kafka_mistakes(self) -> Iterator[str]:
         """What is wrong that one key alone does not show: each begins with ``.KEY: `` or ``: ``."""
         if find_spec("confluent_kafka") is None:
-            how = 'pip install "vedette[kafka]", or a zip by: make dist EXTRAS=kafka'
-            yield f": needs confluent-kafka, which is not installed: {how}"
+            yield f": needs confluent-kafka, which is not installed: {bring('kafka', running())}"
         for one in self.brokers:
             try:
                 split_address(one)

@@ -1,4 +1,4 @@
-"""Releases of the agent, as a fleet names them: zips of ``make dist`` described, and cut into pieces.
+"""Releases of the agent, as a fleet names them: zips of ``make dist`` and their add-ons described, and cut into pieces.
 
 The format of the description: ``fleet/releases.py``. Agents hold a zip against the key that their installation knows;
 here is only looked whether it is whole, and signed by the key that it brings.
@@ -10,6 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from cryptography.exceptions import InvalidSignature
 from vedette.bundle.seal import public_key
 from vedette.fleet import releases
 from vedette.fleet.documents import Desired
-from vedette.fleet.releases import MAX_SIZE, PIECE, Archive, Release
+from vedette.fleet.releases import MAX_SIZE, PIECE, Archive, File, Release
 from vedette.region import polyglot
 
 
@@ -40,16 +41,38 @@ def describe(paths: Sequence[Path]) -> Described:
     archives: dict[str, Archive] = {}
     pieces: dict[str, bytes] = {}
     versions = set[str]()
+    addons: list[tuple[Path, dict[str, str], File]] = []
     for path in paths:
-        version, arch, archive, data = _read(path)
-        if arch in archives:
-            raise ValueError(f"{path}: a second zip for {arch}")
-        archives[arch] = archive
-        versions.add(version)
-        pieces |= {piece_path(one): data[i * PIECE : (i + 1) * PIECE] for i, one in enumerate(archive.pieces)}
+        if path.stat().st_size > MAX_SIZE:
+            raise ValueError(f"{path}: larger than a release may be")
+        members, data = polyglot.read(path), path.read_bytes()
+        cut = [data[i : i + PIECE] for i in range(0, len(data), PIECE)]
+        digests = tuple(hashlib.sha256(piece).hexdigest() for piece in cut)
+        file = File(hashlib.sha256(data).hexdigest(), len(data), digests)
+        pieces |= {piece_path(digest): piece for digest, piece in zip(digests, cut, strict=True)}
+        if "ADDON" in members:
+            addons.append((path, _facts(members["ADDON"]), file))
+            continue
+        facts, id = _checked(path, members)
+        if facts["arch"] in archives:
+            raise ValueError(f"{path}: a second zip for {facts['arch']}")
+        archives[facts["arch"]] = Archive(file.sha256, file.size, file.pieces, id)
+        versions.add(facts["version"])
     if len(versions) != 1:
         raise ValueError(f"zips of one version are expected, not {', '.join(sorted(versions)) or 'none'}")
+    for path, facts, file in addons:
+        archive = archives.get(facts.get("arch", ""))
+        if archive is None or archive.id != facts.get("release"):
+            raise ValueError(
+                f"{path}: an add-on of release {facts.get('release')} for {facts.get('arch')}: name that zip, too"
+            )
+        archives[facts["arch"]] = replace(archive, addons={**archive.addons, facts["addon"]: file})
     return Described(Release(versions.pop(), archives), pieces)
+
+
+def _facts(text: bytes) -> dict[str, str]:
+    """Lines of KEY=VALUE."""
+    return dict(line.split("=", 1) for line in text.decode("ascii").splitlines() if "=" in line)
 
 
 def pieces(desired: Desired, blob: Callable[[str], bytes]) -> list[str]:
@@ -59,8 +82,8 @@ def pieces(desired: Desired, blob: Callable[[str], bytes]) -> list[str]:
         change = group.release
         for target in (change.to, change.from_) if change is not None else ():
             if target is not None:
-                release = releases.read(blob(target.sha256))
-                found |= dict.fromkeys(one for archive in release.archives.values() for one in archive.pieces)
+                for archive in releases.read(blob(target.sha256)).archives.values():
+                    found |= dict.fromkeys(one for file in archive.files() for one in file.pieces)
     return [*found]
 
 
@@ -69,11 +92,8 @@ def piece_path(sha256: str) -> str:
     return f"pieces/{sha256}"
 
 
-def _read(path: Path) -> tuple[str, str, Archive, bytes]:
-    """Version, architecture, what is said of the zip, and its bytes. Raises ValueError and OSError."""
-    if path.stat().st_size > MAX_SIZE:
-        raise ValueError(f"{path}: larger than a release may be")
-    members = polyglot.read(path)
+def _checked(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, str], str]:
+    """What a zip says of itself, and its id. Raises ValueError."""
     if "site.tar" in members:
         raise ValueError(f"{path}: the zip of one site, with its key in it: name that of the release")
     sums = members["SHA256SUMS"]
@@ -86,8 +106,5 @@ def _read(path: Path) -> tuple[str, str, Archive, bytes]:
     for name in ("install.sh", "RELEASE", polyglot.PAYLOAD):
         if listed.get(name) != hashlib.sha256(members[name]).hexdigest():
             raise ValueError(f"{path}: {name} is not what SHA256SUMS says: build it again")
-    facts = dict(line.split("=", 1) for line in members["RELEASE"].decode("ascii").splitlines() if "=" in line)
-    data = path.read_bytes()
-    cut = tuple(hashlib.sha256(data[i : i + PIECE]).hexdigest() for i in range(0, len(data), PIECE))
-    id = f"{facts['version']}-{hashlib.sha256(sums).hexdigest()[:12]}"
-    return facts["version"], facts["arch"], Archive(id, hashlib.sha256(data).hexdigest(), len(data), cut), data
+    facts = _facts(members["RELEASE"])
+    return facts, f"{facts['version']}-{hashlib.sha256(sums).hexdigest()[:12]}"

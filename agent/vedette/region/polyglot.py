@@ -9,6 +9,10 @@ own and runs ``install.sh`` there; the payload is not copied, install.sh reads i
 size of the whole file and the digest of install.sh, and refuses with exit code 20 what is truncated or damaged; the
 rest is for install.sh to check.
 
+An add-on is such a file, too, with the members ADDON (facts, as lines of KEY=VALUE), ADDON.sig and the payload. Its
+script installs nothing: in it stand, as comments, the places of its members, for the release's own install.sh to read,
+which unpacks nothing of it before the release's key has signed ADDON, and ADDON names the payload's digest.
+
 Equal members give equal bytes. ``read`` gives the members of such a file, or of a zip without the script.
 """
 
@@ -62,7 +66,17 @@ main "$@"; exit $?
 """
 
 
-def _zip(members: Mapping[str, bytes], comment: str) -> tuple[bytes, dict[str, tuple[int, int]]]:
+_ADDON_STUB = """\
+#!/bin/sh
+# This file is a zip and an add-on of Vedette, for its installer: sudo sh {release}.zip --with {name}
+{parts}
+echo "vedette: $0 is an add-on of {release}.zip: sudo sh {release}.zip --with $0" >&2
+exit 2
+"""
+ADDON_PARTS = ("ADDON", "ADDON.sig", PAYLOAD)
+
+
+def _zip(members: Mapping[str, bytes], comment: str, folder: str = FOLDER) -> tuple[bytes, dict[str, tuple[int, int]]]:
     """The bytes after the stub, and (position from 1 in the whole file, length) of each member's data."""
     buffer = io.BytesIO()
     buffer.write(bytes(STUB_BYTES))
@@ -70,7 +84,7 @@ def _zip(members: Mapping[str, bytes], comment: str) -> tuple[bytes, dict[str, t
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
         file.comment = comment.encode()
         for name in sorted(members):
-            info = zipfile.ZipInfo(f"{FOLDER}/{name}", (1980, 1, 1, 0, 0, 0))
+            info = zipfile.ZipInfo(f"{folder}/{name}", (1980, 1, 1, 0, 0, 0))
             info.create_system = 3
             mode = 0o755 if name in PROGRAMS else 0o600 if comment else 0o644
             info.external_attr = (0o100000 | mode) << 16
@@ -100,8 +114,16 @@ def archive(name: str, members: Mapping[str, bytes], comment: str = "") -> bytes
     return stub.ljust(STUB_BYTES, b"\n") + data
 
 
+def addon(name: str, release: str, members: Mapping[str, bytes]) -> bytes:
+    """The add-on file ``name`` with ADDON_PARTS; for the zip ``release``, named without its suffix."""
+    data, places = _zip(members, "", name.removesuffix(".zip"))
+    parts = "\n".join(f"# part {member} {at} {size}" for member, (at, size) in places.items())
+    return _ADDON_STUB.format(release=release, name=name, parts=parts).encode().ljust(STUB_BYTES, b"\n") + data
+
+
 def read(path: Path) -> dict[str, bytes]:
-    """The members of the release in ``path``. Raises OSError, and ValueError when it is damaged or none."""
+    """The members of the release, or of the add-on, in ``path``. Raises OSError, and ValueError when it is damaged or
+    neither."""
     if (size := path.stat().st_size) > MAX_ARCHIVE:
         raise ValueError(f"{path}: {size} bytes are too many for a release; expects the zip that `make dist` writes")
     try:
@@ -110,9 +132,11 @@ def read(path: Path) -> dict[str, bytes]:
                 raise ValueError(f"{path}: unpacks to too much for a release")
             if (damaged := file.testzip()) is not None:
                 raise ValueError(f"{path}: {damaged} in it is damaged: copy it again")
-            members = {name.removeprefix(f"{FOLDER}/"): file.read(name) for name in file.namelist()}
+            members = {name.partition("/")[2]: file.read(name) for name in file.namelist()}
     except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         raise ValueError(f"{path}: not a whole zip: {error}: copy it again") from error
+    if members.keys() == {*ADDON_PARTS}:
+        return members
     missing = {"install.sh", PAYLOAD, "SHA256SUMS", "RELEASE"} - members.keys()
     if missing:
         raise ValueError(f"{path}: not a release of Vedette: it has no {', '.join(sorted(missing))}")

@@ -144,7 +144,7 @@ def _named(repository: Repository, groups: Any) -> set[str]:
                 found.add(target.sha256)
                 if kind == "release":
                     archives = releases.read(repository.blob(target.sha256)).archives.values()
-                    found |= {piece for archive in archives for piece in archive.pieces}
+                    found |= {piece for archive in archives for file in archive.files() for piece in file.pieces}
     return found
 
 

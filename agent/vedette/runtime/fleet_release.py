@@ -4,7 +4,7 @@ The agent itself cannot change its program, and never decides about a way back. 
 ``DATA/upgrade``, asks for it (``request``), and after that only says of itself whether it works (``verdict``)::
 
     state.json      what was asked for, how often, and what was refused (``Asked``)
-    pieces/SHA256   what has come of the zip; ID.zip: all of it
+    pieces/SHA256   what has come of the zip; ID.zip: all of it; ID-NAME.zip: an add-on that this host has
     request         for install.sh, which runs as vedette-upgrade.service or ``supervise.sh --supervise``: it checks
                     the release by the key that the installation knows, tries it, switches, watches, goes back
     verdict         id, "confirmed" or "unfit", reason: by the new release
@@ -26,6 +26,7 @@ import platform
 import secrets
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,13 +38,14 @@ from vedette import __version__
 from vedette.fleet import releases
 from vedette.fleet.documents import Target
 from vedette.fleet.overlay import Watch
-from vedette.fleet.releases import Archive, Release
+from vedette.fleet.releases import Archive, File, Release
 from vedette.model.counters import Log
 from vedette.runtime.blobs import Blobs
 from vedette.runtime.context import RunContext
 from vedette.runtime.fleet_host import Host
 from vedette.runtime.fleet_reports import Reports
 from vedette.runtime.fleet_targets import BLOBS, Targets
+from vedette.system import installation
 from vedette.system.durable import sync_path, write_whole
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ class FleetRelease:
     def __init__(self, context: RunContext, host: Host, targets: Targets, reports: Reports) -> None:
         """Blocks on the disk. Raises OSError."""
         self._context, self._host, self._targets, self._reports = context, host, targets, reports
-        self.running = releases.running()
+        self.running = installation.running()
         """None: not installed by install.sh."""
         self._folder = context.config.agent.data_dir / "upgrade"
         answers = os.environ.get("VEDETTE_UPGRADES")
@@ -184,6 +186,8 @@ class FleetRelease:
                 "nothing installs releases here: run the agent under systemd, or by"
                 f" `sh {self.running.prefix}/supervise.sh --supervise`"
             )
+        if missing := [name for name in self.running.addons if name not in archive.addons]:
+            return f"{archive.id} comes without the add-on {missing[0]} of this host: name its file in `release`, too"
         if (lack := await self._fetched(archive)) is not None:
             return lack
         if not due:
@@ -209,7 +213,7 @@ class FleetRelease:
     # --- fetching
 
     async def _fetched(self, archive: Archive) -> str | None:
-        """None: the zip is here. Else why not, empty while it is on its way."""
+        """None: the zip is here, and its add-ons. Else why not, empty while it is on its way."""
         if self._fetching is not None and self._fetching.done():
             task, self._fetching = self._fetching, None
             try:
@@ -218,7 +222,7 @@ class FleetRelease:
                 if task.get_name() == archive.id:
                     self._again = time.monotonic() + (RETRY_SECONDS if isinstance(error, ValueError) else 10.0)
                     return f"{archive.id} cannot be fetched: {error}"
-        if await asyncio.to_thread((self._folder / f"{archive.id}.zip").exists):
+        if await asyncio.to_thread(lambda: all(path.exists() for path in self._files(archive))):
             return None
         self._state = "fetching"
         if self._fetching is None:
@@ -229,18 +233,29 @@ class FleetRelease:
 
     async def _fetch(self, archive: Archive) -> None:
         """Until another one is wanted. Raises ValueError and OSError, with what has come kept."""
-        folder = self._folder / "pieces"
-        await asyncio.to_thread(_room, folder, archive)
-        for number, digest in enumerate(archive.pieces):
-            if self._archive != archive.id:
-                return
-            path = folder / digest
-            if not await asyncio.to_thread(_whole, path, digest):
-                data = await asyncio.to_thread(self._targets.carried.blob, digest)
-                if data is None or hashlib.sha256(data).hexdigest() != digest:
-                    data = await self._blobs.get(BLOBS, digest, archive.span(number))
-                await asyncio.to_thread(write_whole, path, data)
-        await asyncio.to_thread(_join, folder, archive, self._folder / f"{archive.id}.zip")
+        folder, files = self._folder / "pieces", self._files(archive)
+        await asyncio.to_thread(_room, folder, files)
+        for file in files.values():
+            for number, digest in enumerate(file.pieces):
+                if self._archive != archive.id:
+                    return
+                path = folder / digest
+                if not await asyncio.to_thread(_whole, path, digest):
+                    data = await asyncio.to_thread(self._targets.carried.blob, digest)
+                    if data is None or hashlib.sha256(data).hexdigest() != digest:
+                        data = await self._blobs.get(BLOBS, digest, file.span(number))
+                    await asyncio.to_thread(write_whole, path, data)
+        for path, file in files.items():
+            await asyncio.to_thread(_join, folder, file, path)
+        await asyncio.to_thread(shutil.rmtree, folder)
+
+    def _files(self, archive: Archive) -> dict[Path, File]:
+        """The zip and the add-ons that this host has, by where they are put together."""
+        addons = self.running.addons if self.running is not None else ()
+        return {
+            self._folder / f"{archive.id}.zip": archive,
+            **{self._folder / f"{archive.id}-{name}.zip": archive.addons[name] for name in addons},
+        }
 
     # --- asking
 
@@ -263,6 +278,8 @@ class FleetRelease:
         await self._keep(asked)
         within = int(3 * self._context.config.fleet.undo_after) + 60
         request = f"id={archive.id}\nnonce={nonce}\nzip={archive.id}.zip\nsha256={archive.sha256}\nwithin={within}\n"
+        for name in self.running.addons if self.running is not None else ():
+            request += f"addon={name} {archive.addons[name].sha256}\n"
         await asyncio.to_thread(_request, self._folder, request)
         self._again, self._state = time.monotonic() + within + RETRY_SECONDS, "asked"
         await self._reports.record("release_asked", id=archive.id, attempt=attempts)
@@ -381,33 +398,33 @@ def _whole(path: Path, digest: str) -> bool:
         return False
 
 
-def _room(folder: Path, archive: Archive) -> None:
-    """Make ``folder``, without pieces of other releases. Raises OSError when the zip has no room."""
+def _room(folder: Path, files: Mapping[Path, File]) -> None:
+    """Make ``folder``, without pieces of other releases. Raises OSError when ``files`` have no room."""
     folder.mkdir(parents=True, exist_ok=True)
+    wanted = {one for file in files.values() for one in file.pieces}
     for path in [*folder.iterdir(), *folder.parent.glob("*.zip")]:
-        if path.name not in archive.pieces:
+        if path.name not in wanted:
             path.unlink()
     there = sum(path.stat().st_size for path in folder.iterdir())
-    needed, free = 2 * archive.size - there + RESERVE, shutil.disk_usage(folder).free
+    needed, free = 2 * sum(one.size for one in files.values()) - there + RESERVE, shutil.disk_usage(folder).free
     if needed > free:
         raise OSError(f"{folder} needs {needed >> 20} MiB and {free >> 20} MiB are free: free some")
 
 
-def _join(folder: Path, archive: Archive, target: Path) -> None:
+def _join(folder: Path, file: File, target: Path) -> None:
     """Raises ValueError and OSError."""
     temporary, digest = target.with_suffix(".tmp"), hashlib.sha256()
     with temporary.open("wb") as out:
-        for piece in archive.pieces:
+        for piece in file.pieces:
             data = (folder / piece).read_bytes()
             digest.update(data)
             out.write(data)
-    if digest.hexdigest() != archive.sha256:
+    if digest.hexdigest() != file.sha256:
         temporary.unlink()
         raise ValueError("the pieces together are another file than was signed: make the release again")
     sync_path(temporary)
     temporary.rename(target)
     sync_path(target.parent)
-    shutil.rmtree(folder)
 
 
 def _request(folder: Path, text: str) -> None:

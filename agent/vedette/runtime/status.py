@@ -25,6 +25,7 @@ from vedette.runtime.deadrules import dead_rules
 from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.reload import Reloads
 from vedette.runtime.ruleset_lines import ruleset_lines
+from vedette.system.installation import running
 
 MAX_LISTED = 200
 """Dead rules named in a status."""
@@ -45,13 +46,14 @@ def collect(
     statements = pipeline.state.statements.status()
     counts, state = visible(context.counters, pipeline.checkpointer.counted, pipeline.backlog), pipeline.state.status()
     counts["totals"].update(alerts_made=account.made, alerts_receipted=account.receipted)
-    now, cache = context.clock(), loaded.engine.cache.account()
+    now, cache, installed = context.clock(), loaded.engine.cache.account(), running()
     return {
         "agent_id": agent.id,
         "fleet": agent.fleet,
         "site": agent.site,
         "state": "degraded" if context.health.degraded else "running",
         "version": __version__,
+        "addons": [*installed.addons] if installed is not None else [],
         "started_at": context.started_at,
         "time": now,
         "bundle": loaded.bundle,
@@ -230,7 +232,8 @@ def render(status: dict[str, Any]) -> list[str]:
     waiting = rules["waiting"]
     dead = rules["dead_count"] - sum(waiting.values())
     lines = [
-        f"vedette {status['version']}  agent {status['agent_id']}  site {status['site']}  fleet {status['fleet']}",
+        f"vedette {status['version']}  agent {status['agent_id']}  site {status['site']}  fleet {status['fleet']}"
+        + (f"  with {', '.join(addons)}" if (addons := status.get("addons")) else ""),
         f"rules    {rules['running']} and {rules['correlations']} correlations"
         + (f" and {rules['statements']} statements" if rules["statements"] else "")
         + f" from {rules['origin']},"
