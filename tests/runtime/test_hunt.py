@@ -177,6 +177,12 @@ def test_the_matches_of_scan(tmp_path: Path, plan: Plan, raw: Path) -> None:
     assert [(row["rule_id"], row["fields"]) for row in found["first"][:20]] == [
         (row["rule_id"], row["fields"]) for row in detections
     ]
+    frames = evaluate(Engine(plan), (frame.chunk for frame in read.frames(raw)), zone=UTC, silent=True)
+    times = [one.record.event_time for one in frames if one.rule.id not in plan.silent]
+    assert [row["event_time"] for row in found["first"][:20]] == times[:20]
+    fired = [row for row in found["first"] if row["rule_id"] in {one.id for one in plan.correlations}]
+    assert fired
+    assert all(min(filter(None, times)) <= row["event_time"] <= max(filter(None, times)) for row in fired)
     assert sum(found["hosts"].values()) == kinds["detection"]
     assert found["events"] == sum(len(frame.chunk) for frame in read.frames(raw))
 

@@ -9,7 +9,8 @@ Asked (``Hunt``) are the rules of a plan over everything that the host's raw log
      "events", "bytes", "matches", "seconds", "cpu",
      "rules": [{"id", "title", "level", "kind", "count"}], those that matched
      "hosts": {name: matches}, of "other" where there are more than MAX_HOSTS
-     "first": [the first matches, as ``vedette scan`` prints them, with "input" for "file", "offset" for "line"],
+     "first": [the first matches, as ``vedette scan`` prints them, with "input" for "file", "offset" for "line", and
+               with "event_time", but for those of statements],
      "undecided": [{"title", "events", "reason"}], "not_run": [text], "not_correlated": [text],
      "gone": events that retention deleted before they were looked at, "damaged", "failed": events,
      "unreachable": in an archive that did not give them}

@@ -32,6 +32,7 @@ from vedette.fleet.huntfolder import Checkpoint, Order, begun
 from vedette.lookup.installed import delivered
 from vedette.lookup.sets import chosen, made
 from vedette.model.event import Frame
+from vedette.model.times import clamp
 from vedette.plan.plan import Plan
 from vedette.rawlog import read
 from vedette.rawlog.read import Gap, Place
@@ -39,7 +40,7 @@ from vedette.rawlog.segment import Tiers
 from vedette.runtime.evaluation import Detection, Evaluation, Found
 from vedette.runtime.huntjournal import Journal
 from vedette.runtime.inputs import context_of
-from vedette.runtime.timeline import Timeline
+from vedette.runtime.timeline import Correlated, Timeline
 from vedette.system.folders import locked
 from vedette.system.resident import resident
 
@@ -166,8 +167,10 @@ class Worker:
         name = host if host in report["hosts"] or len(report["hosts"]) < MAX_HOSTS else "other"
         report["hosts"][name] = report["hosts"].get(name, 0) + 1
         if len(report["first"]) < self._order.hunt.first:
-            row = Detection(rule, found.offset, record, engine.shown(found.match.rule, record))
-            report["first"].append(self._shown(row.to_row(found.chunk.input), record))
+            one = Detection(rule, found.offset, record, engine.shown(found.match.rule, record))
+            at = clamp(record.event_time, found.chunk.received_at)[0]
+            row = {**one.to_row(found.chunk.input), "event_time": at}
+            report["first"].append(self._shown(row, record))
 
     def _shown(self, row: dict[str, Any], record: Record | None = None) -> dict[str, Any]:
         """``record``: the event that it is about."""
@@ -197,6 +200,8 @@ class Worker:
         for one in timeline.correlate():
             self._give_way()
             row = one.to_row()
+            if isinstance(one, Correlated):
+                row["event_time"] = one.firing.last_time
             self._count(row["rule_id"])
             if (fired := fired + 1) <= self._order.hunt.first:
                 report["first"].append(self._shown(row))
