@@ -49,13 +49,20 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """Something to look at: a word for what it is, a sentence, when or why, and where more of it stands."""
+    """Something to look at: a word for what it is, a sentence, where more of it stands, why, and from when to when."""
 
     level: str
     kind: str
     text: str
     anchor: str
     note: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def said(self) -> str:
+        """Why and when (UTC), in words."""
+        return " · ".join(part for part in (self.note, _span(self.since, self.until)) if part)
 
 
 def span(period: Period) -> str:
@@ -94,18 +101,23 @@ def cards(report: Report) -> list[Card]:
     growing = report.findings.open_campaigns
     anomalies = report.findings.anomalies.of
     kinds = ", ".join(many(n, *_KINDS.get(kind, (kind,))) for kind, n in report.findings.by_kind.items())
-    troubled, missing = many(fleet.troubled, "agent"), many(fleet.missing, "alert")
+
+    def named(number: int, *name: str) -> str:
+        return many(number, *name).partition(" ")[2]
+
     return [
-        Card(campaigns.of, "campaigns", f"{growing:,} still open", "campaigns", growing > 0),
-        Card(critical, "critical alerts", f"of {now.alerts:,}", "severest", critical > 0),
-        Card(anomalies, "anomalies", kinds, "anomalies", "silence" in report.findings.by_kind),
-        Card(fleet.troubled, f"{troubled.partition(' ')[2]} in trouble", f"of {fleet.agents:,}", "agents",
+        Card(campaigns.of, named(campaigns.of, "campaign"), f"{growing:,} still open", "campaigns", growing > 0),
+        Card(critical, named(critical, "critical alert"), f"of {now.alerts:,}", "severest", critical > 0),
+        Card(anomalies, named(anomalies, "anomaly", "anomalies"), kinds, "anomalies",
+             "silence" in report.findings.by_kind),
+        Card(fleet.troubled, f"{named(fleet.troubled, 'agent')} in trouble", f"of {fleet.agents:,}", "agents",
              fleet.lost + fleet.silent > 0),
-        Card(fleet.missing, f"{missing.partition(' ')[2]} missing", "gaps in what landed", "agents", fleet.missing > 0),
-        Card(now.alerts, "alerts", _change(now, before, "alerts"), "timeline", volume=True),
-        Card(now.rules, "rules alerted", _change(now, before, "rules"), "rules", volume=True),
-        Card(now.sites, "sites", _change(now, before, "sites"), "sites", volume=True),
-        Card(now.hosts, "hosts", _change(now, before, "hosts"), "hosts", volume=True),
+        Card(fleet.missing, f"{named(fleet.missing, 'alert')} missing", "gaps in what landed", "agents",
+             fleet.missing > 0),
+        Card(now.alerts, named(now.alerts, "alert"), _change(now, before, "alerts"), "timeline", volume=True),
+        Card(now.rules, f"{named(now.rules, 'rule')} alerted", _change(now, before, "rules"), "rules", volume=True),
+        Card(now.sites, named(now.sites, "site"), _change(now, before, "sites"), "sites", volume=True),
+        Card(now.hosts, named(now.hosts, "host"), _change(now, before, "hosts"), "hosts", volume=True),
     ]  # fmt: skip
 
 
@@ -141,21 +153,19 @@ def look_first(report: Report) -> list[Pointer]:
             continue
         stage = f", reached {caption(one.stage)}" if one.stage else ""
         text = f"{one.kind} {short(one.value)} at {many(len(one.sites), 'site')}{stage}"
-        note = f"score {one.score:.0f} · {one.state} · {_span(one.first_seen, one.last_seen)}"
+        note = f"score {one.score:.0f} · {one.state}"
         note += f" · {words(one.triage)}" if one.triage.state != "new" else ""
-        found.append(Pointer(one.level, "campaign", text, f"campaign-{number}", note))
+        found.append(Pointer(one.level, "campaign", text, f"campaign-{number}", note, one.first_seen, one.last_seen))
     for risk in unnamed_risks(findings)[:MAX_RISKS]:
         name = f"{risk.kind} {short(risk.value)}" + (f" at {risk.scope}" if risk.scope else "")
-        found.append(
-            Pointer(risk.level, "risk", f"{name}: {risk.reason}", "risk", _span(risk.first_seen, risk.last_seen))
-        )
+        found.append(Pointer(risk.level, "risk", f"{name}: {risk.reason}", "risk", "", risk.first_seen, risk.last_seen))
     for kind, called in _CALLED:
         here = [one for one in findings.anomalies.items if one.kind == kind and not closed(one, one.ended_at)]
         # A rule that is new at a site is not as new as one that is new in the fleet.
         here.sort(key=lambda one: kind == "new_rule" and bool(one.site))
         for anomaly in here[:MAX_ANOMALIES]:
-            note = _span(anomaly.started_at, anomaly.ended_at)
-            found.append(Pointer(anomaly.level or "medium", called, _anomaly(report, anomaly), "anomalies", note))
+            level, what = anomaly.level or "medium", _anomaly(report, anomaly)
+            found.append(Pointer(level, called, what, "anomalies", "", anomaly.started_at, anomaly.ended_at))
     critical = [one for one in report.counts.severest if one.level == "critical"]
     if critical:
         number = sum(one.alerts for one in report.counts.levels if one.level == "critical")

@@ -54,7 +54,7 @@ def text(report: Report) -> str:
 
 
 def _pointer(number: int, one: headline.Pointer) -> str:
-    note = f"  ({plain(one.note)})" if one.note else ""
+    note = f"  ({plain(one.said)})" if one.said else ""
     return f"  {number:2}. {one.kind:10}  {plain(one.text)}{note}"
 
 

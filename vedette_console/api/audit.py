@@ -46,6 +46,8 @@ class Verified(BaseModel):
     head: str
     broken: int | None
     reason: str
+    said: str
+    """The same in words."""
 
 
 @router.get("/audit")
@@ -92,9 +94,13 @@ async def get_audit_verify(
     if (seq is None) != (hash == ""):
         raise Problem(422, "seq and hash go together", where="hash" if seq else "seq")
     found = await asyncio.to_thread(store.audit.verify, {seq: hash} if seq is not None else None)
+    said = f"All {found.rows:,} rows are as they were written."
+    if found.broken is not None:
+        said = f"Row {found.broken} is not as it was written: {found.reason}."
     return Verified(
-        whole=found.broken is None, rows=found.rows, head=found.head, broken=found.broken, reason=found.reason
-    )
+        whole=found.broken is None, rows=found.rows, head=found.head, broken=found.broken, reason=found.reason,
+        said=f"{said} The last good row's hash, to be noted elsewhere: {found.head}",
+    )  # fmt: skip
 
 
 def _moment(text: str, where: str, default: int) -> int:

@@ -15,7 +15,7 @@ from spark_jobs.tables.delta import DataFile
 from spark_jobs.tables.schema import ALERTS
 from vedette_console.data.alerts import files_of, now_or
 from vedette_console.data.models import Bucket, Facet, Facets, FacetValue, Histogram
-from vedette_console.data.query import parse, term
+from vedette_console.data.query import Search, parse, term
 from vedette_console.data.reader import Reader
 from vedette_console.data.rows import EPOCH, moment
 from vedette_console.data.sql import condition
@@ -41,7 +41,17 @@ MAX_BUCKETS = 400
 
 def facets(reader: Reader, who: Principal, q: str = "", now: datetime | None = None) -> Facets:
     """The commonest values of ``FACETS`` in what ``q`` finds. Raises Problem 400 for a wrong search."""
-    asked = parse(q, now_or(now))
+    at = now_or(now)
+    asked = parse(q, at)
+    return reader.kept(("facets", q, _minute(at)), (ALERTS,), lambda: _facets(reader, asked))
+
+
+def _minute(at: datetime) -> datetime:
+    """What a search means changes from minute to minute."""
+    return at.replace(second=0, microsecond=0)
+
+
+def _facets(reader: Reader, asked: Search) -> Facets:
     files, since, complete = newest_files(files_of(reader, asked))
     reader.show("alerts", ALERTS, files)
     columns = ", ".join(f"coalesce({column}, '') AS {name}" for name, column in FACETS.items())
@@ -84,6 +94,11 @@ def histogram(reader: Reader, who: Principal, q: str = "", buckets: int = 60, no
     """What ``q`` finds by time, in about ``buckets`` steps. Raises Problem 400 for a wrong search."""
     at = now_or(now)
     asked = parse(q, at)
+    key = ("histogram", q, buckets, _minute(at))
+    return reader.kept(key, (ALERTS,), lambda: _histogram(reader, asked, buckets, at))
+
+
+def _histogram(reader: Reader, asked: Search, buckets: int, at: datetime) -> Histogram:
     files, since, complete = newest_files(files_of(reader, asked))
     reader.show("alerts", ALERTS, files)
     found = condition(asked)

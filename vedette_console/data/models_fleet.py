@@ -274,12 +274,14 @@ class CardModel(Model):
 
 
 class PointerModel(Model):
-    """Something to look at first; ``link`` is the console's page of it."""
+    """Something to look at first: why, from when to when; ``link`` is the console's page of it."""
 
     level: str
     kind: str
     text: str
     note: str
+    since: datetime | None
+    until: datetime | None
     link: str
 
 

@@ -83,7 +83,7 @@ def _made(reader: Reader, who: Principal, period: Period, at: datetime | None) -
             for one in headline.cards(report)
         ],
         first=[
-            PointerModel(level=one.level, kind=one.kind, text=one.text, note=one.note,
+            PointerModel(level=one.level, kind=one.kind, text=one.text, note=one.note, since=one.since, until=one.until,
                          link=links.get(one.anchor) or PAGES.get(one.anchor, "/"))
             for one in headline.look_first(report)
         ],

@@ -23,6 +23,7 @@ from vedette.region.hunts import HostFindings, added
 from vedette.region.requests import Answer, Collection
 from vedette.system.durable import write_whole
 from vedette_console.fleet.models import AgentAnswer, Job
+from vedette_console.fleet.operators import as_given
 from vedette_console.security.principal import Principal
 
 NOTE = "console.json"
@@ -161,8 +162,8 @@ def job(note: Note, who: Principal, asked: Asked | None, now: int) -> Job:
     answers = [one for agent, one in every if agent in seen]
     return Job(
         id=note.id, kind=note.kind, state=state, why=why, title=note.title, by=note.by,  # type: ignore[arg-type]
-        operator=note.operator, reason=note.reason, created=rfc3339(note.created), expires=rfc3339(note.expires),
-        asked=len(seen), whole=totals.whole, failed=totals.failed,
+        operator=note.operator, reason=as_given(note.reason, note.by), created=rfc3339(note.created),
+        expires=rfc3339(note.expires), asked=len(seen), whole=totals.whole, failed=totals.failed,
         answering=sum(bool(answer.have) and not answer.over for answer in answers), cancelled=state == "cancelled",
         may_cancel=state in OPEN and note.may_cancel(who),
     )  # fmt: skip

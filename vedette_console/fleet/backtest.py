@@ -47,6 +47,7 @@ MAX_SAID = 64 << 10
 _ID = re.compile(r"[0-9a-f]{16}")
 _STAGE = re.compile(rb"\[Stage (\d+):[=> ]*\((\d+) \+ \d+\) / (\d+)\]")
 _STEPS = ("reading segments", "evaluating", "in order of time", "counting")
+TESTS = (".test.yml", ".test.yaml")
 OVER = ("done", "failed", "cancelled", "interrupted")
 
 
@@ -126,7 +127,7 @@ class Backtests:
         if not sites:
             raise Problem(403 if agents else 409, f"{name} has no raw logs that {who.name} may try rules on",
                           where="source", what_to_do="copy raw logs of agents there, a folder an agent")  # fmt: skip
-        title = ", ".join(one.path for one in order.rules)[:200]
+        title = ", ".join(one.path for one in order.rules if not one.path.endswith(TESTS))[:200]
         run = Run(secrets.token_hex(8), who.who, title, order.reason, name, since, until, now, order.route, sites,
                   [one.model_dump() for one in order.rules])  # fmt: skip
         place = self._folder / run.id

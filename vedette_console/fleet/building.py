@@ -125,6 +125,7 @@ async def build(
         built.data = b""
     else:
         built.summary = _short(ended.out.decode("utf-8", "replace").strip().rpartition(": ")[2], roots)
+        built.summary = built.summary.removesuffix(", not signed yet")
 
 
 def _taken(said: Path, output: Path) -> tuple[str, bytes]:

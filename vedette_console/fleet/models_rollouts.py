@@ -102,6 +102,9 @@ class RolloutPage(Model):
     link: Link
     rings: list[Ring]
     gates: dict[str, float | bool]
+    """All there are, each with its limit, in seconds where it is a time; false: it is off."""
+    limits: dict[str, float | bool]
+    """When a ring goes on, and what gates have in common."""
     events: list[Event]
     """Newest first, from ``trust/audit.jsonl``, the last 100."""
     agents: list[AgentRow]

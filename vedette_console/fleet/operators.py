@@ -39,5 +39,14 @@ def signer(given: Given, known: Known, role: str) -> tuple[str, Ed25519PrivateKe
 
 def reasoned(reason: str, who: str) -> str:
     """The reason as both records have it: with the name of the one who asked in the console."""
-    by = f" (console: {who[:100]})"
+    by = _by(who)
     return reason[: MAX_REASON - len(by)] + by
+
+
+def as_given(reason: str, who: str) -> str:
+    """What ``reasoned`` was given: for pages that name the one who asked beside it."""
+    return reason.removesuffix(_by(who))
+
+
+def _by(who: str) -> str:
+    return f" (console: {who[:100]})"

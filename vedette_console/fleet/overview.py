@@ -213,13 +213,12 @@ def detail(row: AgentRow, beat: Beat, known: Known, raw: Mapping[str, Any] | Non
     process, log = table(said, "process"), table(said, "raw_log")
     loaded = table(actual, "bundles")
     group = next((one for one in known.desired.groups if one.name == row.group), None) if known.desired else None
-    asked = {name: change.to.sha256 for name, change in group.bundles.items() if change.to} if group else {}
+    targets = {name: change.to for name, change in group.bundles.items() if change.to} if group else {}
     return AgentPage(
         row=row, started=_time(beat.figures.started), inputs=inputs(said),
         rulesets=[
-            RulesetRow(name=name, bundle=str(table(loaded, name).get("version", "")),
-                       sha256=text_of(table(loaded, name).get("sha256")), wanted=asked.get(name, ""))
-            for name in dict.fromkeys([*[*loaded][:MAX_LABELS], *asked])
+            ruleset(name, table(loaded, name), targets.get(name))
+            for name in dict.fromkeys([*[*loaded][:MAX_LABELS], *targets])
         ],
         problems=_texts(actual.get("problems")), waits=_texts(actual.get("waits")),
         refused={key[:MAX_REASON]: str(one)[:MAX_REASON] for key, one in _first(actual, "refused")},
@@ -233,6 +232,15 @@ def detail(row: AgentRow, beat: Beat, known: Known, raw: Mapping[str, Any] | Non
         starts=number(process.get("starts")), history=history(beat),
         may=[act for act in HERE if who.may(act, row.fleet, row.site)], raw=dict(raw) if raw is not None else None,
     )  # fmt: skip
+
+
+def ruleset(name: str, loaded: Mapping[str, Any], target: Target | None) -> RulesetRow:
+    """What is loaded, called as its target's file is where it is that one, else by its version."""
+    sha256, version = text_of(loaded.get("sha256")), loaded.get("version")
+    called = "" if version is None else f"version {version}"
+    if target is not None and sha256 == target.sha256:
+        called = target.target.rpartition("/")[2].removesuffix(".vbundle")
+    return RulesetRow(name=name, bundle=called, sha256=sha256, wanted=target.sha256 if target is not None else "")
 
 
 def inputs(said: Mapping[str, Any]) -> list[InputRow]:

@@ -18,6 +18,7 @@ import orjson
 from vedette.fleet.documents import Group
 from vedette.region.compare import AS_WANTED
 from vedette.region.steer import ordering
+from vedette.region.steer.gates import BY_NAME, LIMITS
 from vedette.region.steer.orders import order as make_order
 from vedette.region.steer.rings import Step
 from vedette.system.wallclock import utc_now
@@ -77,10 +78,12 @@ class Rollouts:
         agents = [self._overview.row(beat, known, now) for beat in self._live.beats(known.fleet)
                   if scope.sees(beat.fleet, beat.site)]  # fmt: skip
         mine = sorted((one for one in agents if one.group == group.name), key=_having)
-        desired = known.desired
+        signed = known.desired.gates if known.desired is not None else {}
+        limits = {name: signed.get(name, limit) for name, limit in LIMITS.items()}
         return RolloutPage(
             row=row, controller=controller(self._live, known), link=self._live.link(), rings=rings(known, row),
-            gates=dict(desired.gates) if desired is not None else {},
+            gates={name: limit for name, limit in limits.items() if name in BY_NAME},
+            limits={name: limit for name, limit in limits.items() if name not in BY_NAME},
             events=events(self._given.need_trust(), row.change), agents=mine[:MAX_AGENTS], agents_count=len(mine),
         )  # fmt: skip
 

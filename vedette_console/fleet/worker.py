@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -74,9 +75,19 @@ def lint(work: Work) -> dict[str, Any]:
     mine = [one for one in findings if work.own(one.path) or not one.path]
     return {
         "problems": [work.finding(one.severity.value, one.check, one, one.message) for one in mine[:MAX_FINDINGS]],
-        "runs": not any(one.severity is linter.Severity.ERROR for one in mine), "summary": plan.counted,
-        "rules": [*_rules(work, plan)][:MAX_LISTED],
+        "runs": not any(one.severity is linter.Severity.ERROR for one in mine),
+        "summary": _summary(found, rules := [*_rules(work, plan)], work), "rules": rules[:MAX_LISTED],
     }  # fmt: skip
+
+
+def _summary(found: Any, rules: list[dict[str, Any]], work: Work) -> str:
+    """What of the text runs, in words."""
+    kinds = Counter({"detection": 0, "correlation": 0, "statement": 0, "filter": 0})
+    kinds.update(one["kind"] for one in rules)
+    kinds["filter"] = sum(bool(one.joined and work.own(one.path)) for one in found.filters)
+    names = {"detection": "rule"}
+    parts = [f"{n:,} {names.get(kind, kind)}{'' if n == 1 else 's'}" for kind, n in kinds.items() if n]
+    return f"It runs: {', '.join(parts)}." if parts else ""
 
 
 def _rules(work: Work, plan: Any) -> Iterator[dict[str, Any]]:

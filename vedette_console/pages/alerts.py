@@ -15,7 +15,7 @@ from spark_jobs.tables.ask import LEVELS
 from vedette_console.data.alerts import alert as ask_alert
 from vedette_console.data.alerts import search
 from vedette_console.data.counting import facets, histogram
-from vedette_console.data.models import Facets, Histogram
+from vedette_console.data.models import Facets, Histogram, Listing
 from vedette_console.data.related import related
 from vedette_console.pages.render import page, query_of
 from vedette_console.pages.render import search as search_link
@@ -27,6 +27,8 @@ from vedette_console.web import Problem, need
 
 router = APIRouter()
 ROWS = 50
+PARTS = ("bars", "facets")
+"""Of the page, by id: what counts."""
 QUICK = ("level:critical since:24h", "level>=high since:7d", "kind:correlation since:7d", "-technique:* since:7d")
 MAX_LINKED = 300
 """Characters of a search or a term that links repeat."""
@@ -39,14 +41,15 @@ async def alerts(
     q: Annotated[str, Query(max_length=4_000)] = "",
     after: Annotated[str, Query(max_length=500)] = "",
 ) -> Response:
-    """What a search finds, newest first; a search that is not understood is shown with what is wrong about it."""
+    """What a search finds, newest first; a search that is not understood is shown with what is wrong about it. What
+    counts all that it finds comes as parts of its own, which nobody waits for."""
     ask, store = request.app.state.pool.ask, request.app.state.store
-    live = request.headers.get("hx-target") == "results"
+    part = request.headers.get("hx-target", "") if request.headers.get("hx-request") == "true" else ""
     found, faceted, over_time, saved = await together(
         request,
-        ask(search, who, q, after, ROWS),
-        nothing() if live else ask(facets, who, q),
-        nothing() if live else ask(histogram, who, q),
+        nothing() if part in PARTS else ask(search, who, q, after, ROWS),
+        ask(facets, who, q) if part == "facets" else nothing(),
+        ask(histogram, who, q) if part == "bars" else nothing(),
         asyncio.to_thread(store.searches.of, who.name),
     )
     problem = next((one.body for one in (found, faceted, over_time) if isinstance(one, Problem)), None)
@@ -60,17 +63,19 @@ async def alerts(
         after=after,
         problem=problem,
         saved=saved,
-        found=None if problem else found,
+        found=found if isinstance(found, Listing) else None,
         quick=QUICK,
         levels=(*LEVELS, "other"),
-        facets=faceted if isinstance(faceted, Facets) else Facets(total=0, since=None, complete=True, facets=[]),
+        facets=faceted if isinstance(faceted, Facets) else None,
         histogram=counted,
         shown_levels={level for one in (counted.buckets if counted else ()) for level in one.levels},
         bars=of_histogram(counted, zone, lambda since, until: narrowed(q, within(since, until))) if counted else None,
         narrowed=lambda term: narrowed(q, term),
         export=lambda form: Markup("/api/v1/alerts/export?format={}&q={}").format(form, quote(q, safe="")),
         first=query_of(request, after=None) if after else "",
-        following=query_of(request, after=found.next) if not problem and found.next else "",
+        following=query_of(request, after=found.next) if isinstance(found, Listing) and found.next else "",
+        later=not part,
+        itself=query_of(request),
     )
 
 

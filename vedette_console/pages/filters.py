@@ -12,6 +12,7 @@ from spark_jobs.common.attack import caption
 from spark_jobs.common.plain import cut, plain, short
 from spark_jobs.report.page import attack_link, attack_name
 from spark_jobs.tables.ask import LEVELS
+from vedette.region.steer.gates import DURATIONS, SHARES
 from vedette_console.pages.zone import moment
 
 SIZES = ("bytes", "kB", "MB", "GB", "TB")
@@ -117,6 +118,18 @@ def marked(text: str, spans: list[Any]) -> list[tuple[str, str]]:
     return pieces
 
 
+def limit(value: float | bool, name: str) -> str:
+    """A limit of the roll-out's gates, as people write it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return span(value) if name in DURATIONS else share(value) if name in SHARES else number(value)
+
+
+def what(text: str) -> str:
+    """What a change moves: ``bundles default`` is the rule set of that name."""
+    return "rule set " + text.removeprefix("bundles ") if text.startswith("bundles ") else text
+
+
 def plural(n: int | float | None, one: str, more: str = "") -> str:
     """``3 sites``."""
     return f"{number(n)} {one if n == 1 else more or one + 's'}"
@@ -128,6 +141,8 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "size": size,
     "span": span,
     "ago": ago,
+    "limit": limit,
+    "what": what,
     "level_class": level_class,
     "state_class": state_class,
     "exact": exact,

@@ -14,6 +14,7 @@ from vedette_console.data import models_fleet as landed
 from vedette_console.data.agents import agent as ask_agent
 from vedette_console.data.agents import agents as ask_agents
 from vedette_console.data.agents import sites as ask_sites
+from vedette_console.data.rules import titles as ask_titles
 from vedette_console.fleet.models import AgentPage, AgentRow, FleetPage, Sample
 from vedette_console.pages.render import page, query_of
 from vedette_console.pages.shapes import Bars, bars
@@ -32,11 +33,12 @@ async def fleet(
     request: Request,
     who: Principal = need("read"),
     q: Annotated[str, Query(max_length=300)] = "",
-    group: Annotated[str, Query(max_length=200)] = "",
+    group: Annotated[str | None, Query(max_length=200)] = None,
     state: Annotated[str, Query(max_length=30)] = "",
     after: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
-    """All agents that the asker sees: live, or, where no broker is configured, as they have landed."""
+    """All agents that the asker sees: live, or, where no broker is configured, as they have landed. ``group`` "": those
+    in none."""
     held = request.app.state
     live = request.headers.get("hx-target") == "agents"
     sites, from_tables = await together(
@@ -54,7 +56,7 @@ async def fleet(
         rows=rows,
         landed=len(known),
         q=q,
-        chosen=group or state,
+        chosen=group is not None or state,
         map=None if sites is None or isinstance(sites, Problem) else map_of(sites.items),
         first=query_of(request, after=None) if after else "",
         following=query_of(request, after=found.next) if found.next else "",
@@ -77,7 +79,18 @@ async def agent(request: Request, fleet: str, agent: str, who: Principal = need(
             404, f"there is no agent {agent} of fleet {fleet}", what_to_do="it shows up with its first heartbeat"
         )
     history = rates(heard.history if heard else [], Zone.of(request))
-    return page(request, "agent.html.j2", fleet=fleet, agent=agent, live=heard, landed=known, history=history)
+    ids = list(heard.alerting) if heard else []
+    titles, _ = await together(request, held.pool.ask(lambda reader, _: ask_titles(reader, ids), who), nothing())
+    return page(
+        request,
+        "agent.html.j2",
+        fleet=fleet,
+        agent=agent,
+        live=heard,
+        landed=known,
+        history=history,
+        titles={} if isinstance(titles, Problem) else titles,
+    )
 
 
 def of_landed(one: landed.AgentRow) -> AgentRow:

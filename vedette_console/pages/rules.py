@@ -85,11 +85,10 @@ async def editor(
     filter: Annotated[str, Query(max_length=200)] = "",
     alert: Annotated[str, Query(max_length=600)] = "",
 ) -> Response:
-    """The editor: empty, with a rule's file, or with the filter that the job ``noise`` proposes for it; ``alert``
-    (DAY/AGENT/ID) brings that alert's event."""
+    """The editor: empty, with a rule's file, or with ``filter``, which the job ``noise`` proposes for that rule, below
+    it; ``alert`` (DAY/AGENT/ID) brings that alert's event."""
     state = request.app.state
-    opened = await _opened(request, who, rule, filter)
-    event = ""
+    opened, event = await _opened(request, who, rule, filter)
     if alert.count("/") >= 2:
         day, agent, alert_id = alert.split("/", 2)
         event = (await state.pool.ask(ask_alert, who, day, agent, alert_id)).raw
@@ -99,6 +98,7 @@ async def editor(
         request,
         "editor.html.j2",
         origin=f"{rule}|{filter}",
+        new=not rule and not filter,
         kind=opened.kind,
         path=opened.path,
         text=opened.text,
@@ -110,24 +110,28 @@ async def editor(
     )
 
 
-async def _opened(request: Request, who: Principal, rule: str, filter: str) -> rulefiles.RuleText:
+async def _opened(request: Request, who: Principal, rule: str, filter: str) -> tuple[rulefiles.RuleText, str]:
+    """A text for the editor, and an event to try it on. Raises Problem 404."""
+    folders = request.app.state.settings.rules
+    if not rule and not filter:
+        return rulefiles.RuleText(SKETCH_PATH, SKETCH.format(id=_fresh_id()), ""), ""
+    found = await asyncio.to_thread(rulefiles.find, folders, rule or filter)
     if filter:
-        found = await request.app.state.pool.ask(ask_rule, who, filter)
-        if found.noise is None or not found.noise.proposal:
+        one = await request.app.state.pool.ask(ask_rule, who, filter)
+        if one.noise is None or not one.noise.proposal:
             raise Problem(404, "no filter is proposed for this rule", what_to_do="run vedette-spark noise")
-        return rulefiles.RuleText(f"filters/{_name(filter)}.yml", found.noise.proposal, "")
-    if rule:
-        folders = request.app.state.settings.rules
-        text = await asyncio.to_thread(rulefiles.find, folders, rule)
-        if text is None:
-            where = "it is in none of the rules' folders" if folders else "the console has no rules' folder"
-            raise Problem(
-                404,
-                f"the file of this rule is not here: {where}",
-                what_to_do="start the console with --rules and the folder in which rules are kept",
-            )
-        return text
-    return rulefiles.RuleText(SKETCH_PATH, SKETCH.format(id=_fresh_id()), "")
+        event = next((alert.raw for alert in one.newest if alert.raw), "")
+        if found is None or found.kind != "sigma":
+            return rulefiles.RuleText(f"filters/{_name(filter)}.yml", one.noise.proposal, ""), event
+        return found._replace(text=f"{found.text.rstrip()}\n---\n{one.noise.proposal}"), event
+    if found is None:
+        where = "it is in none of the rules' folders" if folders else "the console has no rules' folder"
+        raise Problem(
+            404,
+            f"the file of this rule is not here: {where}",
+            what_to_do="start the console with --rules and the folder in which rules are kept",
+        )
+    return found, ""
 
 
 def _name(rule_id: str) -> str:

@@ -16,6 +16,7 @@ from vedette_console.pages.zone import Zone
 
 WIDTH, BASE, FOOT = 900.0, 84.0, 26.0
 GAP = 1.0
+WIDEST = 60.0
 TICKS = 6
 LANE, LANE_TOP, LEFT = 26.0, 22.0, 190.0
 MAX_LANES, MAX_LABEL = 30, 26
@@ -67,7 +68,9 @@ def bars(columns: Sequence[tuple[str, str, Mapping[str, int]]], marks: Sequence[
                 height = max(count / most * (BASE - 14), 1.0)
                 y -= height
                 pieces.append(Piece(level, round(y, 1), round(height, 1)))
-        drawn.append(Bar(round(number * step, 2), round(max(step - GAP, 0.5), 2), title, href, tuple(pieces)))
+        width = min(max(step - GAP, 0.5), WIDEST)
+        left = number * step + max(step - GAP - width, 0.0) / 2
+        drawn.append(Bar(round(left, 2), round(width, 2), title, href, tuple(pieces)))
     last = max(len(marks) - 1, 1)
     ticks = (
         Tick(

@@ -37,7 +37,7 @@ class Zone:
 
     def show(self, given: datetime | str | None, how: str = "full") -> Markup:
         """A ``<time>`` with the moment in UTC for programs and, on touch, for people. ``how``: "full" (Thu 26 Nov
-        12:47:55), "minute", "clock" (12:47:55), "day"."""
+        12:47:55), "minute", "clock" (12:47:55), "short" (12:47), "day"."""
         time = moment(given)
         if time is None:
             return Markup('<span class="soft">–</span>')
@@ -48,12 +48,23 @@ class Zone:
             "full": f"{day} {here:%H:%M:%S}",
             "minute": f"{day} {here:%H:%M}",
             "clock": f"{here:%H:%M:%S}",
+            "short": f"{here:%H:%M}",
             "day": day,
         }[how]
         utc = time.astimezone(UTC)
         return Markup('<time datetime="{}" title="{}">{}</time>').format(
             f"{utc:%Y-%m-%dT%H:%M:%SZ}", f"{utc:%Y-%m-%d %H:%M:%S} UTC", text
         )
+
+    def span(self, first: datetime | str | None, last: datetime | str | None) -> Markup:
+        """From when to when, to the minute; the day of the end only where it is another."""
+        since, until = moment(first), moment(last)
+        if since is None or until is None:
+            return self.show(since or until, "minute")
+        same = self.at(since).date() == self.at(until).date()
+        if self.at(since).replace(second=0, microsecond=0) == self.at(until).replace(second=0, microsecond=0):
+            return self.show(since, "minute")
+        return Markup("{} to {}").format(self.show(since, "minute"), self.show(until, "short" if same else "minute"))
 
 
 def moment(given: datetime | str | None) -> datetime | None:

@@ -55,24 +55,19 @@ def axe(folder: Path) -> str:
     return kept.read_text("utf-8")
 
 
-class Tab:
-    """A page of a browser that is logged in, and ``heard``: whatever a page must not do."""
+class Visitor:
+    """A page of a browser at a console's address, and ``heard``: whatever a page must not do."""
 
     def __init__(
-        self, browser: Any, console: Console, *, width: int = 1400, dark: bool = False, name: str = "root"
+        self, browser: Any, url: str, *, width: int = 1400, height: int = 900, dark: bool = False, state: Any = None
     ) -> None:
-        self.url, self.heard = console.url, list[str]()
+        """``state``: of another one's context, whose session goes on."""
+        self.url, self.heard = url, list[str]()
         self._context = browser.new_context(
-            viewport={"width": width, "height": 900},
+            viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
             timezone_id="Europe/Vienna",
-        )
-        cookie = console.store.sessions.start(name)
-        self._context.add_cookies(
-            [
-                {"name": key, "value": value, "url": console.url}
-                for key, value in ((cookie_name(console.settings), cookie), ("tz", "Europe/Vienna"))
-            ]
+            storage_state=state,
         )
         self._context.add_init_script(
             "addEventListener('securitypolicyviolation',"
@@ -122,3 +117,17 @@ class Tab:
     def _request(self, request: Any) -> None:
         if not request.url.startswith((self.url, "data:", "blob:")):
             self.heard.append(f"request: {request.url[:200]}")
+
+
+class Tab(Visitor):
+    """A visitor who is logged in at a console of this process, in Vienna's time."""
+
+    def __init__(self, browser: Any, console: Console, *, name: str = "root", **how: Any) -> None:
+        super().__init__(browser, console.url, **how)
+        cookie = console.store.sessions.start(name)
+        self._context.add_cookies(
+            [
+                {"name": key, "value": value, "url": console.url}
+                for key, value in ((cookie_name(console.settings), cookie), ("tz", "Europe/Vienna"))
+            ]
+        )

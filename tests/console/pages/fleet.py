@@ -56,9 +56,9 @@ class Answers:
         )
 
     async def overview(
-        self, who: Principal, q: str = "", group: str = "", state: str = "", after: str = "", limit: int = 100
+        self, who: Principal, q: str = "", group: str | None = None, state: str = "", after: str = "", limit: int = 100
     ) -> m.FleetPage:
-        w, rows = self.w, [self.row(n) for n in range(12)]
+        w, rows = self.w, [] if group == "" else [self.row(n) for n in range(12)]  # "": those in no group
         return m.FleetPage(
             fleet="plants",
             link=self.link(),
@@ -183,6 +183,7 @@ class Answers:
             controller=self.controller(),
             link=self.link(),
             gates={"alerts": 3, "refused": True, "lag": False},
+            limits={"baseline": 600, "share": 0.2},
             rings=[
                 m.Ring(name=w("canary"), agents=5, soak=1800, state="now"),
                 m.Ring(name=w("tenth"), percent=10, soak=3600, state="later"),

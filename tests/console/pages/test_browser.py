@@ -10,6 +10,7 @@ import pytest
 
 from tests.console.kit import Console
 from tests.console.pages.browser import Tab, axe, chromium
+from tests.console.pages.pictures import COLOURS, palette, pixels
 from tests.console.pages.places import places
 
 pytestmark = pytest.mark.peer
@@ -137,6 +138,20 @@ def test_news_do_not_touch_what_one_types(tab: Open, plain: Console) -> None:
     assert page.locator("tr.on").get_attribute("data-row") == row
 
 
+def test_a_field_that_was_resized_is_asked_for_again(tab: Open, plain: Console) -> None:
+    """A style that the browser gave a field is not written into the new one, which the policy forbids."""
+    found = tab(plain)
+    page = found.page
+    found.go(places(plain)["alert"])
+    page.locator(".live[data-state=live]").wait_for()
+    page.evaluate("document.querySelector('#e-reason').style.height = '9rem'")
+    with page.expect_response(lambda answer: answer.request.headers.get("hx-target") == "evidence"):
+        plain.app.state.hub.publish_soon("jobs", {})
+    page.wait_for_function("!document.querySelector('#e-reason').hasAttribute('style')")
+    page.wait_for_timeout(200)
+    assert found.heard == []
+
+
 def test_an_act_that_is_refused_says_why_beside_the_field(tab: Open, plain: Console) -> None:
     """And one that is done shows."""
     found = tab(plain)
@@ -189,7 +204,7 @@ def test_the_editor_keeps_its_draft(tab: Open, plain: Console) -> None:
                     {
                         "severity": "error",
                         "check": "x",
-                        "path": "a.yml",
+                        "path": "console_rule.yml",
                         "line": 2,
                         "column": 1,
                         "title": "",
@@ -209,3 +224,31 @@ def test_the_editor_keeps_its_draft(tab: Open, plain: Console) -> None:
     found.go("/rules/new")
     assert page.locator("#text").input_value() == "title: mine\nid: 1\n"
     assert found.heard == []
+
+
+def test_what_one_types_stays(tab: Open, plain: Console) -> None:
+    """News come while a reason is half written and the cursor is elsewhere: it is there until it is sent."""
+    found = tab(plain)
+    page = found.page
+    found.go(places(plain)["alert"])
+    page.locator(".live[data-state=live]").wait_for()
+    page.locator("#e-reason").fill("case 41")
+    page.locator("h1").click()
+    plain.app.state.hub.publish_soon("jobs", {})
+    page.wait_for_timeout(4000)  # longer than live.js waits between two looks
+    assert page.locator("#e-reason").input_value() == "case 41"
+
+
+def test_pictures_of_few_colours(browser: Any) -> None:
+    """A picture with a palette has the same pixels; where there are more colours, none is far off."""
+    page = browser.new_page()
+    page.set_content("<body style='background:#f4f5f7'><h1 style='color:#2459a8'>Vedette</h1>")
+    shot = page.screenshot()
+    assert pixels(page, palette(page, shot)) == pixels(page, shot)
+    page.set_content("<body style='background:linear-gradient(90deg, #000, #fff, #f00, #0f0)'>")
+    shot = page.screenshot()
+    (width, height, one), (*size, two) = pixels(page, shot), pixels(page, palette(page, shot))
+    assert [width, height] == size
+    assert len(set(zip(*[iter(one)] * 4, strict=True))) > COLOURS
+    assert max(abs(a - b) for a, b in zip(one, two, strict=True)) < 40
+    page.close()

@@ -116,6 +116,26 @@ def test_sites_of_others_are_not_shown(plain: Console) -> None:
     assert "lisbon" not in text
 
 
+def test_the_fleet_is_there_without_a_filter(plain: Console) -> None:
+    """All agents; an empty group asks for those in none."""
+    client = plain.session("root")
+    assert client.get("/fleet").text.count('data-row="plants/edge-') == 12
+    assert 'data-row="plants/edge-' not in client.get("/fleet", params={"group": ""}).text
+
+
+def test_first_things_are_in_the_viewers_time(plain: Console) -> None:
+    """From when to when, in the zone that the page names, as all its other times."""
+    texts = {}
+    for zone in ("UTC", "Asia/Kolkata"):
+        client = plain.session("root")
+        client.cookies.set("tz", zone)
+        shown = client.get("/").text.partition('<ol class="first">')[2].partition("</ol>")[0]
+        texts[zone] = re.findall(r'<time datetime="([^"]+)"[^>]*>([^<]+)</time>', shown)
+    assert texts["UTC"]
+    assert [at for at, _ in texts["UTC"]] == [at for at, _ in texts["Asia/Kolkata"]]
+    assert all(one != two for (_, one), (_, two) in zip(*texts.values(), strict=True))
+
+
 def test_live_parts(plain: Console) -> None:
     """htmx gets the part that it asks for, and nothing else."""
     client = plain.session("root")
@@ -130,6 +150,21 @@ def test_live_parts(plain: Console) -> None:
         assert text.count(f'id="{part}"') == 1
         assert "<nav id=" not in text
         assert "<html" not in text
+
+
+def test_counted_parts(plain: Console) -> None:
+    """The page of alerts does not wait for what counts all of them: its bars and facets come as parts of their own."""
+    client = plain.session("root")
+    for path in ("/alerts", "/alerts?q=level%3Acritical"):
+        whole = client.get(path).text
+        for part, inside in (("bars", 'class="chart"'), ("facets", "<h3>level</h3>")):
+            asked = re.search(rf'id="{part}"[^>]*hx-get="([^"]+)"', whole)
+            assert asked
+            assert inside not in whole
+            text = client.get(asked[1].replace("&amp;", "&"), headers={"HX-Request": "true", "HX-Target": part}).text
+            assert text.count(f'id="{part}"') == 1
+            assert inside in text
+            assert "hx-get" not in text
 
 
 def test_static_files(plain: Console) -> None:

@@ -64,6 +64,28 @@ def test_the_viewers_zone(cookie: str, name: str, shown: str) -> None:
     assert zone.show("not a time") == zone.show(None) == '<span class="soft">–</span>'
 
 
+def test_spans_in_the_viewers_zone() -> None:
+    """The end has its day only where that is another there, and is left out within the minute."""
+    zone = Zone("Europe/Vienna")
+
+    def shown(**later: int) -> str:
+        return str(zone.span(NOON, NOON + timedelta(**later)).striptags())
+
+    assert shown(seconds=20) == "Thu 26 Nov 13:00"
+    assert shown(minutes=70) == "Thu 26 Nov 13:00 to 14:10"
+    assert shown(hours=11, minutes=30) == "Thu 26 Nov 13:00 to Fri 27 Nov 00:30"
+    assert zone.span(NOON, None).striptags() == "Thu 26 Nov 13:00"
+    assert zone.span(None, None) == zone.show(None)
+
+
+def test_limits_of_gates() -> None:
+    """As people write them: times, shares, numbers, on and off."""
+    assert [filters.limit(*one) for one in ((600.0, "baseline"), (0.2, "share"), (3.0, "alerts"), (False, "lag"))] == [
+        "10 min", "20%", "3", "off",
+    ]  # fmt: skip
+    assert [filters.what(one) for one in ("bundles default", "config")] == ["rule set default", "config"]
+
+
 def test_zone_labels() -> None:
     """UTC+01:00 in winter, UTC+02:00 in summer."""
     zone = Zone("Europe/Vienna")

@@ -159,6 +159,7 @@ export const send = async (form, submitter) => {
   }
   const answer = await ask(method, path, ["DELETE", "GET"].includes(method) ? undefined : body);
   if (submitter) submitter.removeAttribute("aria-busy");
+  if (answer.ok) delete form.dataset.dirty;
   form.dispatchEvent(new CustomEvent("answered", { detail: answer }));
   if (!answer.ok) complain(form, answer.data);
   else if (form.dataset.then !== "event") then(form, answer.data);
@@ -176,6 +177,8 @@ const fit = (form) => {
 
 export const startActs = () => {
   for (const form of document.querySelectorAll("form")) if (form.querySelector("[data-when]")) fit(form);
+  // What somebody has begun to write in a live part stays until it is sent.
+  addEventListener("input", (event) => { const form = event.target.form; if (form?.dataset.act) form.dataset.dirty = "1"; });
   addEventListener("change", (event) => { if (event.target.form?.querySelector("[data-when]")) fit(event.target.form); });
   addEventListener("submit", (event) => {
     const form = event.target;

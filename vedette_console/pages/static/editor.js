@@ -3,6 +3,12 @@ import { ask, note } from "./act.js";
 
 const WAIT = 600;
 const DRAFT = "vedette-rule";
+const STATES = {
+  applied: "In force: the controller takes it to the canary.",
+  staged: "Built, signed and staged. Signatures are missing before it is in force.",
+  commands: "Built. The rest needs keys that are not here.",
+  refused: "Refused: nothing was changed.",
+};
 
 export const startEditor = (form) => {
   const field = (name) => form.elements[name], value = (name) => field(name).value;
@@ -28,10 +34,13 @@ export const startEditor = (form) => {
   const problems = (given) => {
     const list = element("ul", undefined, "plain-list");
     for (const one of given) {
-      const item = element("li"), at = one.line ? `line ${one.line}${one.column ? ", column " + one.column : ""}: ` : "";
-      item.append(element("span", one.severity, one.severity === "error" ? "bad" : "kind " + (one.severity === "warning" ? "high" : "low")), " ", at + one.message);
+      const mine = !one.path || one.path === value("path") || one.path.startsWith("console_rule.");
+      const line = one.line ? `line ${one.line}${one.column ? ", column " + one.column : ""}` : "";
+      const at = [mine ? "" : one.path, line].filter(Boolean).join(", ");
+      const item = element("li");
+      item.append(element("span", one.severity, one.severity === "error" ? "bad" : "kind " + (one.severity === "warning" ? "high" : "low")), " ", at ? `${at}: ${one.message}` : one.message);
       if (one.hint) item.append(element("small", one.hint, "note"));
-      if (one.line && !one.path.includes("test.yml")) {
+      if (one.line && mine && !one.path.includes("test.yml")) {
         const go = element("button", "Go there", "plain");
         go.type = "button";
         go.addEventListener("click", () => jump(one.line, one.column));
@@ -80,7 +89,7 @@ export const startEditor = (form) => {
       const head = stopped || (matches === null ? "It did not come to that." : matches ? "It matches." : "It does not match.");
       const text = element("pre", lines.join("\n"));
       text.tabIndex = 0;
-      place("explained").replaceChildren(element("p", head, matches ? "said" : "soft"), problems(found), text);
+      place("explained").replaceChildren(element("p", head, matches ? "said" : matches === null ? "soft" : "said not"), problems(found), text);
     },
     test: async () => {
       const answer = await ask("POST", "/api/v1/rules/test", rule());
@@ -125,7 +134,9 @@ export const startEditor = (form) => {
       if (!answer.ok) return refused("proposed", answer.data);
       one = answer.data;
     }
-    const shown = [element("p", `${one.state}. ${one.summary || ""}`, one.state === "refused" ? "problem" : "said"), problems(one.problems || [])];
+    const shown = [element("p", STATES[one.state] || one.state, one.state === "refused" ? "problem" : "said")];
+    if (one.summary) shown.push(element("p", one.summary, "note"));
+    shown.push(problems(one.problems || []));
     if ((one.commands || []).length) {
       const text = element("pre", one.commands.join("\n"));
       text.tabIndex = 0;
