@@ -17,6 +17,7 @@ import pytest
 
 from tests.install.booted import Host
 from tests.install.conftest import ROOT, Inputs, Variant
+from vedette.decode.decoder import record
 
 pytestmark = [pytest.mark.boot, pytest.mark.peer]
 
@@ -111,6 +112,41 @@ def test_killed_and_booted(host: Host) -> None:
     status = json.loads(host.run("vedette", "status", "--json").text)
     assert status["identity_broken"] == []
     assert status["totals"].get("journal_gaps", 0) == 0
+
+
+def test_by_unit(host: Host) -> None:
+    """`units` takes what a unit says and what systemd says about it, `exclude_units` all but that; what another process
+    claims to be of the unit counts for neither."""
+    config = host.folder / "etc/vedette/vedette.toml"
+    before = config.read_text()
+    more = '[[input]]\ntype = "journal"\nname = "{}"\nfrom_start = false\n{} = ["shop", "pay.service"]\n'
+    config.write_text(before + more.format("only", "units") + more.format("rest", "exclude_units"))
+    assert host.run("systemctl", "restart", "vedette").code == 0
+    host.wait(lambda: host.run("vedette", "status").code == 0, 60)
+
+    def of(name: str) -> list[tuple[str, str]]:
+        """Program and message of what an input has stored of these units."""
+        done = host.run("vedette", "logs", "search", "--input", name, "--json", "-n", "100000", "by-unit|shop.service")
+        found = [json.loads(line)["raw"] for line in done.text.splitlines() if line.startswith("{")]
+        records = [record(raw.encode(), "syslog") for raw in found]
+        return [(str(one.get("program")), str(one.get("message"))) for one in records]
+
+    def said(name: str) -> list[str]:
+        return [text for _, text in of(name) if text.startswith("by-unit of ")]
+
+    for unit in ("shop", "pay", "other"):
+        script = f"echo by-unit of {unit}; sleep 2"
+        assert host.run("systemd-run", "--wait", "--unit", unit, "sh", "-c", script).code == 0
+    liar = "MESSAGE=by-unit of a liar\\nUNIT=shop.service\\n_SYSTEMD_UNIT=shop.service\\n"
+    assert host.run("sh", "-c", f"printf '{liar}' | logger --journald").code == 0
+    host.wait(lambda: "by-unit of a liar" in said("rest"), 30)
+    host.wait(lambda: "by-unit of pay" in said("only"), 30)
+    config.write_text(before)
+    assert host.run("systemctl", "restart", "vedette").code == 0
+    assert said("only") == ["by-unit of shop", "by-unit of pay"]
+    assert said("rest") == ["by-unit of other", "by-unit of a liar"]
+    assert "systemd" in {program for program, _ in of("only")}, "what systemd says about the unit"
+    assert not [text for program, text in of("rest") if program == "systemd" and "shop.service" in text]
 
 
 def test_local_response_in_the_unit(host: Host) -> None:
