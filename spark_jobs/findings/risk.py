@@ -2,7 +2,7 @@
 
 **Points.** One contribution is one rule on one day, however often it alerted on it:
 
-    level * confidence * stage * novelty * criticality * REPEAT ** (days before) * 0.5 ** (age / half-life)
+    level * confidence * stage * novelty * rarity * criticality * REPEAT ** (days before) * 0.5 ** (age / half-life)
 
 ``confidence`` is the rule's (``jobs.risk``), ``stage`` that of its furthest tactic, ``novelty`` whether the entity
 meets the rule, or the tactic, for the first time in the days looked at, ``criticality`` what the owner says of the
@@ -10,9 +10,14 @@ entity; ``days before`` are those on which the same rule has named it already. S
 never gives an entity of ordinary criticality ``MIN_THRESHOLD``, though it alerts every minute of every day; several
 rules do, with one alert of each a day. Points are rounded to hundredths, and the score is their sum.
 
-**Threshold**: the largest of ``MIN_THRESHOLD``, ``OWN_TIMES`` what is usual for the entity (the median of its scores at
-moments before the last half of a half-life), and what was usual for nine of ten entities of its kind. Scores
-of the past are reckoned from the same contributions, so they do not depend on when the job ran.
+**Rarity**: what a rule says of everyone at a site it says of nobody. Where it has named ``n`` of the ``N`` entities of
+a kind that have had any alert at a site in the days looked at, it is ``(1 - ln n / ln (N + 1)) ** SHARPNESS``: 1 for a
+rule that names one alone, next to 0 for one that names all. An entity at several sites on a day has it from the site
+where it is highest; the place of a site is the whole of all fleets.
+
+**Threshold**: the larger of ``MIN_THRESHOLD`` and ``OWN_TIMES`` what is usual for the entity: the median of its scores
+at moments before the last half of a half-life. Scores of the past are reckoned from the same contributions, so they
+do not depend on when the job ran.
 """
 
 from __future__ import annotations
@@ -40,6 +45,11 @@ FIRST_STAGE, STAGE_STEPS = 0.7, 0.6
 
 NEW_TACTIC, NEW_RULE = 1.3, 1.15
 
+SHARPNESS = 2
+"""Of rarity: a rule that names ten of sixty has a fifth of its points. By 1 it would have nearly half of them, and a
+person at a busy site who meets every rule there in a month has as much as somebody who does a little every day by
+rules that name nobody else."""
+
 REPEAT = 1 / 3
 """Of the points of a rule's day what the rule's next day has: all of them together are half as much again."""
 
@@ -50,8 +60,7 @@ WINDOW = 4
 """Half-lives looked at: what is older has less than a sixteenth of its points."""
 
 MIN_THRESHOLD = 100.0
-OWN_TIMES = 1.5
-KIND_SHARE = 0.9
+OWN_TIMES = 2.0
 MIN_MOMENTS = 3
 """Of the past, that it takes to say what is usual."""
 
@@ -65,33 +74,55 @@ MAX_ENTITIES = 1000
 """Of a kind that are written: those over their threshold first, then by score against threshold."""
 
 _CELL = [*WHO, "site", "rule_id", "day"]
+_RULE = ["kind", "place", "rule_id"]
 _CRITICAL = len(LEVELS)
 
 
-def cells(entities: DataFrame, hosts: DataFrame, windows: DataFrame) -> DataFrame:
-    """One row for each entity, rule and day (``date``), of ``ENTITY_SITE_5M``, ``HOST_1H`` and ``WIN_5M``; ``site``
-    is a host's, by which its criticality is looked up."""
-    place = F.concat_ws("/", "fleet", "site")
+def daily(entities: DataFrame, hosts: DataFrame, windows: DataFrame) -> DataFrame:
+    """One row for each entity, rule, day (``date``) and place, ``FLEET/SITE``, of ``ENTITY_SITE_5M``, ``HOST_1H`` and
+    ``WIN_5M``; ``site`` is a host's, by which its criticality is looked up."""
+    at = F.concat_ws("/", "fleet", "site")
     parts = (
-        (entities.where(F.col("kind").isin(*KINDS)), F.col("kind"), F.col("value"), scope(), F.lit("")),
-        (hosts, F.lit("host"), F.col("host"), place, F.col("site")),
-        (windows.where("site != ''"), F.lit("site"), place, F.lit(""), F.lit("")),
+        (entities.where(F.col("kind").isin(*KINDS)), F.col("kind"), F.col("value"), scope(), F.lit(""), at),
+        (hosts, F.lit("host"), F.col("host"), at, F.col("site"), at),
+        (windows.where("site != ''"), F.lit("site"), at, F.lit(""), F.lit(""), F.lit("")),
     )
     named = [
         rows.select(
             kind.alias("kind"), value.alias("value"), whose.alias("scope"), site.alias("site"), "rule_id",
-            F.col("date").alias("day"), "level", "alerts", "first_time", "last_time",
+            F.col("date").alias("day"), "level", "alerts", "first_time", "last_time", place.alias("place"),
         )
-        for rows, kind, value, whose, site in parts
+        for rows, kind, value, whose, site, place in parts
     ]  # fmt: skip
     every = named[0].unionByName(named[1]).unionByName(named[2]).where("value != '' AND alerts > 0")
     rank = F.coalesce(F.array_position(F.array(*map(F.lit, LEVELS)), F.col("level")), F.lit(0)).cast("int")
-    return every.groupBy(*_CELL).agg(
+    return every.groupBy(*_CELL, "place").agg(
         F.max(rank).alias("rank"),
         F.sum("alerts").alias("alerts"),
         F.min("first_time").alias("first_time"),
         F.max("last_time").alias("last_time"),
         F.max(F.when(rank == _CRITICAL, F.col("last_time"))).alias("critical_at"),
+    )
+
+
+def cells(rows: DataFrame) -> DataFrame:
+    """One row for each entity, rule and day of ``daily``, with ``rarity``. Asks ``rows`` three times."""
+    # Buffers of numbers alone, so that Spark aggregates by hash: a struct, or a set, would have it sort.
+    named = rows.select(*_RULE, "value").distinct().groupBy(*_RULE).agg(F.count("*").alias("named"))
+    there = rows.select(*_RULE[:2], "value").distinct().groupBy(*_RULE[:2]).agg(F.count("*").alias("there"))
+    share = F.log("named") / F.log(F.col("there") + 1)
+    rare = named.join(there, _RULE[:2]).select(*_RULE, F.pow(1 - share, F.lit(SHARPNESS)).alias("rarity"))
+    return (
+        rows.join(rare, _RULE)
+        .groupBy(*_CELL)
+        .agg(
+            F.max("rank").alias("rank"),
+            F.sum("alerts").alias("alerts"),
+            F.min("first_time").alias("first_time"),
+            F.max("last_time").alias("last_time"),
+            F.max("critical_at").alias("critical_at"),
+            F.max("rarity").alias("rarity"),
+        )
     )
 
 
@@ -140,7 +171,7 @@ def _base() -> Column:
         worth = F.when(F.col("criticality") == number, factor).otherwise(worth)
     level = F.get(F.array(*map(F.lit, LEVEL_POINTS)), F.col("rank"))
     repeated = F.pow(F.lit(REPEAT), F.col("turn") - 1)
-    return level * F.col("confidence") * F.coalesce(stage, F.lit(1.0)) * novelty * worth * repeated
+    return level * F.col("confidence") * F.coalesce(stage, F.lit(1.0)) * novelty * F.col("rarity") * worth * repeated
 
 
 def _cents(at: datetime, half_life: int) -> Column:
@@ -153,11 +184,12 @@ def scored(rows: DataFrame, now: datetime, half_life: int, past: Sequence[dateti
     """One row for each entity of ``contributions``: its score, what is usual, and the largest contributions."""
     order = Window.partitionBy(*WHO).orderBy(F.desc("cents"), F.desc("last_time"), "rule_id", "day")
     ranked = rows.withColumn("cents", _cents(now, half_life)).withColumn("order", F.row_number().over(order))
-    shown = (F.col("order") <= MAX_CONTRIBUTIONS) & (F.col("cents") > 0)
+    told = (F.col("cents") > 0) | (F.col("rank") == _CRITICAL)
+    shown = (F.col("order") <= MAX_CONTRIBUTIONS) & told
     one = F.struct(
         "order", (F.col("cents") / 100).alias("points"), F.col("last_time").alias("time"), "rule_id",
         F.get(F.array(F.lit(""), *map(F.lit, LEVELS)), F.col("rank")).alias("level"), "tactic", "alerts",
-        "turn", "new_tactic", "confidence", "criticality",
+        "turn", "new_tactic", "confidence", "criticality", "rarity",
     )  # fmt: skip
     before = [
         F.sum(F.when(F.col("last_time") <= F.lit(at), _cents(at, half_life)).otherwise(0)).alias(f"past_{n}")
@@ -185,24 +217,14 @@ def scored(rows: DataFrame, now: datetime, half_life: int, past: Sequence[dateti
     return whole.withColumn("usual", usual).drop(*(f"past_{n}" for n in range(len(past))))
 
 
-def of_kinds(rows: DataFrame) -> dict[str, float | None]:
-    """What was usual for ``KIND_SHARE`` of the entities of each kind; None where the past is too short."""
-    found = rows.groupBy("kind").agg(F.percentile("usual", F.lit(KIND_SHARE)).alias("usual")).collect()
-    return {row.kind: None if row.usual is None else round(row.usual, 2) for row in found}
-
-
-def chosen(rows: DataFrame, kinds: Mapping[str, float | None], now: datetime) -> DataFrame:
-    """Of ``scored`` the ``MAX_ENTITIES`` of each kind that come first, with their thresholds; ``kinds`` are those
-    ``of_kinds``."""
-    of_kind = F.lit(None).cast("double")
-    for kind, usual in sorted(kinds.items()):
-        of_kind = F.when(F.col("kind") == kind, F.lit(usual).cast("double")).otherwise(of_kind)
+def chosen(rows: DataFrame, now: datetime) -> DataFrame:
+    """Of ``scored`` the ``MAX_ENTITIES`` of each kind that come first, with their thresholds."""
     # ``greatest`` passes over nulls.
-    threshold = F.round(F.greatest(F.lit(MIN_THRESHOLD), OWN_TIMES * F.col("usual"), F.col("kind_usual")), 2)
+    threshold = F.round(F.greatest(F.lit(MIN_THRESHOLD), OWN_TIMES * F.col("usual")), 2)
     recent = F.coalesce(F.col("critical_at") > F.lit(now - timedelta(days=CRITICAL_DAYS)), F.lit(False))
     whole = (
-        rows.where("cents > 0")
-        .withColumns({"score": F.col("cents") / 100, "kind_usual": of_kind, "recent": recent})
+        rows.withColumns({"score": F.col("cents") / 100, "recent": recent})
+        .where("cents > 0 OR recent")
         .withColumn("threshold", threshold)
         .withColumn("over", (F.col("score") >= F.col("threshold")) | F.col("recent"))
     )
@@ -237,6 +259,9 @@ def _why(one: Column) -> Column:
         F.when(one["new_tactic"], F.lit("first of its tactic")).when(one["turn"] == 1, F.lit("first of this rule")),
         F.when(one["turn"] > 1, day),
         F.when(one["confidence"] < 1, confidence),
+        F.when(
+            one["rarity"] < 0.995, F.concat(F.lit("rarity "), F.round(one["rarity"] * 100).cast("int"), F.lit(" %"))
+        ),
         F.when(one["criticality"].isin(*CRITICALITY), F.concat(F.lit("criticality "), one["criticality"])),
     )
 
@@ -245,12 +270,11 @@ def _reason() -> Column:
     def points(name: str) -> Column:
         return F.round(name, 0).cast("long").cast("string")
 
-    against = F.when(F.col("threshold") == F.round(OWN_TIMES * F.col("usual"), 2), F.lit("its own past")).when(
-        F.col("threshold") == F.col("kind_usual"), F.lit("the past of its kind")
-    )
+    own = F.col("threshold") == F.round(OWN_TIMES * F.col("usual"), 2)
     return F.concat(
         points("score"), F.lit(" points, "), points("threshold"), F.lit(" needed"),
-        F.coalesce(F.concat(F.lit(" by "), against), F.lit("")), F.lit("; "),
+        F.when(own, F.lit(" by its own past")).otherwise(F.lit("")),
+        F.lit("; "),
         F.concat_ws(", ", counted("rules", "rule"), counted("tactics", "tactic"), counted("days", "day")),
         F.when(F.col("recent"), F.lit("; a critical alert")).otherwise(F.lit("")),
     )  # fmt: skip

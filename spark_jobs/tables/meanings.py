@@ -63,7 +63,6 @@ MEANINGS: Mapping[str, str] = {
     "job": "name of the job",
     "judged": "events evaluated",
     "kind": "kind of the entity: user, ip, hash, user_agent, domain, device",
-    "kind_usual": "what nine of ten entities of its kind have at most; null: too short a past",
     "lag_seconds": "age of the oldest event not evaluated yet",
     "last": "last number of the run",
     "last_seen": "when it was last seen",

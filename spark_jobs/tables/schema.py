@@ -303,7 +303,7 @@ COVERAGE = Table(
 RISK = Table(
     "risk",
     columns(
-        """string as_of risk_id kind value scope; double score threshold usual kind_usual; bool over; string level;
+        """string as_of risk_id kind value scope; double score threshold usual; bool over; string level;
         time critical_at; long alerts rules tactics days; time first_seen last_seen; contributions contributions;
         long others; double others_points; string reason; time updated_at""",
         contributions=ArrayType(
@@ -316,8 +316,8 @@ RISK = Table(
 """What an entity has come to by ``as_of``, of those with most. ``kind`` is user, ip, device, host or site (``value``
 ``FLEET/SITE``); ``scope`` is the site of a host and of a private address, else empty; ``risk_id`` is the same every
 day. ``score`` is the sum of the points of ``contributions`` (the largest) and of the ``others``; ``threshold`` is what
-it takes to be ``over``: the largest of a fixed one, 1.5 times what is ``usual`` for this entity (null: its past is too
-short), and what is for its kind. An entity with a ``critical_at`` of the last days is over as well."""
+it takes to be ``over``: the larger of a fixed one and twice what is ``usual`` for this entity (null: its past is too
+short). An entity with a ``critical_at`` of the last days is over as well."""
 
 TRIAGE = Table(
     "triage",

@@ -79,7 +79,7 @@ def _risk(row: Row, known: dict[str, str], triage: Any) -> Risk:
     return Risk(
         day=row["as_of"],
         **texts_of(row, "risk_id", "kind", "value", "scope", "level", "reason"),
-        **values_of(row, "threshold", "usual", "kind_usual", "first_seen", "last_seen"),
+        **values_of(row, "threshold", "usual", "first_seen", "last_seen"),
         **numbers_of(row, "score", "alerts", "rules", "tactics", "days", "others"),
         others_points=row["others_points"] or 0.0,
         over=bool(row["over"]),

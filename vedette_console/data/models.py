@@ -384,7 +384,6 @@ class Risk(Model):
     score: float
     threshold: float | None
     usual: float | None
-    kind_usual: float | None
     over: bool
     level: str
     alerts: int

@@ -222,7 +222,6 @@ def risk(n: int, rules: list[Any], words: Words, now: datetime) -> dict[str, Any
         "score": 83.3 - n * 14,
         "threshold": 50.0,
         "usual": 12.0,
-        "kind_usual": 30.0,
         "over": n < 3,
         "level": ("critical", "high", "medium", "low")[n],
         "critical_at": now,

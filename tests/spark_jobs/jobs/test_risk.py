@@ -6,6 +6,7 @@ import random
 from collections import defaultdict
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
+from math import log
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -85,6 +86,12 @@ def alerts() -> list[Alert]:
     rows += [Alert(3.0, "doubted.2", "high", user="doubtful"), Alert(1.0, "doubted.2", "high", user="doubtful")]
     rows += [Alert(2.0, "odd", None, user=HOSTILE), Alert(1.0, "", HOSTILE, user=HUGE), Alert(1.0, HOSTILE, user=HUGE)]
     rows += [Alert(-0.2, "ahead.2", "medium", user="ahead"), Alert(2.0, "nobody.3", "high", host="", site="")]
+    # Twenty persons of one site, each by fourteen rules on fourteen days, as "slow", but each rule names five of them.
+    rows += [Alert(day + 0.1, f"shared{n % 4}-{day}.{13 - day}", user=f"crowd{n}", site="office")
+             for n in range(20) for day in range(14)]  # fmt: skip
+    rows += [Alert(1.3, "everyone.6", "critical", user=f"hall{n}", site="hall") for n in range(60)]
+    rows += [Alert(4.3, "both.6", user=user, site=site) for user, site in
+             (("roamer", "office"), ("crowd1", "office"), ("roamer", "plant"))]  # fmt: skip
     for _ in range(150):
         rows.append(
             Alert(draw.uniform(0, 26), f"r{draw.randrange(9)}.{draw.randrange(16)}", draw.choice(levels),
@@ -132,6 +139,12 @@ def count(tables: Tables, made: list[Alert]) -> None:
 def naive(made: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
     """Score, usual and contributions of each entity, alert by alert and day by day."""
     days: dict[tuple[str, str, str], dict[tuple[str, str], list[Alert]]] = defaultdict(lambda: defaultdict(list))
+    there: dict[tuple[str, str], set[str]] = defaultdict(set)
+    named: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+
+    def where(kind: str, one: Alert) -> str:
+        return "" if kind == "site" else f"north/{one.site}" if one.site else "/"
+
     for one in made:
         place = f"north/{one.site}" if one.site else "/"
         who = [("user", one.user, ""), ("ip", one.ip, place if one.ip.startswith("10.") else ""),
@@ -139,6 +152,13 @@ def naive(made: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
         for entity in who:
             if entity[1]:
                 days[entity][f"{one.at:%Y-%m-%d}", one.rule].append(one)
+                there[entity[0], where(entity[0], one)].add(entity[1])
+                named[entity[0], where(entity[0], one), one.rule].add(entity[1])
+
+    def rarity(kind: str, one: Alert) -> float:
+        place = where(kind, one)
+        return float((1 - log(len(named[kind, place, one.rule])) / log(len(there[kind, place]) + 1)) ** 2)
+
     worth = {("user", "user1", ""): 5, ("site", "north/mill", ""): 1, ("host", "web2", "north/mill"): 4,
              ("host", "web3", "north/mill"): 2, ("host", "web3", SITE): 2}  # fmt: skip
     moments = [NOW - timedelta(days=HALF_LIFE * n / 4) for n in range(2, 16)]
@@ -152,6 +172,7 @@ def naive(made: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
             base = float(max(POINTS.get(one.level or "", 2) for one in some))
             base *= 0.7 + 0.6 * TACTICS.index(stage) / 13 if stage else 1.0
             base *= 1.3 if stage and stage not in met else 1.15 if not turns[rule] else 1.0
+            base *= max(rarity(entity[0], one) for one in some)
             base *= {"doubted.2": 2 / 3}.get(rule, 1.0) * WORTH.get(worth.get(entity, 3), 1.0) / 3 ** turns[rule]
             turns[rule] += 1
             met.add(stage)
@@ -182,7 +203,7 @@ class Done(NamedTuple):
 def again(spark: SparkSession, tables: Tables, lookups: Lookups) -> tuple[str, list[dict[str, Any]]]:
     with closing(open_reader(tables, None)) as reader:
         trusted = risk.confidence(reader, PERIOD)
-    said = risk.write(spark, tables, PERIOD, HALF_LIFE, lookups, trusted)
+    said = risk.write(spark, tables, PERIOD, HALF_LIFE, lookups, trusted, top=50)
     return said, tables.arrow(RISK).to_pylist()
 
 
@@ -207,9 +228,10 @@ def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Done:
 
 
 def test_scores_are_those_of_a_naive_reckoning(done: Done) -> None:
-    """Of every entity: decay, saturation, confidence, stage, novelty, criticality, past; one's own has no row."""
+    """Of every entity, by all factors and its past; one's own has no row."""
     expected = {who: one for who, one in naive(alerts()).items() if who[1] != "203.0.113.66"}
-    assert done.rows.keys() == {who for who, one in expected.items() if one["score"] >= 0.005}
+    halls = {who for who in expected if who[1].startswith("hall")}
+    assert done.rows.keys() == {who for who, one in expected.items() if one["score"] >= 0.005} | halls
     for who, row in done.rows.items():
         near = 0.0051 * expected[who]["cells"]
         assert row["score"] == pytest.approx(expected[who]["score"], abs=near), who
@@ -255,11 +277,28 @@ def test_a_noisy_rule_does_not_lift(done: Done) -> None:
     assert POINTS["high"] * 1.3 * (1.3 + 0.5) < 100
 
 
+def test_what_a_rule_says_of_many_counts_little(done: Done) -> None:
+    """Who meets rules that five of twenty meet has a fifth of the points of who meets rules that name nobody else."""
+    slow, one = done.rows["user", "slow", ""], done.rows["user", "crowd0", ""]
+    rarity = (1 - log(5) / log(22)) ** 2  # twenty persons, and one who goes from site to site
+    assert (one["rules"], one["tactics"], one["over"]) == (14, 14, False)
+    assert one["score"] == pytest.approx(rarity * slow["score"], rel=0.01)
+    assert {part["why"].rpartition(", ")[2] for part in one["contributions"]} == {"rarity 23 %"}
+
+
+def test_rarity_is_of_the_site_where_it_is_highest(done: Done) -> None:
+    """A rule's day at two sites, at one of which it names another person as well."""
+    (roamed,) = done.rows["user", "roamer", ""]["contributions"]
+    (crowd,) = (one for one in done.rows["user", "crowd1", ""]["contributions"] if one["rule_id"] == "both.6")
+    assert (roamed["why"], roamed["alerts"]) == ("first of its tactic", 2)
+    assert crowd["points"] < roamed["points"]
+
+
 def test_a_daily_past_needs_more(done: Done) -> None:
     """An account that has had an alert each day for a month has more points than the new one: not over."""
     clerk, slow = done.rows["user", "clerk", ""], done.rows["user", "slow", ""]
     assert clerk["score"] > slow["score"]
-    assert clerk["threshold"] == pytest.approx(1.5 * clerk["usual"], abs=0.01)
+    assert clerk["threshold"] == pytest.approx(2 * clerk["usual"], abs=0.01)
     assert clerk["threshold"] > slow["threshold"]
     assert (clerk["over"], slow["over"]) == (False, True)
     assert "needed by its own past" in clerk["reason"]
@@ -271,6 +310,14 @@ def test_a_critical_alert_is_always_shown(done: Done) -> None:
     assert (struck["over"], struck["level"]) == (True, "critical")
     assert struck["reason"].endswith("; a critical alert")
     assert (recovered["over"], recovered["critical_at"]) == (False, NOW - timedelta(days=20.5))
+
+
+def test_a_critical_alert_that_names_everyone_is_shown_too(done: Done) -> None:
+    """Without points: sixty accounts of one site by one critical rule."""
+    hall = done.rows["user", "hall7", ""]
+    assert (hall["score"], hall["over"], hall["others"]) == (0, True, 0)
+    assert [(one["rule_id"], one["points"]) for one in hall["contributions"]] == [("everyone.6", 0)]
+    assert hall["contributions"][0]["why"] == "first of its tactic, rarity 0 %"
 
 
 def test_explains_itself(done: Done) -> None:
