@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -57,8 +58,10 @@ async def _warm(pool: Pool) -> None:
 
 
 async def _tell(pool: Pool, hub: Hub) -> None:
-    """Publish each topic whose tables have moved; pages load themselves again."""
+    """Publish each topic whose tables have moved; pages load themselves again. *Now* once more when it may be made anew
+    (``now.LEAST``): after two changes in a row pages have that of the first."""
     known: dict[str, tuple[int, ...]] = {}
+    again = 0.0
     while True:
         for topic, tables in NEWS.items():
             try:
@@ -67,10 +70,13 @@ async def _tell(pool: Pool, hub: Hub) -> None:
                 log.warning("tables_unreadable", reason=str(error)[:500])
                 continue
             former, known[topic] = known.get(topic), found
-            if former == found:
+            late = topic == "now" and 0 < again <= time.monotonic()
+            if former == found and not late:
                 continue
-            if topic == "now" and (former is None or len(hub)):
-                await _warm(pool)
+            if topic == "now":
+                again = 0.0 if former == found else time.monotonic() + now.LEAST
+                if former is None or len(hub):
+                    await _warm(pool)
             if former is not None:
                 hub.publish(topic, {"moved": True})
         await asyncio.sleep(LOOK)

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.console import kit
 from tests.console.kit import Console
+from tests.console.pages import region
 from tests.console.pages.browser import Tab, axe, chromium
 from tests.console.pages.pictures import COLOURS, palette, pixels
 from tests.console.pages.places import places
@@ -136,6 +138,27 @@ def test_news_do_not_touch_what_one_types(tab: Open, plain: Console) -> None:
     assert page.locator("#q").input_value() == "site:vi"
     assert page.evaluate("document.activeElement.id") == "q"
     assert page.locator("tr.on").get_attribute("data-row") == row
+
+
+def test_now_follows_two_decisions_in_a_row(tab: Open, tmp_path: Path) -> None:
+    """Both campaigns leave an open page, though *Now* is made anew only now and then."""
+    region.write(tmp_path / "tables", region.now(), hostile=False)
+    with kit.console(tmp_path) as own:
+        found = tab(own)
+        client = own.session("root")
+        found.go("/")
+        found.page.locator(".live[data-state=live]").wait_for()
+        shown = found.page.locator("#now ol.first a[href^='/campaigns/']")
+        assert shown.count() > 1
+        for number in range(2):
+            finding = shown.nth(number).get_attribute("href").rpartition("/")[2]
+            answer = client.post(
+                f"/api/v1/findings/{finding}/triage", json={"state": "true-positive", "reason": "case 41"}
+            )
+            assert answer.status_code == 200
+        before = [shown.nth(number).get_attribute("href") for number in range(2)]
+        for link in before:
+            found.page.locator(f"#now a[href='{link}']").wait_for(state="detached")
 
 
 def test_a_field_that_was_resized_is_asked_for_again(tab: Open, plain: Console) -> None:
