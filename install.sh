@@ -351,15 +351,29 @@ member() {
 # described FILE KEY: what an add-on file says of itself.
 described() { member "$1" ADDON | sed -n "s/^$2=//p" | head -n 1; }
 
-# carried RELEASE: the names of its add-ons.
+# carried RELEASE: the names of its add-ons; also of one that --without was taking out when it was killed.
 carried() {
-    for folder in "$1"/addons/*; do
-        if [ -f "$folder/ADDON" ]; then printf '%s ' "${folder##*/}"; fi
+    for folder in "$1"/addons/* "$1"/addons/.gone.*; do
+        name=${folder##*/}
+        if [ -f "$folder/ADDON" ]; then printf '%s ' "${name#.gone.}"; fi
     done
 }
 
 # added NAME: the release has it, whole.
-added() { (cd "$release/addons/$1" 2>/dev/null && [ -f ADDON ] && sha256sum -c FILES.sha256 >/dev/null 2>&1); }
+added() {
+    for folder in "$release/addons/$1" "$release/addons/.gone.$1"; do
+        if [ -f "$folder/ADDON" ] && (cd "$folder" && sha256sum -c FILES.sha256 >/dev/null 2>&1); then return 0; fi
+    done
+    return 1
+}
+
+# restore: puts back what --without has taken out.
+restore() {
+    for folder in "$release"/addons/.gone.*; do
+        name=${folder##*/.gone.}
+        if [ -d "$folder" ] && [ ! -e "$release/addons/$name" ]; then mv "$folder" "$release/addons/$name"; fi
+    done
+}
 
 # Sets addons, the names of those that the release is to have, and for each that it has not got yet file_NAME, its file,
 # which is looked at before anything is written. Who signed it is looked at with the release's program: see `add`.
@@ -627,6 +641,7 @@ try_out() {
 # Unpacks the add-ons into the release, and takes those out that it is to have no longer. A copy of each is checked: by
 # the key of the release, with the program of the release, which is known to be good.
 add() {
+    restore
     for name in $addons; do
         if added "$name"; then continue; fi
         step="unpacking the add-on $name"
@@ -638,8 +653,10 @@ add() {
         fi
         report=$("$release/runtime/bin/vedetted" -X utf8 -I -S -B "$release/verify.py" "$pin" "$half/ADDON" "$half/ADDON.sig" 2>&1) ||
             die 21 "refused: $file is not signed by $pin, as its release is; nothing was changed: take the file from where the release came from"
-        [ "$(fact "$half/ADDON" addon)/$(fact "$half/ADDON" release)" = "$name/$id" ] && [ "$(sha256sum <"$half/payload.tar.gz" | cut -d ' ' -f 1)" = "$(fact "$half/ADDON" sha256)" ] ||
+        if [ "$(fact "$half/ADDON" addon)/$(fact "$half/ADDON" release)" != "$name/$id" ] ||
+            [ "$(sha256sum <"$half/payload.tar.gz" | cut -d ' ' -f 1)" != "$(fact "$half/ADDON" sha256)" ]; then
             die 20 "$file is another now than it was a moment ago; nothing was changed"
+        fi
         if ! report=$(tar -xzof "$half/payload.tar.gz" -C "$half" 2>&1) || [ -n "$report" ]; then
             die 13 "unpacking the add-on $name failed, nothing was changed: $(printf '%s\n' "$report" | head -n 2)"
         fi
@@ -1216,9 +1233,7 @@ undo() {
     for file in $kept; do mv -fT "$file.was.$$" "$file"; done
     if [ -n "$release" ]; then
         rm -rf "$release/addons/.new.$$"
-        for folder in "$release"/addons/.gone.*; do
-            if [ -d "$folder" ]; then mv "$folder" "$release/addons/${folder##*/.gone.}"; fi
-        done
+        restore
     fi
     if [ "$guarded" = yes ]; then rm -f "$prefix/watch"; fi
     if [ -n "$before" ]; then
