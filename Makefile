@@ -4,7 +4,7 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help environment shell lock docs setup demo demo-fleet demo-sites check unit test lint bench bench-spark dist jars otelcol promtail test-install test-crash test-flink evaluate soak fuzz \
+.PHONY: help environment shell lock docs pictures setup demo demo-fleet demo-sites check unit test lint bench bench-spark dist jars otelcol promtail test-install test-crash test-flink evaluate soak fuzz \
         clean
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo "make fuzz        every reader of foreign bytes under atheris and libFuzzer, for SECONDS=600 in all"
 	@echo "make lock        the newest versions that pyproject.toml allows, into requirements.lock and packaging/edge.lock"
 	@echo "make docs        the pages of docs/ that restate code: commands.md, metrics.md"
+	@echo "make pictures    the pictures of docs/console.md, taken anew (3 minutes)"
 	@echo "make clean       remove what the other targets made"
 
 environment:
@@ -38,6 +39,10 @@ lock: environment
 
 docs: environment
 	@$(BIN)/python -m tools.docs
+
+# The pictures of docs/console.md, as an analyst's walk in Chromium takes them.
+pictures: setup
+	VEDETTE_PICTURES=docs/console $(BIN)/pytest -q tests/e2e/test_console_walk.py
 
 setup: environment
 	@sh tools/packages.sh

@@ -170,7 +170,7 @@ def test_a_field_that_was_resized_is_asked_for_again(tab: Open, plain: Console) 
     page.evaluate("document.querySelector('#e-reason').style.height = '9rem'")
     with page.expect_response(lambda answer: answer.request.headers.get("hx-target") == "evidence"):
         plain.app.state.hub.publish_soon("jobs", {})
-    page.wait_for_function("!document.querySelector('#e-reason').hasAttribute('style')")
+    page.locator("#e-reason:not([style])").wait_for()
     page.wait_for_timeout(200)
     assert found.heard == []
 
