@@ -13,7 +13,7 @@ from tests.console.kit import Console
 from tests.console.pages import region
 from tests.console.pages.browser import Tab, axe, chromium
 from tests.console.pages.pictures import COLOURS, palette, pixels
-from tests.console.pages.places import places
+from tests.console.pages.places import PAGES, places
 
 pytestmark = pytest.mark.peer
 Open = Callable[..., Tab]
@@ -138,6 +138,21 @@ def test_news_do_not_touch_what_one_types(tab: Open, plain: Console) -> None:
     assert page.locator("#q").input_value() == "site:vi"
     assert page.evaluate("document.activeElement.id") == "q"
     assert page.locator("tr.on").get_attribute("data-row") == row
+
+
+def test_each_live_part_is_asked_for_again(tab: Open, plain: Console) -> None:
+    """Of three that one event is about, none is left out."""
+    found = tab(plain)
+    asked: list[str] = []
+    found.go(PAGES["roll-out"])
+    found.page.locator(".live[data-state=live]").wait_for()
+    found.page.on("response", lambda answer: asked.append(answer.request.headers.get("hx-target", "")))
+    plain.app.state.hub.publish_soon("rollouts", {})
+    for _ in range(100):
+        if {"head", "change", "steer"} <= {*asked}:
+            break
+        found.page.wait_for_timeout(100)
+    assert {"head", "change", "steer"} <= {*asked}
 
 
 def test_now_follows_two_decisions_in_a_row(tab: Open, tmp_path: Path) -> None:

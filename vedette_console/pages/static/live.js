@@ -26,7 +26,7 @@ export const startLive = () => {
       const part = document.getElementById(id);
       if (part && busy(part)) continue;
       waiting.delete(id);
-      if (part) htmx.ajax("GET", location.pathname + location.search, { target: "#" + id, select: "#" + id, swap: "outerHTML" });
+      if (part) htmx.ajax("GET", location.pathname + location.search, { source: part, target: "#" + id, select: "#" + id, swap: "outerHTML" });
     }
     if (waiting.size) timer = setTimeout(renew, AT_MOST_EVERY);
   };
