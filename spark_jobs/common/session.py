@@ -74,6 +74,8 @@ def open_session(name: str, *, master: str | None = None, settings: Mapping[str,
         builder = builder.master(master)
         if master.startswith("local") and not submitted:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            # Spark's workers are this Python, not the first python3 on the path, which may be of another version.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             for key, value in LOCAL.items():
                 builder = builder.config(key, value)
             # The Python workers import what the driver does, from wherever it was started.
