@@ -296,6 +296,7 @@ def watches_the_canary(walk: Walk, place: Region) -> tuple[str, Edge]:
     walk.until(".ring.now", "canary")
     walk.until("section:has(#agents-h) tr", "rules-2")
     until("the canary to take it", lambda: sums(walk).get("taken") == "1")
+    walk.page.locator("section:has(#agents-h) .state.warn").first.wait_for(state="detached")
     assert {"have it": "1", "taken": "1", "do not have it": "3"}.items() <= sums(walk).items()
     walk.picture("11-canary")
     [canary] = [agent for agent in place.agents if agent.bundle() == 2]
@@ -349,6 +350,8 @@ def ends_the_rollout(walk: Walk, place: Region, rollout: str) -> None:
     walk.click("Resume")
     walk.until("#head .state", "done")
     until("all to run it", lambda: {agent.bundle() for agent in place.agents} == {2})
+    until("the page to say so", lambda: sums(walk).get("taken") == "4")
+    walk.page.locator("section:has(#agents-h) .state.warn").first.wait_for(state="detached")
     walk.picture("14-done")
 
 
