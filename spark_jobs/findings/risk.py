@@ -2,18 +2,23 @@
 
 **Points.** One contribution is one rule on one day, however often it alerted on it:
 
-    level * confidence * stage * novelty * rarity * criticality * REPEAT ** (days before) * 0.5 ** (age / half-life)
+    level * confidence * stage * novelty * breadth * rarity * criticality * REPEAT ** (days before)
+    * 0.5 ** (age / half-life)
 
 ``confidence`` is the rule's (``jobs.risk``), ``stage`` that of its furthest tactic, ``novelty`` whether the entity
 meets the rule, or the tactic, for the first time in the days looked at, ``criticality`` what the owner says of the
 entity; ``days before`` are those on which the same rule has named it already. So one rule below the level critical
-never gives an entity of ordinary criticality ``MIN_THRESHOLD``, though it alerts every minute of every day; several
-rules do, with one alert of each a day. Points are rounded to hundredths, and the score is their sum.
+never by itself gives an entity of ordinary criticality ``MIN_THRESHOLD``, though it alerts every minute of every day;
+several rules do, with one alert of each a day. Points are rounded to hundredths, and the score is their sum.
 
 **Rarity**: what a rule says of everyone at a site it says of nobody. Where it has named ``n`` of the ``N`` entities of
 a kind that have had any alert at a site in the days looked at, it is ``(1 - ln n / ln (N + 1)) ** SHARPNESS``: 1 for a
 rule that names one alone, next to 0 for one that names all. An entity at several sites on a day has it from the site
 where it is highest; the place of a site is the whole of all fleets.
+
+**Breadth** is of an entity's first alert of a rule ``1 + m / (m + BREADTH)``, below 2, where ``m`` is the number of
+rules that it first met on earlier days, each counted by its rarity: who goes on day by day to what is new and unusual
+adds up faster than whom much befalls in a day.
 
 **Threshold**: the larger of ``MIN_THRESHOLD`` and ``OWN_TIMES`` what is usual for the entity: the median of its scores
 at moments before the last half of a half-life. Scores of the past are reckoned from the same contributions, so they
@@ -44,6 +49,10 @@ FIRST_STAGE, STAGE_STEPS = 0.7, 0.6
 """Of Reconnaissance, and how much more Impact has; a rule without a tactic has 1."""
 
 NEW_TACTIC, NEW_RULE = 1.3, 1.15
+
+BREADTH = 5
+"""Rules, met on earlier days, that name nobody else, by which the points of the next are half as many again. It is
+bounded, so that it raises the past of an entity that is ever like that as well."""
 
 SHARPNESS = 2
 """Of rarity: a rule that names ten of sixty has a fifth of its points. By 1 it would have nearly half of them, and a
@@ -160,7 +169,12 @@ def contributions(rows: DataFrame, rules: DataFrame, confidence: Mapping[str, fl
             "criticality": F.coalesce("criticality", "anywhere"),
         }
     )
-    return marked.withColumn("base", _base())
+    # Whole hundredths, whose sum is the same in any order.
+    new = F.when(F.col("turn") == 1, F.round(100 * F.col("rarity"))).cast("long")
+    earlier = Window.partitionBy(*WHO).orderBy(F.unix_date(F.to_date("day")))
+    met = F.coalesce(F.sum(new).over(earlier.rangeBetween(Window.unboundedPreceding, -1)), F.lit(0)) / 100
+    breadth = F.when(F.col("turn") == 1, 1 + met / (met + BREADTH)).otherwise(1.0)
+    return marked.withColumn("breadth", breadth).withColumn("base", _base())
 
 
 def _base() -> Column:
@@ -171,7 +185,8 @@ def _base() -> Column:
         worth = F.when(F.col("criticality") == number, factor).otherwise(worth)
     level = F.get(F.array(*map(F.lit, LEVEL_POINTS)), F.col("rank"))
     repeated = F.pow(F.lit(REPEAT), F.col("turn") - 1)
-    return level * F.col("confidence") * F.coalesce(stage, F.lit(1.0)) * novelty * F.col("rarity") * worth * repeated
+    named = F.col("rarity") * F.col("breadth") * F.col("confidence")
+    return level * F.coalesce(stage, F.lit(1.0)) * novelty * named * worth * repeated
 
 
 def _cents(at: datetime, half_life: int) -> Column:
@@ -184,12 +199,12 @@ def scored(rows: DataFrame, now: datetime, half_life: int, past: Sequence[dateti
     """One row for each entity of ``contributions``: its score, what is usual, and the largest contributions."""
     order = Window.partitionBy(*WHO).orderBy(F.desc("cents"), F.desc("last_time"), "rule_id", "day")
     ranked = rows.withColumn("cents", _cents(now, half_life)).withColumn("order", F.row_number().over(order))
-    told = (F.col("cents") > 0) | (F.col("rank") == _CRITICAL)
-    shown = (F.col("order") <= MAX_CONTRIBUTIONS) & told
+    counts = (F.col("cents") > 0) | (F.col("rank") == _CRITICAL)
+    shown = (F.col("order") <= MAX_CONTRIBUTIONS) & counts
     one = F.struct(
         "order", (F.col("cents") / 100).alias("points"), F.col("last_time").alias("time"), "rule_id",
         F.get(F.array(F.lit(""), *map(F.lit, LEVELS)), F.col("rank")).alias("level"), "tactic", "alerts",
-        "turn", "new_tactic", "confidence", "criticality", "rarity",
+        "turn", "new_tactic", "confidence", "criticality", "rarity", "breadth",
     )  # fmt: skip
     before = [
         F.sum(F.when(F.col("last_time") <= F.lit(at), _cents(at, half_life)).otherwise(0)).alias(f"past_{n}")
@@ -252,16 +267,18 @@ def explained(rows: DataFrame) -> DataFrame:
 
 def _why(one: Column) -> Column:
     """Words for what is not usual about a contribution."""
-    confidence = F.concat(F.lit("rule confidence "), F.round(one["confidence"] * 100).cast("int"), F.lit(" %"))
+
+    def percent(number: Column) -> Column:
+        return F.concat(F.round(number * 100).cast("int"), F.lit(" %"))
+
     day = F.concat(F.lit("day "), one["turn"], F.lit(" of this rule"))
     return F.concat_ws(
         ", ",
         F.when(one["new_tactic"], F.lit("first of its tactic")).when(one["turn"] == 1, F.lit("first of this rule")),
         F.when(one["turn"] > 1, day),
-        F.when(one["confidence"] < 1, confidence),
-        F.when(
-            one["rarity"] < 0.995, F.concat(F.lit("rarity "), F.round(one["rarity"] * 100).cast("int"), F.lit(" %"))
-        ),
+        F.when(one["confidence"] < 1, F.concat(F.lit("rule confidence "), percent(one["confidence"]))),
+        F.when(one["rarity"] < 0.995, F.concat(F.lit("rarity "), percent(one["rarity"]))),
+        F.when(one["breadth"] >= 1.005, F.concat(F.lit("breadth "), percent(one["breadth"]))),
         F.when(one["criticality"].isin(*CRITICALITY), F.concat(F.lit("criticality "), one["criticality"])),
     )
 

@@ -89,6 +89,7 @@ def alerts() -> list[Alert]:
     # Twenty persons of one site, each by fourteen rules on fourteen days, as "slow", but each rule names five of them.
     rows += [Alert(day + 0.1, f"shared{n % 4}-{day}.{13 - day}", user=f"crowd{n}", site="office")
              for n in range(20) for day in range(14)]  # fmt: skip
+    rows += [Alert(25.3 + n / 100, f"sudden.{n}", user="sudden") for n in range(3)]
     rows += [Alert(1.3, "everyone.6", "critical", user=f"hall{n}", site="hall") for n in range(60)]
     rows += [Alert(4.3, "both.6", user=user, site=site) for user, site in
              (("roamer", "office"), ("crowd1", "office"), ("roamer", "plant"))]  # fmt: skip
@@ -166,13 +167,19 @@ def naive(made: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
     found = {}
     for entity, cells in days.items():
         parts, turns, met = [], defaultdict[str, int](int), set[str]()
+        new: list[tuple[str, float]] = []
         order = sorted(cells, key=lambda cell: (cell[0], min(one.at for one in cells[cell]), cell[1]))
         for day, rule in order:
             some, stage = cells[day, rule], tactic(rule) if rule != "odd" else ""
             base = float(max(POINTS.get(one.level or "", 2) for one in some))
             base *= 0.7 + 0.6 * TACTICS.index(stage) / 13 if stage else 1.0
             base *= 1.3 if stage and stage not in met else 1.15 if not turns[rule] else 1.0
-            base *= max(rarity(entity[0], one) for one in some)
+            rare = max(rarity(entity[0], one) for one in some)
+            base *= rare
+            if not turns[rule]:
+                m = sum(round(100 * one) for before, one in new if before < day) / 100
+                base *= 1 + m / (m + 5)
+                new.append((day, rare))
             base *= {"doubted.2": 2 / 3}.get(rule, 1.0) * WORTH.get(worth.get(entity, 3), 1.0) / 3 ** turns[rule]
             turns[rule] += 1
             met.add(stage)
@@ -254,9 +261,9 @@ def test_decay_is_exact(done: Done) -> None:
     half, ahead = done.rows["user", "half", ""], done.rows["user", "ahead", ""]
     stages = [0.7 + 0.6 * number / 13 for number in range(14)]
     assert [(one["rule_id"], one["points"]) for one in half["contributions"]] == [
-        ("half.4", round(40 * stages[4] * 1.3 / 4, 2)), ("half.3", round(20 * stages[3] * 1.3 / 2, 2)),
+        ("half.3", round(20 * stages[3] * 1.3 * (1 + 1 / 6) / 2, 2)), ("half.4", round(40 * stages[4] * 1.3 / 4, 2)),
     ]  # fmt: skip
-    assert half["contributions"][0]["why"] == "first of its tactic"
+    assert half["contributions"][1]["why"] == "first of its tactic"
     assert ahead["score"] == round(20 * stages[2] * 1.3, 2)
 
 
@@ -278,12 +285,22 @@ def test_a_noisy_rule_does_not_lift(done: Done) -> None:
 
 
 def test_what_a_rule_says_of_many_counts_little(done: Done) -> None:
-    """Who meets rules that five of twenty meet has a fifth of the points of who meets rules that name nobody else."""
+    """Who meets rules that five of twenty meet has less than a fifth of the points of who meets rules that name nobody
+    else; the rarity that it is said to have is that of its rules."""
     slow, one = done.rows["user", "slow", ""], done.rows["user", "crowd0", ""]
     rarity = (1 - log(5) / log(22)) ** 2  # twenty persons, and one who goes from site to site
+    assert 0.225 < rarity < 0.235
     assert (one["rules"], one["tactics"], one["over"]) == (14, 14, False)
-    assert one["score"] == pytest.approx(rarity * slow["score"], rel=0.01)
-    assert {part["why"].rpartition(", ")[2] for part in one["contributions"]} == {"rarity 23 %"}
+    assert one["score"] < rarity * slow["score"]
+    assert all(", rarity 23 %" in part["why"] for part in one["contributions"])
+
+
+def test_ever_new_rules_add_up_faster_by_the_day(done: Done) -> None:
+    """Of rules that name nobody else the fourteenth day's has 13 / (13 + 5) more; what comes on one day has no more."""
+    slow = {one["rule_id"]: one["why"] for one in done.rows["user", "slow", ""]["contributions"]}
+    assert slow["slow0.13"] == "first of its tactic, breadth 172 %"
+    burst = done.rows["user", "sudden", ""]["contributions"]
+    assert [one["why"] for one in burst] == ["first of its tactic"] * 3
 
 
 def test_rarity_is_of_the_site_where_it_is_highest(done: Done) -> None:
