@@ -1,12 +1,12 @@
 """An operator's week with a fleet, on one machine and in ``build/fleet``: real agents, broker and controller over TLS.
 
-Five agents at two sites become members by tokens. Two operators sign what they shall run; the controller takes a good
-bundle through the rings, and brings back one that floods and an overlay that cuts the uplink, both at the canary.
-Then an analyst asks for disk space, fetches the events around an alert, and hunts for what no rule knew at the time.
-Commands are printed without the options that name folders, the broker and its certificates. In the end the Spark jobs
-read what has landed, and the console shows all of it: on a terminal until Enter is pressed.
+An agent at each of five sites becomes a member by a token. Two operators sign what they shall run; the controller takes
+a good bundle through the rings, and brings back one that floods and an overlay that cuts the uplink, both at the
+canary. Then an intruder visits four sites; an analyst asks for disk space, fetches the events around an alert, and
+hunts for what no rule knew. Commands are printed without the options that name folders, the broker and its
+certificates. In the end the Spark jobs read what has landed, and the console shows it: on a terminal until Enter.
 
-Ends with exit code 1 when a bad change reached more than the canary, or what was planted was not found.
+Ends with exit code 1 when a bad change reached more than the canary, or the planted line or the intruder was not found.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from demo import stage
+from demo.sites import INTRUDER, SITES, intrusion, located
 from demo.stage import ROOT, VEDETTE, command, say
 from tests.broker import Broker, free_port
 from tests.meanwhile import meanwhile
@@ -31,9 +33,10 @@ from tests.meanwhile import meanwhile
 WORK = ROOT / "build" / "fleet"
 FLEET = "plants"
 SPARK = str(Path(VEDETTE).with_name("vedette-spark"))
-AGENTS = {"vienna": ("vienna-1", "vienna-2"), "linz": ("linz-1", "linz-2", "linz-3")}
-PLANTED = "linz-2"
+PLANTED = "oslo-1"
 """Where somebody ran what no rule knew yet."""
+STARTER = ("web/*", "linux/sshd_*", "linux/sudo_root*", "linux/reverse_shell*")
+"""Of the starter rules what the good bundle brings beside a rule of its own."""
 
 RULE = """\
 title: {title}
@@ -53,7 +56,8 @@ level: {level}
 
 CONFIG = """\
 [agent]
-id = "{name}"
+id = "{site}-1"
+site = "{site}"
 data_dir = "{folder}/data"
 
 [[input]]
@@ -62,6 +66,12 @@ type = "file"
 paths = ["{folder}/app.log"]
 format = "syslog"
 logsource = {{ product = "linux" }}
+
+[[input]]
+name = "web"
+type = "file"
+paths = ["{folder}/access.log"]
+format = "access"
 
 [enrolment]
 token_file = "{folder}/token"
@@ -104,7 +114,7 @@ expires = "2099-01-01T00:00:00Z"
 
 [[group]]
 name = "everyone"
-match = "site in (vienna, linz)"
+match = "all"
 bundle = "{bundle}"
 {overlay}
 """
@@ -166,9 +176,12 @@ class Centre:
                 "--key-file", f"{home}/agent.key")  # fmt: skip
 
     def bundle(self, version: int, word: str, level: str = "low") -> str:
-        """A signed bundle of one rule, for lines with ``word``."""
+        """A signed bundle of a rule for lines with ``word``, and of ``STARTER`` where it is a grave one."""
         rules, path = WORK / f"rules-{version}", f"bundles/{version}.vbundle"
         rules.mkdir()
+        for pattern in STARTER if level == "high" else ():
+            for file in (ROOT / "rules" / "sigma").glob(pattern):
+                shutil.copy(file, rules)
         (rules / "rule.yml").write_text(RULE.format(title=f"Line with {word}", version=version, word=word, level=level))
         (WORK / "bundles").mkdir(exist_ok=True)
         self.vedette("bundle", "build", rules, "-o", path, "--version", version)
@@ -198,14 +211,15 @@ class Centre:
 class Host:
     """An agent that knows the broker's address and a token; a line is written to its log ten times a second."""
 
-    def __init__(self, centre: Centre, name: str, token: str) -> None:
-        self.name, self.folder = name, WORK / name
+    def __init__(self, centre: Centre, site: str, token: str) -> None:
+        self.site, self.name, self.folder = site, f"{site}-1", WORK / f"{site}-1"
         self.folder.mkdir()
         (self.folder / "token").write_text(token + "\n")
-        self.log = self.folder / "app.log"
-        self.log.touch()
+        self.logs = self.folder / "app.log", self.folder / "access.log"
+        for log in self.logs:
+            log.touch()
         self.config = self.folder / "vedette.toml"
-        text = CONFIG.format(name=name, folder=self.folder, enrolment=centre.enrolment, broker=centre.broker.url)
+        text = CONFIG.format(site=site, folder=self.folder, enrolment=centre.enrolment, broker=centre.broker.url)
         self.config.write_text(text)
 
     def status(self) -> dict[str, Any]:
@@ -221,8 +235,14 @@ class Host:
         return [row["version"] for row in record if row["event"] == "bundle_installed"]
 
     def write(self, text: str) -> None:
-        with self.log.open("a") as file:
+        with self.logs[0].open("a") as file:
             file.write(f"<13>{time.strftime('%b %d %H:%M:%S', time.gmtime())} {self.name} app: {text}\n")
+
+    def visited(self, at: datetime) -> None:
+        """Log what the intruder did from ``at`` on."""
+        for log, lines in zip(self.logs, intrusion(self.site, at), strict=True):
+            with log.open("a") as file:
+                file.write("".join(f"{line}\n" for line in lines))
 
 
 def busy(hosts: list[Host]) -> AbstractContextManager[None]:
@@ -253,14 +273,12 @@ def enrol(centre: Centre, stack: ExitStack) -> list[Host]:
         running("landing", "region", "land", "--landing", "landing", "--seconds", 1, *centre.at_broker("land-1"))
     )
     hosts = []
-    for site, names in AGENTS.items():
-        create = f"region token create --fleet {FLEET} --labels site={site} --uses {len(names)}"
+    for site, *_ in SITES:
+        create = f"region token create --fleet {FLEET} --labels site={site} --uses 1"
         print(f"$ vedette {create}")
-        token = centre.vedette(*create.split(), "--folder", "region").strip()
-        for name in names:
-            host = Host(centre, name, token)
-            stack.enter_context(running(name, "run", "-c", host.config))
-            hosts.append(host)
+        host = Host(centre, site, centre.vedette(*create.split(), "--folder", "region").strip())
+        stack.enter_context(running(host.name, "run", "-c", host.config))
+        hosts.append(host)
     until("all to follow their fleet", lambda: all("actual" in host.status() for host in hosts))
     print(f"{len(hosts)} agents have made their keys and have their certificates")
     return hosts
@@ -271,22 +289,20 @@ def main() -> None:
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     with ExitStack() as stack:
-        say("Monday: the fleet's keys, and five hosts that enrol by a token for each site")
+        say("Monday: the fleet's keys, and five hosts that enrol, each by a token for its site")
         centre = Centre()
         hosts = enrol(centre, stack)
         stack.enter_context(busy(hosts))
 
         say("Tuesday: a bundle that two operators sign, and the controller that takes it through the rings")
         stack.enter_context(running("steer", "region", "steer", "trust", *centre.at_broker()))
-        good = centre.bundle(1, "needle", "high")
-        centre.desire(good)
+        centre.desire(good := centre.bundle(1, "needle", "high"))
         centre.settled(good, "done")
         until("all to run it", lambda: all(host.bundle() == 1 for host in hosts))
         centre.ask("fleet", "status", *centre.at_broker(), shown="vedette fleet status")
 
         say("Wednesday: a bundle that makes an alert of every line")
-        bad = centre.bundle(2, "packed")
-        centre.desire(bad)
+        centre.desire(bad := centre.bundle(2, "packed"))
         centre.settled(bad, "aborted")
         until("it to be back", lambda: all(host.bundle() == 1 for host in hosts))
         flooded = [host.name for host in hosts if 2 in host.installed()]
@@ -301,7 +317,11 @@ def main() -> None:
         until("all to be connected", lambda: all(host.status().get("uplink", {}).get("connected") for host in hosts))
         print("all agents are connected")
 
-        say("Friday: an alert, the events around it, and a hunt for what no rule knew")
+        say("Friday: an intruder at four sites, an alert, the events around it, and a hunt for what no rule knew")
+        now = datetime.now(UTC)
+        for host, (*_, minutes) in zip(hosts, SITES, strict=True):
+            if minutes is not None:
+                host.visited(now - timedelta(minutes=30 - minutes))
         analyst = ("--key", "ann.pem", *centre.at_broker("ann"))
         centre.ask("fleet", "ask", "disk", "--group", "all", *analyst, shown="vedette fleet ask disk --group all")
         hosts[0].write("needle in the haystack")
@@ -318,8 +338,7 @@ def main() -> None:
         (WORK / "hunt.yml").write_text(
             RULE.format(title="A download that is run", version=9, word="x.sh | sh", level="high")
         )
-        found = until("the hunt to find it", lambda: hunted(centre, analyst), 60)
-        print(found, end="")
+        print(until("the hunt to find it", lambda: hunted(centre, analyst), 60), end="")
 
         say("The record of what was signed, asked, refused and undone")
         centre.vedette("fleet", "audit", "trust/audit.jsonl", shown="vedette fleet audit trust/audit.jsonl")
@@ -327,8 +346,12 @@ def main() -> None:
         centre.vedette("fleet", "audit", record, shown=f"vedette fleet audit {record}")
 
         say("Saturday: the tables, and the console over them and the fleet")
-        print(stage.command(SPARK, "all", "--landing", "landing", "--tables", "tables", "--master", "local[2]",
-                            folder=WORK, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}), end="")  # fmt: skip
+        located(WORK / "lookups", FLEET)
+        all_jobs = ("all", "--landing", "landing", "--tables", "tables", "--lookups", "lookups", "--master", "local[2]")
+        said = stage.command(SPARK, *all_jobs, folder=WORK, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"})
+        print(said, end="")
+        if INTRUDER not in said.partition("Look at first")[2].partition("\n\n")[0]:
+            sys.exit(f"{INTRUDER} is no campaign")
         stack.enter_context(running("console", "region", "console", *console_options(centre)))
         print(until("the console to answer", lambda: first_login(WORK / "console.log")), flush=True)
         if sys.stdin.isatty():

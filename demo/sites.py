@@ -16,6 +16,7 @@ import shutil
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from demo.stage import ROOT, VEDETTE, command, running, say, status, until
@@ -127,6 +128,17 @@ def agent(site: str) -> dict[str, Any]:
         return found
 
 
+def located(lookups: Path, fleet: str) -> Path:
+    """The folder ``lookups`` with the lookup ``sites``: where those of ``fleet`` are."""
+    lookups.mkdir()
+    rows = "".join(
+        f"{site},{fleet},{name},{land},{latitude},{longitude},{zone}\n"
+        for site, name, land, latitude, longitude, zone, _ in SITES
+    )
+    (lookups / "sites.csv").write_text(f"site,fleet,name,country,latitude,longitude,timezone\n{rows}")
+    return lookups
+
+
 def raw_line(alert: dict[str, Any]) -> str:
     """The line of an exported finding in the raw log of its host, by the command that an analyst gives there."""
     ref, config = alert["unmapped"]["raw_ref"], WORK / alert["unmapped"]["site"] / "vedette.toml"
@@ -146,14 +158,7 @@ def main() -> None:
         done = sum(one["judged"] for one in last["inputs"].values())
         print(f"{site:8} {done:,} events evaluated, {last['alerts']['receipted']:,} alerts landed")
 
-    lookups = WORK / "lookups"
-    lookups.mkdir()
-    rows = "".join(
-        f"{site},demo,{name},{land},{latitude},{longitude},{zone}\n"
-        for site, name, land, latitude, longitude, zone, _ in SITES
-    )
-    (lookups / "sites.csv").write_text(f"site,fleet,name,country,latitude,longitude,timezone\n{rows}")
-
+    lookups = located(WORK / "lookups", "demo")
     job = (sys.executable, "-m", "spark_jobs")
     quiet = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
     tables, page, master = WORK / "tables", WORK / "report.html", ("--master", "local[2]")
