@@ -86,8 +86,9 @@ def _bound(host: str, port: int) -> socket.socket:
     """A socket at that address. Raises OSError that names it."""
     try:
         found_at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, _, _, address = found_at[0]
-        found = socket.socket(family, kind)
+        family, kind, protocol, _, address = found_at[0]
+        # asyncio sends at once, without Nagle's delay, only on sockets that say that they are TCP's.
+        found = socket.socket(family, kind, protocol)
         try:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found.bind(address)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx2
@@ -17,6 +19,7 @@ from click.testing import CliRunner, Result
 
 from tests.console.kit import WAIT, free_port
 from vedette.cli.main import main
+from vedette_console.server import _bound
 
 
 def vedette(folder: Path, *arguments: str, given: str = "") -> Result:
@@ -155,3 +158,18 @@ def test_an_address_that_is_taken(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=WAIT, check=False)
         assert done.returncode == 2
         assert f"127.0.0.1:{port}: Address already in use" in done.stderr
+
+
+async def test_answers_are_not_held_back() -> None:
+    """What is sent in pieces goes out at once: with Nagle's delay each page of a kept connection took 40 ms more."""
+    accepted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    with closing(_bound("127.0.0.1", 0)) as listening:
+        async with await asyncio.start_server(client, sock=listening):
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            assert await accepted == 1
+            writer.close()

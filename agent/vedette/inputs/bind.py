@@ -62,7 +62,8 @@ def _opened(
     family: socket.AddressFamily, kind: socket.SocketKind, address: tuple[Any, ...], *, v6only: bool
 ) -> socket.socket:
     """Raises OSError, and nothing stays open then."""
-    sock = socket.socket(family, kind)
+    # asyncio sends at once, without Nagle's delay, only on sockets that say that they are TCP's.
+    sock = socket.socket(family, kind, socket.IPPROTO_TCP if kind == socket.SOCK_STREAM else 0)
     try:
         sock.setblocking(False)
         if family == socket.AF_INET6:
