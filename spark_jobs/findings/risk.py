@@ -87,9 +87,9 @@ _RULE = ["kind", "place", "rule_id"]
 _CRITICAL = len(LEVELS)
 
 
-def daily(entities: DataFrame, hosts: DataFrame, windows: DataFrame) -> DataFrame:
-    """One row for each entity, rule, day (``date``) and place, ``FLEET/SITE``, of ``ENTITY_SITE_5M``, ``HOST_1H`` and
-    ``WIN_5M``; ``site`` is a host's, by which its criticality is looked up."""
+def cells(entities: DataFrame, hosts: DataFrame, windows: DataFrame) -> DataFrame:
+    """One row for each entity, rule and day (``date``), of ``ENTITY_SITE_5M``, ``HOST_1H`` and ``WIN_5M``, with
+    ``rarity``; ``site`` is a host's, by which its criticality is looked up."""
     at = F.concat_ws("/", "fleet", "site")
     parts = (
         (entities.where(F.col("kind").isin(*KINDS)), F.col("kind"), F.col("value"), scope(), F.lit(""), at),
@@ -105,34 +105,29 @@ def daily(entities: DataFrame, hosts: DataFrame, windows: DataFrame) -> DataFram
     ]  # fmt: skip
     every = named[0].unionByName(named[1]).unionByName(named[2]).where("value != '' AND alerts > 0")
     rank = F.coalesce(F.array_position(F.array(*map(F.lit, LEVELS)), F.col("level")), F.lit(0)).cast("int")
-    return every.groupBy(*_CELL, "place").agg(
-        F.max(rank).alias("rank"),
-        F.sum("alerts").alias("alerts"),
-        F.min("first_time").alias("first_time"),
-        F.max("last_time").alias("last_time"),
-        F.max(F.when(rank == _CRITICAL, F.col("last_time"))).alias("critical_at"),
-    )
-
-
-def cells(rows: DataFrame) -> DataFrame:
-    """One row for each entity, rule and day of ``daily``, with ``rarity``. Asks ``rows`` three times."""
-    # Buffers of numbers alone, so that Spark aggregates by hash: a struct, or a set, would have it sort.
-    named = rows.select(*_RULE, "value").distinct().groupBy(*_RULE).agg(F.count("*").alias("named"))
-    there = rows.select(*_RULE[:2], "value").distinct().groupBy(*_RULE[:2]).agg(F.count("*").alias("there"))
-    share = F.log("named") / F.log(F.col("there") + 1)
-    rare = named.join(there, _RULE[:2]).select(*_RULE, F.pow(1 - share, F.lit(SHARPNESS)).alias("rarity"))
+    # A row for each rule at a site is little, so that ``every`` need not be sorted for it.
     return (
-        rows.join(rare, _RULE)
+        every.join(F.broadcast(_rarity(every)), _RULE)
         .groupBy(*_CELL)
         .agg(
-            F.max("rank").alias("rank"),
+            F.max(rank).alias("rank"),
             F.sum("alerts").alias("alerts"),
             F.min("first_time").alias("first_time"),
             F.max("last_time").alias("last_time"),
-            F.max("critical_at").alias("critical_at"),
+            F.max(F.when(rank == _CRITICAL, F.col("last_time"))).alias("critical_at"),
             F.max("rarity").alias("rarity"),
         )
     )
+
+
+def _rarity(every: DataFrame) -> DataFrame:
+    """``rarity`` by kind, place and rule."""
+    pairs = every.select(*_RULE, "value").distinct()
+    named = pairs.groupBy(*_RULE).agg(F.count("*").alias("named"))
+    there = pairs.select("kind", "place", "value").distinct().groupBy("kind", "place").agg(F.count("*").alias("there"))
+    share = F.log("named") / F.log(F.col("there") + 1)
+    rarity = F.pow(1 - share, F.lit(SHARPNESS)).alias("rarity")
+    return named.join(F.broadcast(there), ["kind", "place"]).select(*_RULE, rarity)
 
 
 def moments(now: datetime, half_life: int, first: datetime) -> list[datetime]:

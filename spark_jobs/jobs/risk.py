@@ -81,19 +81,15 @@ def write(
     """Write ``RISK`` of the last day of ``wanted``; how many are over their threshold, and the first of them."""
     there = held(tables.partitions(WIN_5M), wanted)
     first = datetime.fromisoformat(there[0]).replace(tzinfo=UTC) if there else wanted.start
-    rows = points.daily(
+    rows = points.cells(
         *(tables.frame(spark, table, wanted.since, wanted.until) for table in (ENTITY_SITE_5M, HOST_1H, WIN_5M))
-    ).persist()
+    )
     assets, known = (None if lookups is None else lookups.table(spark, name) for name in ("assets", "entities"))
     worth = points.criticalities(spark, assets, known)
-    made = points.contributions(points.cells(rows), tables.frame(spark, RULES), trusted or {}, worth)
+    made = points.contributions(rows, tables.frame(spark, RULES), trusted or {}, worth)
     every = points.scored(made, wanted.now, half_life, points.moments(wanted.now, half_life, first))
     stamps = {"as_of": F.lit(wanted.until), "updated_at": F.lit(wanted.now)}
-    try:
-        chosen = points.chosen(every, wanted.now)
-        found = points.explained(chosen).withColumns(stamps).select(*RISK.names).toArrow()
-    finally:
-        rows.unpersist()
+    found = points.explained(points.chosen(every, wanted.now)).withColumns(stamps).select(*RISK.names).toArrow()
     found = _others(spark, found, lookups)
     tables.replace(RISK, found, [wanted.until])
     return _said(found, top)
