@@ -148,9 +148,9 @@ def silences(
 ) -> DataFrame:
     """Runs of hours without a match at a site where matches are usual, as ``ANOMALIES``.
 
-    ``agents`` are those known, ``beats`` their ``HEARTBEATS`` from ``wanted`` on: an agent that was heard of again
-    later says nothing about the time between. The hour that has not ended is left out. Of a silence that began before
-    ``wanted``, what lies within is given.
+    ``agents`` are those known, ``beats`` their ``HEARTBEATS`` from ``wanted`` on. An agent ran that was heard of in
+    half of the silent hours: once at their beginning, or later again, says nothing about the time between. The hour
+    that has not ended is left out. Of a silence that began before ``wanted``, what lies within is given.
     """
     first, end = int(wanted.start.timestamp()) // 3600, int(wanted.now.timestamp()) // 3600
     old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE, "timezone")
@@ -182,10 +182,13 @@ def silences(
     alive_then = F.col("received_at").between(F.col("started_at"), F.col("ended_at")) & (F.col("state") != "lost")
     heard = (
         beats.select(*PLACE, "agent_id", "received_at", F.coalesce("state", F.lit("")).alias("state"))
-        .join(F.broadcast(expected.select(*PLACE, "hour", "started_at", "ended_at")), PLACE)
+        .join(F.broadcast(expected.select(*PLACE, "hour", "next", "started_at", "ended_at")), PLACE)
         .where(alive_then)
+        .groupBy(*PLACE, "hour", "next", "agent_id")
+        .agg(F.count_distinct(F.date_trunc("hour", "received_at")).alias("heard"))
+        .where(2 * F.col("heard") >= F.col("next") - F.col("hour") - 1)
         .groupBy(*PLACE, "hour")
-        .agg(F.count_distinct("agent_id").alias("reporting"))
+        .agg(F.count("*").alias("reporting"))
     )
     number = agents.groupBy(*PLACE).agg(F.count("*").alias("agents"))
     known = expected.join(number, PLACE, "left").join(heard, [*PLACE, "hour"], "left")

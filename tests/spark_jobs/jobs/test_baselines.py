@@ -236,6 +236,7 @@ BEATS = [
      "date": f"{MONDAY + hour * HOUR:%Y-%m-%d}"}
     for agent, state, hour in (
         ("up", "running", 12 * 24), ("down", "running", 7 * 24 + 11), ("down", "running", 7 * 24 + 23),
+        ("down", "running", 7 * 24 + 12.5),
         *(("up", "running", 7 * 24 + hour) for hour in range(24)), ("down", "lost", 7 * 24 + 13),
     )
 ]  # fmt: skip
@@ -247,7 +248,8 @@ KNOWN_AGENTS = [
 
 @filled(lambda case: case.match(("a", "r", hour, 6) for hour in range(7 * 24 + 12)))
 def test_a_silence_tells_who_was_heard_meanwhile(case: Case, in_the_evening: list[Row]) -> None:
-    """Of two agents one sent heartbeats in the silence; the other before and after it, and a last will in it."""
+    """Of two agents one sent heartbeats in the silence; the other before and after it, in its first hour, and a last
+    will in it."""
     (row,) = case.of(in_the_evening)
     assert row["reason"] == (
         "no match for 8 h where 48 are usual; 1 of 2 agents sent a heartbeat meanwhile: "
