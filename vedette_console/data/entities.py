@@ -104,19 +104,20 @@ def entity(
     known of it."""
     period = last_days(days, now)
     view, found, query = _source(reader, kind, value, scope, period)
+    mine = reader.narrow(view, found)
     sums = reader.only(
         f"""SELECT {total("alerts")}, {total("matches")}, min(first_time) AS first_time, max(last_time) AS last_time
-        FROM {view} WHERE {found}"""
+        FROM {mine}"""
     )
     reader.view("risk", RISK, period.since, period.until)
     is_it = f"kind = {text(kind)} AND value = {text(value)}" + (f" AND scope = {text(scope)}" if scope else "")
     risks = reader.rows(f"SELECT * FROM risk WHERE {is_it} ORDER BY as_of, score")
     if not risks and not sums["alerts"] and not sums["matches"]:
         raise none("entity")
-    rules = counted(reader, view, found, "rule_id")
+    rules = counted(reader, mine, "true", "rule_id")
     named = titles(reader, [one.name for one in rules])
     rules = [one.model_copy(update={"label": named.get(one.name) or one.name}) for one in rules]
-    counts = by_day(reader, view, found, period)
+    counts = by_day(reader, mine, "true", period)
     daily = {row["as_of"]: row for row in risks}
     return EntityPage(
         kind=kind,
@@ -133,7 +134,7 @@ def entity(
             for day, row in daily.items()
         ],
         by_day=counts,
-        sites=counted(reader, view, found, "fleet || '/' || site"),
+        sites=counted(reader, mine, "true", "fleet || '/' || site"),
         rules=rules,
         newest=newest(reader, _alerts(kind, value, scope), *since_for(counts, NEWEST, period), NEWEST),
         campaigns=rows_of(reader, _campaigns(reader, kind, value), now),

@@ -47,6 +47,7 @@ SECONDS = 30.0
 EXPORT_SECONDS = 3600.0
 KEPT = 5.0
 """Seconds for which an answer that is kept is given whatever the tables do."""
+NARROWED = "narrowed"
 LOOK = 0.25
 """Seconds between two looks at whether a browser is still there."""
 
@@ -76,6 +77,7 @@ class Reader(ask.Reader):
         scope = who.sites("read")
         self.scope = Scope(True) if scope.all else scope
         self._stop.clear()
+        self._duck.execute(f"DROP TABLE IF EXISTS {NARROWED}")
 
     def stop(self) -> None:
         """End the question, from another thread; what it asks from now on raises ``Stopped``."""
@@ -109,6 +111,14 @@ class Reader(ask.Reader):
 
     def _view(self, name: str, table: Table, where: Where) -> None:
         self.show(name, table, self.files(table, where))
+
+    def narrow(self, view: str, found: str) -> str:
+        """The name of a table of what is ``found`` (SQL) in ``view``: read once for all that is asked of it, until the
+        next question."""
+        if self.stopped:
+            raise Stopped
+        self._duck.execute(f"CREATE OR REPLACE TEMP TABLE {NARROWED} AS SELECT * FROM {view} WHERE {found}")
+        return NARROWED
 
     def has(self, table: Table) -> bool:
         return self.catalog.version(table) >= 0
