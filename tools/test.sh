@@ -9,7 +9,7 @@ unit=${2:-}
 only="not release"
 [ -z "$unit" ] || only="$only and not slow and not peer and not crash and not spark and not install and not boot"
 AGAIN=12 # failed tests that may run again; with more of them something is wrong that time does not mend
-HUNG=900 # seconds after which a test ends its stream, and says where each thread stands
+HUNG=1500 # seconds after which a test ends its stream, and says where each thread stands
 logs=build/streams
 rm -rf $logs
 mkdir -p $logs
