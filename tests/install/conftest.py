@@ -190,7 +190,8 @@ def dist(output: Path, inputs: Inputs, *arguments: str) -> Path:
         # All tests of the stream wait for the kernel's compiler: before others' share of the cores, where it may be.
         done = subprocess.run(
             ["nice", "-n", "-10", sys.executable, ROOT / "packaging/dist.py", "--output", f"{scratch}/dist", "--cache",
-             ROOT / "build/dist", "--bundle", inputs.starter, "--key", inputs.key, "--release-key", inputs.release_key, *arguments],
+             ROOT / "build/dist", "--bundle", inputs.starter, "--key", inputs.key, "--release-key", inputs.release_key,
+             *arguments],
             capture_output=True, text=True, timeout=1500, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
