@@ -99,7 +99,8 @@ test: environment
 test-crash: setup jars
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m crash tests
 	VEDETTE_SIMULATED=2000 $(BIN)/pytest -q tests/bench/test_fleet.py tests/e2e/test_scenario.py
-	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m "not crash" tests/spark_jobs/tables/test_tables.py tests/spark_jobs/test_kafka.py
+	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m "not crash" tests/spark_jobs/tables/test_tables.py tests/spark_jobs/test_kafka.py \
+		tests/spark_jobs/test_connect.py
 
 # A Python that has apache-flink.
 FLINK ?= build/flink/bin/python
