@@ -7,7 +7,7 @@ import glob
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from hashlib import md5
 from pathlib import Path
 
@@ -81,7 +81,7 @@ class Sender:
 
     async def rest(self) -> bytes:
         """All bytes until the connection ends."""
-        return await asyncio.wait_for(self.reader.read(), 10)
+        return await asyncio.wait_for(self.reader.read(), 60)
 
     def close(self) -> None:
         self.writer.close()
@@ -211,8 +211,8 @@ async def test_memory_of_unfinished_messages(monkeypatch: pytest.MonkeyPatch) ->
         long, short = await Sender.open(port), await Sender.open(port)
         short.writer.write(b"2 syslog 1000 <13>")
         long.writer.write(b"2 syslog 900000 " + b"x" * 400_000)
-        with pytest.raises(ConnectionError):
-            await long.rest()
+        with suppress(ConnectionError):  # or the end, where all that was sent had been read
+            assert await long.rest() == b""
         assert listener.held < 300_000
         short.writer.write(b"y" * 996 + b"\n")
         await short.answered([2])
