@@ -196,7 +196,7 @@ def silences(
     reason = F.concat(
         F.lit("no match for "), F.col("next") - F.col("hour") - 1, F.lit(" h where "),
         F.round("median").cast("long"), F.lit(" are usual; "), F.col("reporting"), F.lit(" of "),
-        counted("agents", "agent"), F.lit(" sent a heartbeat meanwhile"),
+        counted("agents", "agent"), F.lit(" sent heartbeats in half of these hours or more"),
         F.when(F.col("agents") == 0, "").when(F.col("reporting") == 0, ": they or the way from them are down")
         .otherwise(": they run, and what they read is silent"),
     )  # fmt: skip

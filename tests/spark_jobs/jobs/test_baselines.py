@@ -252,8 +252,8 @@ def test_a_silence_tells_who_was_heard_meanwhile(case: Case, in_the_evening: lis
     will in it."""
     (row,) = case.of(in_the_evening)
     assert row["reason"] == (
-        "no match for 8 h where 48 are usual; 1 of 2 agents sent a heartbeat meanwhile: "
-        "they run, and what they read is silent"
+        "no match for 8 h where 48 are usual; 1 of 2 agents sent heartbeats in half of these hours "
+        "or more: they run, and what they read is silent"
     )
 
 
