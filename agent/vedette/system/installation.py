@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import vedette
@@ -27,8 +28,9 @@ class Installed:
     """Their names."""
 
 
+@cache
 def running(package: Path | None = None) -> Installed | None:
-    """None: this agent was not installed by install.sh, but by pip or from a clone."""
+    """None: this agent was not installed by install.sh, but by pip or from a clone. Looked at once: what runs stays."""
     folder = (package or Path(vedette.__file__).parent).resolve()
     release = folder.parent.parent
     if folder.parent.name != "packages" or release.parent.name != "releases" or not ID.fullmatch(release.name):
