@@ -61,12 +61,14 @@ def describe(paths: Sequence[Path]) -> Described:
     if len(versions) != 1:
         raise ValueError(f"zips of one version are expected, not {', '.join(sorted(versions)) or 'none'}")
     for path, facts, file in addons:
-        archive = archives.get(facts.get("arch", ""))
+        archive, name = archives.get(facts.get("arch", "")), facts.get("addon", "")
+        if not name or (archive is not None and name in archive.addons):
+            raise ValueError(f"{path}: {f'a second add-on {name}' if name else 'it does not say which add-on it is'}")
         if archive is None or archive.id != facts.get("release"):
             raise ValueError(
                 f"{path}: an add-on of release {facts.get('release')} for {facts.get('arch')}: name that zip, too"
             )
-        archives[facts["arch"]] = replace(archive, addons={**archive.addons, facts["addon"]: file})
+        archives[facts["arch"]] = replace(archive, addons={**archive.addons, name: file})
     return Described(Release(versions.pop(), archives), pieces)
 
 
