@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from bench.usage import cpu_seconds
 from tests.life import RULE, Life, lines
 from vedette.engine.match import Engine
 from vedette.plan.query import Module, Modules, Type
@@ -73,12 +74,6 @@ LIVE_SECONDS = 12
 RATE = 500
 RUN = 4096
 BIGINT, STRING, DOUBLE = Type("BIGINT"), Type("STRING"), Type("DOUBLE")
-
-
-def used(pid: int) -> float:
-    """CPU seconds of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def own() -> float:
@@ -193,11 +188,11 @@ def main() -> None:
         each = 16 if "16" in name else 1
         rows = [row(n) for n in range(RUN // each)]
         runs = max(1, calls // RUN)
-        mine, its, wall = own(), used(pid), time.perf_counter()
+        mine, its, wall = own(), cpu_seconds(pid), time.perf_counter()
         for _ in range(runs):
             host.call(spec, rows)
         done = runs * len(rows) * each / 1e6
-        mine, its, wall = own() - mine, used(pid) - its, time.perf_counter() - wall
+        mine, its, wall = own() - mine, cpu_seconds(pid) - its, time.perf_counter() - wall
         print(f"{name:<34}{mine / done:>10.2f}{its / done:>10.2f}{wall / done:>17.2f}")
     resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     print(f"memory of the process: {resident / (1 << 20):.0f} MiB resident")

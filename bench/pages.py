@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -33,6 +33,7 @@ from urllib.parse import urlsplit
 import duckdb
 
 from bench.host import machine
+from bench.usage import cpu_seconds
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.duck import view
 from spark_jobs.tables.schema import ALERTS
@@ -41,7 +42,7 @@ from vedette_console.security.identity import cookie_name
 from vedette_console.security.principal import Grant
 from vedette_console.security.roles import Role
 from vedette_console.settings import Settings
-from vedette_console.store.store import Store, open_store
+from vedette_console.store.store import open_store
 
 ASKERS, SECONDS = 8, 10.0
 AGAIN = 3.0
@@ -91,7 +92,7 @@ def running(tables: Path) -> Iterator[Console]:
     with tempfile.TemporaryDirectory(prefix="vedette-pages-") as folder, ExitStack() as end:
         database = f"sqlite:{folder}/console.db"
         settings = Settings(database=database, tables=str(tables))
-        store = end.enter_context(_store(settings))
+        store = end.enter_context(closing(open_store(settings)))
         names = [f"user-{number}" for number in range(USERS)]
         for name in names:
             store.accounts.add(name, [Grant(Role.ADMIN)])
@@ -108,15 +109,6 @@ def running(tables: Path) -> Iterator[Console]:
             raise SystemExit("the console did not start; vedette region console says why")
         url = urlsplit(where)
         yield Console(process, url.hostname or "127.0.0.1", url.port or 0, cookies)
-
-
-@contextmanager
-def _store(settings: Settings) -> Iterator[Store]:
-    store = open_store(settings)
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def places(console: Console) -> dict[str, str]:
@@ -137,12 +129,12 @@ def one_by_one(console: Console, rounds: int) -> None:
         held = HTTPConnection(console.host, console.port, timeout=300)
         times, size, used = [], 0, 0.0
         for number in range(rounds + 1):
-            begin, before = time.perf_counter(), cpu(console)
+            begin, before = time.perf_counter(), cpu_seconds(console.process.pid)
             status, body = console.get(path, held)
             times.append(1e3 * (time.perf_counter() - begin))
             if status != 200:
                 raise SystemExit(f"{path}: status {status}")
-            size, used = len(body), used + (1e3 * (cpu(console) - before) if number else 0.0)
+            size, used = len(body), used + (1e3 * (cpu_seconds(console.process.pid) - before) if number else 0.0)
         held.close()
         print(f"{name:12} {times[0]:7.0f} {shares(times[1:])} {used / rounds:7.0f} {size:10,}", flush=True)
 
@@ -191,7 +183,7 @@ async def opened(console: Console, number: int, tables: DeltaTables) -> None:
 
     pages = [asyncio.create_task(page(console.cookies[one % USERS])) for one in range(number)]
     await asyncio.sleep(2)
-    begin, used, times = time.perf_counter(), cpu(console), []
+    begin, used, times = time.perf_counter(), cpu_seconds(console.process.pid), []
     with ThreadPoolExecutor(1) as writing:
         loop = asyncio.get_running_loop()
         news = loop.run_in_executor(writing, _alerts, tables, int(SECONDS * 2))
@@ -201,7 +193,7 @@ async def opened(console: Console, number: int, tables: DeltaTables) -> None:
             times.append(1e3 * (time.perf_counter() - at))
         await news
     lasted = time.perf_counter() - begin
-    share = (cpu(console) - used) / lasted
+    share = (cpu_seconds(console.process.pid) - used) / lasted
     over.set()
     await asyncio.gather(*pages)
     print(f"{number} open pages, {lasted:.0f} s with new alerts each second: {heard / number:.0f} events and "
@@ -223,12 +215,6 @@ def _alerts(tables: DeltaTables, seconds: int) -> None:
             row = f"SELECT * REPLACE ('bench-{number}' AS agent_id) FROM alerts LIMIT 1"
             tables.append(ALERTS, duck.sql(row).to_arrow_table())
             time.sleep(max(0.0, 1.0 - (time.monotonic() - begin)))
-
-
-def cpu(console: Console) -> float:
-    """CPU-seconds of the console so far."""
-    words = Path(f"/proc/{console.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mb(console: Console) -> int:

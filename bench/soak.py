@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 
 from bench import traffic
 from bench.send import mqtt, tcp, udp
+from bench.usage import cpu_seconds
 from tests.broker import Broker
 from tests.e2e.agent import Agent, Process, until, vedette
 from vedette.bundle.manifest import MANIFEST
@@ -354,8 +355,7 @@ class Soak:
 
     def _cpu(self) -> float:
         """Seconds of processor time so far."""
-        words = Path(f"/proc/{self._pid()}/stat").read_text().rpartition(")")[2].split()
-        return (int(words[11]) + int(words[12])) / 100
+        return cpu_seconds(self._pid())
 
     def _pid(self) -> int:
         assert self.agent.process is not None

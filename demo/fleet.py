@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -175,11 +175,11 @@ class Centre:
         return ("--broker", self.broker.url, "--ca-file", f"{home}/region-ca.pem", "--cert-file", f"{home}/agent.pem",
                 "--key-file", f"{home}/agent.key")  # fmt: skip
 
-    def bundle(self, version: int, word: str, level: str = "low") -> str:
-        """A signed bundle of a rule for lines with ``word``, and of ``STARTER`` where it is a grave one."""
+    def bundle(self, version: int, word: str, level: str = "low", starter: Sequence[str] = ()) -> str:
+        """A signed bundle of a rule for lines with ``word`` and of starter rules, by patterns of their files."""
         rules, path = WORK / f"rules-{version}", f"bundles/{version}.vbundle"
         rules.mkdir()
-        for pattern in STARTER if level == "high" else ():
+        for pattern in starter:
             for file in (ROOT / "rules" / "sigma").glob(pattern):
                 shutil.copy(file, rules)
         (rules / "rule.yml").write_text(RULE.format(title=f"Line with {word}", version=version, word=word, level=level))
@@ -296,7 +296,7 @@ def main() -> None:
 
         say("Tuesday: a bundle that two operators sign, and the controller that takes it through the rings")
         stack.enter_context(running("steer", "region", "steer", "trust", *centre.at_broker()))
-        centre.desire(good := centre.bundle(1, "needle", "high"))
+        centre.desire(good := centre.bundle(1, "needle", "high", STARTER))
         centre.settled(good, "done")
         until("all to run it", lambda: all(host.bundle() == 1 for host in hosts))
         centre.ask("fleet", "status", *centre.at_broker(), shown="vedette fleet status")

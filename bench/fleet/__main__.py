@@ -22,8 +22,9 @@ from typing import Any
 
 import orjson
 
-from bench.fleet.controller import Controller, cpu_seconds, resident_mb
+from bench.fleet.controller import Controller, resident_mb
 from bench.fleet.world import RINGS, TLS_AGENTS, Centre, World
+from bench.usage import cpu_seconds
 from vedette.fleet.documents import Target
 
 DAY = 86_400.0

@@ -20,7 +20,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from demo.sites import intrusion
+from demo.sites import SITES as DEMO
+from demo.sites import intrusion, located
 from tests.broker import free_port
 from tests.e2e.agent import ROOT, RULES, Process, landed, until, up, vedette
 from tests.e2e.test_fleet import FLEET, Centre, Host
@@ -28,13 +29,8 @@ from tests.meanwhile import meanwhile
 from tests.spark_jobs.conftest import SETTINGS
 from vedette.fleet.audit import Audit, verify
 
-SITES = {
-    "vienna": ("Vienna", "AT", 48.2, 16.4, "Europe/Vienna", 0),
-    "lisbon": ("Lisbon", "PT", 38.7, -9.1, "Europe/Lisbon", 6),
-    "dublin": ("Dublin", "IE", 53.3, -6.3, "Europe/Dublin", 19),
-    "oslo": ("Oslo", "NO", 59.9, 10.8, "Europe/Oslo", None),
-}
-"""Site to name, country, latitude, longitude, time zone; minutes until the intruder comes, None for never."""
+SITES = {site: minutes for site, *_, minutes in DEMO if site != "athens"}
+"""Site to minutes until the intruder comes, None for never."""
 LINUX = ("sshd_*", "sudo_root*", "sudo_wrong*", "reverse_shell*", "account_created*", "crontab_changed*")
 """Of the starter rules, beside all for web servers."""
 NOISY = "66748baa-29fc-4b82-836c-bf66a3c73b72"
@@ -107,7 +103,7 @@ class Edge(Host):
 
     def past(self, now: datetime) -> int:
         """Write what was logged until ``now``; how many events that is."""
-        start, minutes = now - timedelta(hours=1), SITES[self.site][-1]
+        start, minutes = now - timedelta(hours=1), SITES[self.site]
         auth, web = ([], []) if minutes is None else intrusion(self.site, start + timedelta(minutes=minutes))
         noise = [
             f"<78>{now - timedelta(minutes=n * EVERY):%b %d %H:%M:%S} app1.{self.site} {NOISE}"
@@ -200,10 +196,7 @@ class Region(Centre):
 
     def jobs(self) -> None:
         """The jobs of Spark that find something, once."""
-        lookups = self.folder / "lookups"
-        lookups.mkdir()
-        rows = "".join(f"{site},{FLEET},{','.join(map(str, place[:-1]))}\n" for site, place in SITES.items())
-        (lookups / "sites.csv").write_text(f"site,fleet,name,country,latitude,longitude,timezone\n{rows}")
+        lookups = located(self.folder / "lookups", FLEET)
         tuned = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
         words = ("all", "--landing", self.landing, "--tables", self.tables, "--lookups", lookups, "--rules", self.rules,
                  "--skip", "maintain", "--skip", "report", "--master", "local[2]", *tuned)  # fmt: skip
