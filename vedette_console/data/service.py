@@ -58,8 +58,8 @@ async def _warm(pool: Pool) -> None:
 
 
 async def _tell(pool: Pool, hub: Hub) -> None:
-    """Publish each topic whose tables have moved; pages load themselves again. *Now* once more when it may be made anew
-    (``now.LEAST``): after two changes in a row pages have that of the first."""
+    """Publish each topic whose tables have moved; pages load themselves again. *Now* once more ``now.LEAST`` seconds
+    later: after two changes in a row pages have that of the first."""
     known: dict[str, tuple[int, ...]] = {}
     again = 0.0
     while True:

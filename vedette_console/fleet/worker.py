@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, TextIO
 
 import orjson
 
+from spark_jobs.common.plain import many
+
 MAX_FINDINGS, MAX_LINES, MAX_LISTED = 500, 2000, 500
 MAX_TEXT = 2000
 
@@ -85,8 +87,7 @@ def _summary(found: Any, rules: list[dict[str, Any]], work: Work) -> str:
     kinds = Counter({"detection": 0, "correlation": 0, "statement": 0, "filter": 0})
     kinds.update(one["kind"] for one in rules)
     kinds["filter"] = sum(bool(one.joined and work.own(one.path)) for one in found.filters)
-    names = {"detection": "rule"}
-    parts = [f"{n:,} {names.get(kind, kind)}{'' if n == 1 else 's'}" for kind, n in kinds.items() if n]
+    parts = [many(n, "rule" if kind == "detection" else kind) for kind, n in kinds.items() if n]
     return f"It runs: {', '.join(parts)}." if parts else ""
 
 

@@ -17,7 +17,7 @@ from vedette_console.data.alerts import search
 from vedette_console.data.counting import facets, histogram
 from vedette_console.data.models import Facets, Histogram, Listing
 from vedette_console.data.related import related
-from vedette_console.pages.render import page, query_of
+from vedette_console.pages.render import page, part, query_of
 from vedette_console.pages.render import search as search_link
 from vedette_console.pages.shapes import of_histogram
 from vedette_console.pages.together import nothing, together
@@ -44,12 +44,12 @@ async def alerts(
     """What a search finds, newest first; a search that is not understood is shown with what is wrong about it. What
     counts all that it finds comes as parts of its own, which nobody waits for."""
     ask, store = request.app.state.pool.ask, request.app.state.store
-    part = request.headers.get("hx-target", "") if request.headers.get("hx-request") == "true" else ""
+    wanted = part(request)
     found, faceted, over_time, saved = await together(
         request,
-        nothing() if part in PARTS else ask(search, who, q, after, ROWS),
-        ask(facets, who, q) if part == "facets" else nothing(),
-        ask(histogram, who, q) if part == "bars" else nothing(),
+        nothing() if wanted in PARTS else ask(search, who, q, after, ROWS),
+        ask(facets, who, q) if wanted == "facets" else nothing(),
+        ask(histogram, who, q) if wanted == "bars" else nothing(),
         asyncio.to_thread(store.searches.of, who.name),
     )
     problem = next((one.body for one in (found, faceted, over_time) if isinstance(one, Problem)), None)
@@ -74,7 +74,7 @@ async def alerts(
         export=lambda form: Markup("/api/v1/alerts/export?format={}&q={}").format(form, quote(q, safe="")),
         first=query_of(request, after=None) if after else "",
         following=query_of(request, after=found.next) if isinstance(found, Listing) and found.next else "",
-        later=not part,
+        later=not wanted,
         itself=query_of(request),
     )
 

@@ -80,7 +80,7 @@ async def agent(request: Request, fleet: str, agent: str, who: Principal = need(
         )
     history = rates(heard.history if heard else [], Zone.of(request))
     ids = list(heard.alerting) if heard else []
-    titles, _ = await together(request, held.pool.ask(lambda reader, _: ask_titles(reader, ids), who), nothing())
+    (titles,) = await together(request, held.pool.ask(lambda reader, _: ask_titles(reader, ids), who))
     return page(
         request,
         "agent.html.j2",

@@ -93,12 +93,14 @@ def page(request: Request, template: str, status: int = 200, /, **shown: Any) ->
         **shown,
     }
     context["ui"] = environment().get_template("parts.html.j2").make_module(context)
-    block = "part_" + request.headers.get("hx-target", "").replace("-", "_")
-    if request.headers.get("hx-request") == "true" and block in made.blocks:
-        text = "".join(made.blocks[block](made.new_context(context)))
-    else:
-        text = made.render(context)
+    block = "part_" + part(request).replace("-", "_")
+    text = "".join(made.blocks[block](made.new_context(context))) if block in made.blocks else made.render(context)
     return HTMLResponse(text, status, headers={"Cache-Control": "no-store", "Vary": "HX-Request, HX-Target, Cookie"})
+
+
+def part(request: Request) -> str:
+    """The id of the part that htmx asks for; empty: the whole page is asked for."""
+    return request.headers.get("hx-target", "") if request.headers.get("hx-request") == "true" else ""
 
 
 def csrf(request: Request) -> str:
