@@ -24,7 +24,7 @@ The release:
 
 Wheels are those of edge.lock, by hash; Debian packages those of debs.lock; crates those of agent/kernel/Cargo.lock. All
 are kept in the cache folder, or Cargo's own. From the same inputs, tools, bundle and key the files have the same bytes.
-``--lock debs`` writes debs.lock anew, `make lock` those of wheels: the versions of requirements.lock, with which the
+``--lock debs`` updates debs.lock, `make lock` those of wheels: the versions of requirements.lock, with which the
 agent was tested.
 """
 

@@ -38,7 +38,7 @@ pub const MAX_DEPTH: usize = 16;
 /// Bytes of a text that is read as JSON or syslog.
 const MAX_TEXT: usize = 16 << 10;
 
-/// What names and numbers stand for, as Python's tables say.
+/// ECS names, levels and severity numbers, from Python's tables.
 pub struct Names {
     ecs: HashMap<Box<[u8]>, Box<[u8]>>,
     levels: Vec<Box<[u8]>>,

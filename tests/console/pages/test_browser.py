@@ -156,7 +156,7 @@ def test_each_live_part_is_asked_for_again(tab: Open, plain: Console) -> None:
 
 
 def test_now_follows_two_decisions_in_a_row(tab: Open, tmp_path: Path) -> None:
-    """Both campaigns leave an open page, though *Now* is made anew only now and then."""
+    """Both campaigns leave an open page, though *Now* is made again only now and then."""
     region.write(tmp_path / "tables", region.now(), hostile=False)
     with kit.console(tmp_path) as own:
         found = tab(own)

@@ -286,7 +286,7 @@ def test_a_noisy_rule_does_not_lift(done: Done) -> None:
 
 def test_what_a_rule_says_of_many_counts_little(done: Done) -> None:
     """Who meets rules that five of twenty meet has less than a fifth of the points of who meets rules that name nobody
-    else; the rarity that it is said to have is that of its rules."""
+    else; the rarity in its reason is that of its rules."""
     slow, one = done.rows["user", "slow", ""], done.rows["user", "crowd0", ""]
     rarity = (1 - log(5) / log(22)) ** 2  # twenty persons, and one who goes from site to site
     assert 0.225 < rarity < 0.235
