@@ -140,6 +140,22 @@ def test_news_do_not_touch_what_one_types(tab: Open, plain: Console) -> None:
     assert page.locator("tr.on").get_attribute("data-row") == row
 
 
+def test_a_part_that_settles_late_chooses_no_second_row(tab: Open, plain: Console) -> None:
+    """Who goes on to the next row between the swap of another part and its end has one row chosen, the next."""
+    found = tab(plain)
+    page = found.page
+    found.go("/alerts?q=level:critical")
+    page.keyboard.press("j")
+    first = page.locator("tr.on").get_attribute("data-row")
+    say = "name => document.body.dispatchEvent(new CustomEvent(name, {detail: {xhr: {status: 200}, elt: document.body}}))"
+    page.evaluate(say, "htmx:beforeSwap")
+    page.keyboard.press("j")
+    page.evaluate(say, "htmx:afterSettle")
+    chosen = page.locator("tr.on")
+    assert chosen.count() == 1
+    assert chosen.get_attribute("data-row") != first
+
+
 def test_each_live_part_is_asked_for_again(tab: Open, plain: Console) -> None:
     """Of three that one event is about, none is left out."""
     found = tab(plain)

@@ -208,7 +208,7 @@ def test_made_up_levels_push_out_no_other(tmp_path: Path) -> None:
     assert {(one.hour.hour, one.level): one.alerts for one in found.counts.hours} == {
         (7, "critical"): 1, **{(hour, "other"): 6 for hour in range(5)},
     }  # fmt: skip
-    assert {card.name: card.number for card in cards(found)}["critical alerts"] == 1
+    assert {card.name: card.number for card in cards(found)}["critical alert"] == 1
     assert next(iter(found.counts.known)) == "rule-x"
 
 

@@ -58,15 +58,15 @@ export const startLive = () => {
   });
   addEventListener("pagehide", close);
 
-  // What is swapped in keeps the chosen row.
+  // What is swapped in keeps the chosen row. Several parts may be swapped at once.
   let chosen = "";
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.xhr.status === 401) location.reload();
-    chosen = document.querySelector("[data-row].on")?.dataset.row || "";
+    chosen = document.querySelector("[data-row].on")?.dataset.row || chosen;
   });
   document.body.addEventListener("htmx:afterSettle", (event) => {
     startTables(event.detail.elt.parentNode || document);
-    if (!chosen) return;
+    if (!chosen || document.querySelector("[data-row].on")) return; // another part's rows, or another was chosen meanwhile
     const row = [...document.querySelectorAll("[data-row]")].find((one) => one.dataset.row === chosen);
     if (row) row.classList.add("on");
   });
