@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TypeAlias
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 Kept: TypeAlias = Callable[[DataFrame], DataFrame]
@@ -72,20 +72,22 @@ def scope() -> Column:
     return F.when(private, F.concat_ws("/", "fleet", "site")).otherwise(F.lit(""))
 
 
-def unusual(rows: DataFrame, first: date, held: Sequence[str], seen: DataFrame, keep: Kept) -> DataFrame:
-    """Of ``rows`` (``ENTITY_SITE_5M`` with ``scope``) those that are not usual, by what ``seen`` has.
+def unusual(rows: DataFrame, first: date, held: Sequence[str], since: str, keep: Kept) -> DataFrame:
+    """Of ``rows`` (``ENTITY_SITE_5M`` with ``scope``) those that are not usual, by what they have from ``since`` on.
 
-    ``first`` is the first day, ``held`` are the days that have rows at all, each within ``MAX_DAYS`` of it.
+    ``first`` is the first day, ``held`` are the days that have rows at all, each within ``MAX_DAYS`` of it. All rows of
+    an entity are in one partition, of those that are given back as well.
     """
     bit = F.expr(f"shiftleft(1L, datediff(to_date(date), DATE'{first.isoformat()}'))")
-    days = seen.withColumn("bit", bit).groupBy(*_CELL).agg(F.bit_or("bit").alias("days"))
-    cells = keep(days.withColumn("severe", F.col("level").isin(*SEVERE)))
-    usual = _by_past(cells, first, held) if len(held) >= MIN_HISTORY else _by_spread(cells)
-    return rows.join(usual.select(*_CELL), _CELL, "left_anti")
+    days = F.bit_or(F.when(F.col("date") >= since, bit).otherwise(0)).over(Window.partitionBy(*_CELL))
+    whole = rows.repartition(*WHO).withColumn("days", days)
+    known = keep(whole.withColumn("severe", F.col("level").isin(*SEVERE)))
+    usual = _by_past(known, first, held, keep) if len(held) >= MIN_HISTORY else _by_spread(known)
+    return usual.where((F.col("days") == 0) | ~F.coalesce("usual", F.lit(False))).select(*rows.columns)
 
 
-def _by_past(cells: DataFrame, first: date, held: Sequence[str]) -> DataFrame:
-    """Of ``cells`` (days by entity, site and rule) the usual ones."""
+def _by_past(known: DataFrame, first: date, held: Sequence[str], keep: Kept) -> DataFrame:
+    """``known`` (with the ``days`` of the entity by site, rule and level) with ``usual``."""
     bits = [(date.fromisoformat(day) - first).days for day in held]
     there, early = sum(1 << bit for bit in bits), sum(1 << bit for bit in bits[: (len(bits) + 1) // 2])
 
@@ -94,26 +96,29 @@ def _by_past(cells: DataFrame, first: date, held: Sequence[str]) -> DataFrame:
         absent = F.bit_count(F.lit(there).cast("long").bitwiseAND(lowest - 1))
         return (F.bit_count(days) >= max(MIN_HISTORY, USUAL_SHARE * len(held))) & (absent < QUIET_DAYS)
 
-    at_sites = cells.groupBy(*_WHO, *_SITE).agg(F.bit_or("days").alias("there"))
-    about = at_sites.groupBy(*_WHO).agg(
+    seen = known.where(F.col("days") != 0)
+    at_sites = seen.groupBy(*_WHO, *_SITE).agg(F.bit_or("days").alias("there"))
+    visited = at_sites.groupBy(*_WHO).agg(
         F.bit_or("there").alias("every"),
         F.count("*").alias("sites"),
         F.sum(F.bit_count("there")).alias("visits"),
         F.count_if(F.col("there").bitwiseAND(F.lit(early).cast("long")) != 0).alias("early"),
     )
-    goes_about = (
-        comes_back("every") & (F.col("early") >= ABOUT_SITES) & (F.col("visits") >= RETURNS * F.col("sites"))
-    ).alias("about")
-    of_rule = cells.where("severe").groupBy(*WHO, "rule_id").agg(F.bit_or("days").alias("of_rule"))
-    known = cells.join(about.select(*_WHO, goes_about), _WHO).join(of_rule, [*WHO, "rule_id"], "left")
+    goes_about = comes_back("every") & (F.col("early") >= ABOUT_SITES) & (F.col("visits") >= RETURNS * F.col("sites"))
+    # Few: what goes about, and of that what does so at a high level.
+    about = F.broadcast(keep(visited.where(goes_about).select(*_WHO, F.lit(True).alias("about"))))
+    of_rule = seen.where("severe").join(about, _WHO).groupBy(*WHO, "rule_id").agg(F.bit_or("days").alias("of_rule"))
     often = F.when(F.col("level") == "critical", comes_back("of_rule")).otherwise(F.bit_count("of_rule") >= MIN_HISTORY)
-    severe = F.col("about") & often
-    return known.where(F.when(F.col("severe"), severe).otherwise(comes_back("days") | F.col("about")))
+    usual = F.when(F.col("severe"), F.col("about") & often).otherwise(comes_back("days") | F.col("about"))
+    joined = known.join(about, _WHO, "left").join(F.broadcast(of_rule), [*WHO, "rule_id"], "left")
+    return joined.withColumn("usual", usual)
 
 
-def _by_spread(cells: DataFrame) -> DataFrame:
+def _by_spread(known: DataFrame) -> DataFrame:
     """The same without a past: what is everywhere."""
-    every = F.broadcast(cells.agg(F.count_distinct(*_SITE).alias("every")))
-    sites = cells.groupBy(*WHO).agg(F.count_distinct(*_SITE).alias("sites")).crossJoin(every)
+    seen = known.where(F.col("days") != 0)
+    every = F.broadcast(seen.agg(F.count_distinct(*_SITE).alias("every")))
+    sites = seen.groupBy(*WHO).agg(F.count_distinct(*_SITE).alias("sites")).crossJoin(every)
     common = sites.where((F.col("every") >= MANY_SITES) & (F.col("sites") > EVERYWHERE * F.col("every")))
-    return cells.where(~F.col("severe")).join(common.select(*WHO), WHO, "left_semi")
+    usual = F.broadcast(common.select(*WHO, F.lit(True).alias("about")))
+    return known.join(usual, WHO, "left").withColumn("usual", ~F.col("severe") & F.col("about"))

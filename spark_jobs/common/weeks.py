@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -42,10 +44,24 @@ def occurrences(of_week: Column, first: Column, end: Column) -> Column:
 def centred(rows: DataFrame, met: str, number: Column) -> DataFrame:
     """``rows`` with ``median`` and ``mad`` (median absolute deviation) of ``number`` counts: ``met``, the rest 0."""
     zeros = F.array_repeat(F.lit(0.0), F.greatest(number - F.size(met), F.lit(0)).cast("int"))
-    padded = rows.withColumn(met, F.sort_array(F.concat(zeros, met)))
-    whole = padded.withColumn("median", _middle(F.col(met)))
-    away = F.sort_array(F.transform(met, lambda one: F.abs(one - F.col("median"))))
-    return whole.withColumn("mad", _middle(away)).drop(met)
+
+    def both(values: Column) -> Column:
+        def away(median: Column) -> Column:
+            return F.sort_array(F.transform(values, lambda one: F.abs(one - median)))
+
+        def pair(median: Column) -> Column:
+            return F.struct(median.alias("median"), _middle(away(median)).alias("mad"))
+
+        return _let(_middle(values), pair)
+
+    whole = rows.withColumn(met, _let(F.sort_array(F.concat(zeros, met)), both))
+    return whole.select("*", f"{met}.median", f"{met}.mad").drop(met)
+
+
+def _let(value: Column, use: Callable[[Column], Column]) -> Column:
+    """``use(value)``, with ``value`` computed once. Spark puts the expression of a column that a lambda names into that
+    lambda, and computes it again for each element."""
+    return F.get(F.transform(F.array(value), use), F.lit(0))
 
 
 def _middle(values: Column) -> Column:

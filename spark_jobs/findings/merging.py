@@ -35,17 +35,18 @@ def links(found: DataFrame, alerts: DataFrame) -> list[tuple[str, str]]:
     )
     events = F.array_distinct(F.concat(F.array(F.coalesce(F.when(F.col("raw_ref.log_id").isNotNull(), own), nameless)),
                                        F.filter(refs, lambda one: one["log_id"].isNotNull())))  # fmt: skip
+    place = [F.coalesce(name, F.lit("")).alias(name) for name in ("fleet", "site")]
+    what = ["agent_id", "alert_id", "raw_ref", "contributing"]
     named = alerts.where(F.coalesce("kind", F.lit("")) != "fold").select(
-        F.coalesce("fleet", F.lit("")).alias("fleet"), F.coalesce("site", F.lit("")).alias("site"), "counted_at",
-        events.alias("events"), F.inline(F.array_distinct("entities")),
-    )  # fmt: skip
+        *place, "counted_at", *what, F.inline("entities")
+    )
     whose = found.select(*WHO, "member", "first_seen", "last_seen")
     mine = (
         named.join(F.broadcast(whose.select("kind", "value").distinct()), ["kind", "value"], "left_semi")
         .withColumn("scope", entities.scope())
         .join(F.broadcast(whose), WHO)
         .where(F.col("counted_at").between(F.col("first_seen"), F.col("last_seen")))
-        .select("member", F.explode("events").alias("event"))
+        .select("member", F.explode(events).alias("event"))
         .distinct()
         .persist()
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.common import attack
@@ -51,8 +51,13 @@ def day_before(day: str) -> str:
 
 def find(rows: DataFrame, rules: DataFrame, now: datetime) -> DataFrame:
     """``SESSIONS`` of ``rows``. One that goes on from before the first of them is cut there."""
-    parted = runs(rows, WHO, GAP, "first_time", "last_time")
-    parts = parted.join(F.broadcast(rules.select("rule_id", "tactics")), "rule_id", "left")
+    # Most runs are one row of one match: they are left out before anything is collected.
+    order = Window.partitionBy(*WHO).orderBy("first_time", "last_time")
+    before, after = F.lag("run", 1, 0).over(order), F.lead("run", 1, 0).over(order)
+    alone = (F.col("run") != before) & (F.col("run") != after)
+    parted = runs(rows, WHO, GAP, "first_time", "last_time").withColumn("alone", alone)
+    several = parted.where(~F.col("alone") | (F.col("matches") >= MIN_MATCHES))
+    parts = several.join(F.broadcast(rules.select("rule_id", "tactics")), "rule_id", "left")
     whole = parts.groupBy(*WHO, "run").agg(
         F.min("first_time").alias("started_at"),
         F.max("last_time").alias("ended_at"),

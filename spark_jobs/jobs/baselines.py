@@ -173,5 +173,8 @@ def usual_hours(before: DataFrame, sites: DataFrame) -> DataFrame:
     def seen(by: int) -> Column:
         return occurrences(F.pmod(of_week + by, F.lit(HOURS_OF_WEEK)), F.col("begin"), F.col("end"))
 
-    rows = centred(there.withColumn("weeks", seen(0).cast("int")), "met", seen(-1) + seen(0) + seen(1))
+    number = seen(-1) + seen(0) + seen(1)
+    # What was met in less than half of these hours has 0 in their middle, and most is.
+    half = there.withColumn("weeks", seen(0).cast("int")).where(2 * F.size("met") >= number)
+    rows = centred(half, "met", number)
     return rows.where("median > 0 OR mad > 0").select(*WHAT, "hour_of_week", "median", "mad", "weeks")

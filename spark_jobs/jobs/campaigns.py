@@ -93,7 +93,6 @@ def write(
         )
     early = min([wanted.since, *(sessions.day_before(day) for day in session_days)])
     every = tables.frame(spark, ENTITY_SITE_5M, early, wanted.until).withColumn("scope", entities.scope())
-    rows = every.where(F.col("date") >= wanted.since)
     rules = tables.frame(spark, RULES)
     with ExitStack() as end:
 
@@ -101,7 +100,7 @@ def write(
             end.callback(frame.persist().unpersist)
             return frame
 
-        new = keep(entities.unusual(every, wanted.first, there, rows, keep))
+        new = entities.unusual(every, wanted.first, there, wanted.since, keep)
         seen = keep(suspects(new.where(F.col("date") >= wanted.since)))
         attacks = [weighed(way) for way in find(spark, tables, seen, lookups, keep, wanted.now) if not decoy(way)]
         text = _write(tables, named(attacks, known, wanted), known, wanted)
@@ -134,7 +133,7 @@ def _write(tables: Tables, rows: Sequence[Row], known: Sequence[Row], wanted: Pe
 def suspects(rows: DataFrame) -> DataFrame:
     """Of ``rows`` those of entities at ``MIN_SITES`` or more sites, with the number of their run."""
     at = rows.groupBy(*WHO, "fleet", "site").agg(F.lit(1)).groupBy(*WHO).count()
-    chosen = at.where(F.col("count") >= moves.MIN_SITES).select(*WHO)
+    chosen = at.where(F.col("count") >= moves.MIN_SITES).select(*WHO).hint("shuffle_hash")
     return runs(rows.join(chosen, WHO, "left_semi"), WHO, int(GAP.total_seconds()), "first_time", "last_time")
 
 
