@@ -4,7 +4,7 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help environment shell lock docs pictures setup demo demo-fleet demo-sites check unit test lint bench bench-spark dist jars otelcol promtail test-install test-crash test-flink evaluate soak fuzz \
+.PHONY: help environment shell lock docs pictures setup demo demo-fleet demo-sites check unit kernel test lint bench bench-spark dist jars otelcol promtail test-install test-crash test-flink evaluate soak fuzz \
         clean
 
 help:
@@ -74,9 +74,11 @@ lint: environment
 check: environment
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint unit
 
-unit: environment
-	@sh tools/kernel.sh test $(BIN)/python
+unit: kernel
 	@sh tools/test.sh $(BIN) unit
+
+kernel: environment
+	@sh tools/kernel.sh test $(BIN)/python
 
 jars:
 	@mkdir -p build
@@ -91,8 +93,7 @@ promtail:
 
 test: environment
 	@sh tools/packages.sh tests
-	@$(MAKE) --no-print-directory lint jars
-	@sh tools/kernel.sh test $(BIN)/python
+	@$(MAKE) --no-print-directory -j 3 --output-sync=target lint jars kernel
 	@$(BIN)/python -m compileall -q agent spark_jobs tests bench
 	@sh tools/test.sh $(BIN)
 
