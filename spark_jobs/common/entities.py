@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TypeAlias
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 Kept: TypeAlias = Callable[[DataFrame], DataFrame]
@@ -75,50 +75,58 @@ def scope() -> Column:
 def unusual(rows: DataFrame, first: date, held: Sequence[str], since: str, keep: Kept) -> DataFrame:
     """Of ``rows`` (``ENTITY_SITE_5M`` with ``scope``) those that are not usual, by what they have from ``since`` on.
 
-    ``first`` is the first day, ``held`` are the days that have rows at all, each within ``MAX_DAYS`` of it. All rows of
-    an entity are in one partition, of those that are given back as well.
+    ``first`` is the first day, ``held`` are the days that have rows at all, each within ``MAX_DAYS`` of it. What is
+    usual is little beside the rows, so that it is broadcast to them: they are neither sorted nor shuffled.
     """
     bit = F.expr(f"shiftleft(1L, datediff(to_date(date), DATE'{first.isoformat()}'))")
-    days = F.bit_or(F.when(F.col("date") >= since, bit).otherwise(0)).over(Window.partitionBy(*_CELL))
-    whole = rows.repartition(*WHO).withColumn("days", days)
-    known = keep(whole.withColumn("severe", F.col("level").isin(*SEVERE)))
-    usual = _by_past(known, first, held, keep) if len(held) >= MIN_HISTORY else _by_spread(known)
-    return usual.where((F.col("days") == 0) | ~F.coalesce("usual", F.lit(False))).select(*rows.columns)
+    marked = rows.withColumn("severe", F.col("level").isin(*SEVERE))
+    seen = marked.where(F.col("date") >= since).withColumn("days", bit)
+    new = _by_past(marked, seen, first, held, keep) if len(held) >= MIN_HISTORY else _by_spread(marked, seen, keep)
+    return new.select(*rows.columns)
 
 
-def _by_past(known: DataFrame, first: date, held: Sequence[str], keep: Kept) -> DataFrame:
-    """``known`` (with the ``days`` of the entity by site, rule and level) with ``usual``."""
+def _by_past(rows: DataFrame, seen: DataFrame, first: date, held: Sequence[str], keep: Kept) -> DataFrame:
+    """Of ``rows`` those that ``seen`` (a day each) does not show to be usual."""
     bits = [(date.fromisoformat(day) - first).days for day in held]
     there, early = sum(1 << bit for bit in bits), sum(1 << bit for bit in bits[: (len(bits) + 1) // 2])
+    days = F.bit_or("days").alias("days")
 
     def comes_back(days: str) -> Column:
         lowest = F.col(days).bitwiseAND(-F.col(days))
         absent = F.bit_count(F.lit(there).cast("long").bitwiseAND(lowest - 1))
         return (F.bit_count(days) >= max(MIN_HISTORY, USUAL_SHARE * len(held))) & (absent < QUIET_DAYS)
 
-    seen = known.where(F.col("days") != 0)
-    at_sites = seen.groupBy(*_WHO, *_SITE).agg(F.bit_or("days").alias("there"))
-    visited = at_sites.groupBy(*_WHO).agg(
+    def few(frame: DataFrame) -> DataFrame:
+        return F.broadcast(keep(frame))
+
+    visits = seen.groupBy(*_WHO, *_SITE).agg(F.bit_or("days").alias("there"))
+    visited = visits.groupBy(*_WHO).agg(
         F.bit_or("there").alias("every"),
         F.count("*").alias("sites"),
         F.sum(F.bit_count("there")).alias("visits"),
         F.count_if(F.col("there").bitwiseAND(F.lit(early).cast("long")) != 0).alias("early"),
     )
     goes_about = comes_back("every") & (F.col("early") >= ABOUT_SITES) & (F.col("visits") >= RETURNS * F.col("sites"))
-    # Few: what goes about, and of that what does so at a high level.
-    about = F.broadcast(keep(visited.where(goes_about).select(*_WHO, F.lit(True).alias("about"))))
-    of_rule = seen.where("severe").join(about, _WHO).groupBy(*WHO, "rule_id").agg(F.bit_or("days").alias("of_rule"))
+    about = few(visited.where(goes_about).select(*_WHO, F.lit(True).alias("about")))
+    of_rule = few(
+        seen.where("severe").join(about, _WHO).groupBy(*WHO, "rule_id").agg(F.bit_or("days").alias("of_rule"))
+    )
     often = F.when(F.col("level") == "critical", comes_back("of_rule")).otherwise(F.bit_count("of_rule") >= MIN_HISTORY)
-    usual = F.when(F.col("severe"), F.col("about") & often).otherwise(comes_back("days") | F.col("about"))
-    joined = known.join(about, _WHO, "left").join(F.broadcast(of_rule), [*WHO, "rule_id"], "left")
-    return joined.withColumn("usual", usual)
+    # A number in the place of each cell is much less to group by. Two cells that share one have the days of both: of
+    # those that come back none is missed, and which they are is then asked by name.
+    low = seen.where(~F.col("severe")).withColumn("number", F.xxhash64(*_CELL))
+    maybe = few(low.groupBy("number").agg(days).where(comes_back("days")).select("number"))
+    cells = low.join(maybe, "number", "left_semi").groupBy(*_CELL).agg(days)
+    back = few(cells.where(comes_back("days")).select(*_CELL))
+    known = rows.join(about, _WHO, "left").join(of_rule, [*WHO, "rule_id"], "left")
+    goes = F.when(F.col("severe"), F.col("about") & often).otherwise(F.col("about"))
+    return known.where(~F.coalesce(goes, F.lit(False))).join(back, _CELL, "left_anti")
 
 
-def _by_spread(known: DataFrame) -> DataFrame:
+def _by_spread(rows: DataFrame, seen: DataFrame, keep: Kept) -> DataFrame:
     """The same without a past: what is everywhere."""
-    seen = known.where(F.col("days") != 0)
     every = F.broadcast(seen.agg(F.count_distinct(*_SITE).alias("every")))
     sites = seen.groupBy(*WHO).agg(F.count_distinct(*_SITE).alias("sites")).crossJoin(every)
     common = sites.where((F.col("every") >= MANY_SITES) & (F.col("sites") > EVERYWHERE * F.col("every")))
-    usual = F.broadcast(common.select(*WHO, F.lit(True).alias("about")))
-    return known.join(usual, WHO, "left").withColumn("usual", ~F.col("severe") & F.col("about"))
+    usual = F.broadcast(keep(common.select(*WHO, F.lit(False).alias("severe"))))
+    return rows.join(usual, _WHO, "left_anti")

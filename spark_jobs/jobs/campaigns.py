@@ -133,7 +133,7 @@ def _write(tables: Tables, rows: Sequence[Row], known: Sequence[Row], wanted: Pe
 def suspects(rows: DataFrame) -> DataFrame:
     """Of ``rows`` those of entities at ``MIN_SITES`` or more sites, with the number of their run."""
     at = rows.groupBy(*WHO, "fleet", "site").agg(F.lit(1)).groupBy(*WHO).count()
-    chosen = at.where(F.col("count") >= moves.MIN_SITES).select(*WHO).hint("shuffle_hash")
+    chosen = F.broadcast(at.where(F.col("count") >= moves.MIN_SITES).select(*WHO))
     return runs(rows.join(chosen, WHO, "left_semi"), WHO, int(GAP.total_seconds()), "first_time", "last_time")
 
 

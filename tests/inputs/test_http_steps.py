@@ -23,8 +23,8 @@ from vedette.model.counters import Counters
 from vedette.model.event import Chunk
 
 MOST = 0.015
-"""CPU seconds of one step of the event loop, as in the tests of rows and functions: three times what it takes on cores of
-which nobody else has a part. A step that a sender can make long takes a second and more of a body of this size."""
+"""CPU seconds of one step of the event loop, as in the tests of rows and functions: three times what it takes on cores
+of which nobody else has a part. A step that a sender can make long takes a second and more of a body of this size."""
 BODY = 8 << 20
 OTLP, HEC, BULK, LINES = "/v1/logs", "/services/collector", "/_bulk", "/events"
 JSON = "application/json"

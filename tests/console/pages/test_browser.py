@@ -147,7 +147,8 @@ def test_a_part_that_settles_late_chooses_no_second_row(tab: Open, plain: Consol
     found.go("/alerts?q=level:critical")
     page.keyboard.press("j")
     first = page.locator("tr.on").get_attribute("data-row")
-    say = "name => document.body.dispatchEvent(new CustomEvent(name, {detail: {xhr: {status: 200}, elt: document.body}}))"
+    detail = "{xhr: {status: 200}, elt: document.body}"
+    say = f"name => document.body.dispatchEvent(new CustomEvent(name, {{detail: {detail}}}))"
     page.evaluate(say, "htmx:beforeSwap")
     page.keyboard.press("j")
     page.evaluate(say, "htmx:afterSettle")
