@@ -68,7 +68,7 @@ lint: environment
 	$(BIN)/mypy -p spark_jobs
 	$(BIN)/mypy -p vedette_console
 	$(BIN)/mypy -p bench -p demo
-	@sh tools/kernel.sh lint $(BIN)/python
+	@MAKEFLAGS= sh tools/kernel.sh lint $(BIN)/python
 
 # What to run before each commit: no packages, no root, no network once .venv is there.
 check: environment
@@ -78,7 +78,7 @@ unit: kernel
 	@sh tools/test.sh $(BIN) unit
 
 kernel: environment
-	@sh tools/kernel.sh test $(BIN)/python
+	@MAKEFLAGS= sh tools/kernel.sh test $(BIN)/python
 
 jars:
 	@mkdir -p build
