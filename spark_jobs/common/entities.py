@@ -112,11 +112,11 @@ def _by_past(rows: DataFrame, seen: DataFrame, first: date, held: Sequence[str],
         seen.where("severe").join(about, _WHO).groupBy(*WHO, "rule_id").agg(F.bit_or("days").alias("of_rule"))
     )
     often = F.when(F.col("level") == "critical", comes_back("of_rule")).otherwise(F.bit_count("of_rule") >= MIN_HISTORY)
-    # A number in the place of each cell is much less to group by. Two cells that share one have the days of both: of
-    # those that come back none is missed, and which they are is then asked by name.
-    low = seen.where(~F.col("severe")).withColumn("number", F.xxhash64(*_CELL))
-    maybe = few(low.groupBy("number").agg(days).where(comes_back("days")).select("number"))
-    cells = low.join(maybe, "number", "left_semi").groupBy(*_CELL).agg(days)
+    # A hash is cheaper to group by than the seven texts of a cell's key. A collision joins the days of two cells: no
+    # cell that comes back is missed, and the full key confirms the candidates.
+    low = seen.where(~F.col("severe")).withColumn("hash", F.xxhash64(*_CELL))
+    candidates = few(low.groupBy("hash").agg(days).where(comes_back("days")).select("hash"))
+    cells = low.join(candidates, "hash", "left_semi").groupBy(*_CELL).agg(days)
     back = few(cells.where(comes_back("days")).select(*_CELL))
     known = rows.join(about, _WHO, "left").join(of_rule, [*WHO, "rule_id"], "left")
     goes = F.when(F.col("severe"), F.col("about") & often).otherwise(F.col("about"))

@@ -46,11 +46,9 @@ def centred(rows: DataFrame, met: str, number: Column) -> DataFrame:
     zeros = F.array_repeat(F.lit(0.0), F.greatest(number - F.size(met), F.lit(0)).cast("int"))
 
     def both(values: Column) -> Column:
-        def away(median: Column) -> Column:
-            return F.sort_array(F.transform(values, lambda one: F.abs(one - median)))
-
         def pair(median: Column) -> Column:
-            return F.struct(median.alias("median"), _middle(away(median)).alias("mad"))
+            away = F.sort_array(F.transform(values, lambda one: F.abs(one - median)))
+            return F.struct(median.alias("median"), _middle(away).alias("mad"))
 
         return _let(_middle(values), pair)
 
