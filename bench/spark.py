@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -133,8 +133,10 @@ def fleet(alerts: int, skew: float, out: Path) -> dict[str, Any]:
     return found
 
 
-def session(jobs: Sequence[str], said: argparse.Namespace) -> list[Cost]:
-    """Run ``jobs`` in one session: all once on the small fleet (``start``), then each, measured, on the large one."""
+def session(jobs: Sequence[str], said: argparse.Namespace) -> Iterator[list[Cost]]:
+    """Run ``jobs`` in one session: all once on the small fleet (``start``), then each, measured, on the large one.
+
+    After each job the costs so far; at the end all of them again, with what the event log tells of their tasks."""
     warm, out = said.folder / "warm", said.folder / _name(said.alerts, said.skew)
     truth, costs, began = fleet(said.alerts, said.skew, out), [Cost("start")], [time.time()]
     with tempfile.TemporaryDirectory(prefix="vedette-bench-") as events:
@@ -167,10 +169,11 @@ def session(jobs: Sequence[str], said: argparse.Namespace) -> list[Cost]:
                 cost.tables_mb[table.name] = size
             print(_line(cost), file=sys.stderr, flush=True)
             costs.append(cost)
+            yield costs
         spark.stop()
         for cost, since, until in zip(costs[1:], began[1:], [*began[2:], time.time()], strict=True):
             cost.tasks, cost.longest, cost.uneven = stalls(Path(events), since, until)
-    return costs
+    yield costs
 
 
 def _note(cost: Cost, usage: Usage) -> None:
@@ -238,7 +241,8 @@ def folder_mb(path: Path) -> float:
 
 
 def run(said: argparse.Namespace) -> None:
-    """Make the fleets, run the jobs asked for in a process of their own, and write down what each took."""
+    """Make the fleets, run the jobs asked for in a process of their own, and write down what each took, as soon as it
+    has ended: a long run that is cut short has not been in vain."""
     fleet(WARM, 0.0, said.folder / "warm")
     out = said.folder / _name(said.alerts, said.skew)
     began = time.monotonic()
@@ -260,20 +264,23 @@ def run(said: argparse.Namespace) -> None:
     command = [sys.executable, "-m", "bench.spark", "--inside", "--alerts", str(said.alerts), "--skew", str(said.skew),
                "--folder", str(said.folder), "--memory", said.memory, *(f"--job={job}" for job in jobs),
                *(f"--conf={key}={value}" for key, value in said.conf)]  # fmt: skip
-    done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as done:
+        for line in done.stdout or ():
+            if not line.startswith(b"["):
+                continue  # what else speaks there
+            start, *costs = [Cost(**one) for one in json.loads(line)]
+            found |= {"start_seconds": round(start.seconds, 1), "start_cpu_seconds": round(start.cpu_seconds, 1)}
+            found["jobs"] = {cost.job: scale.rounded(asdict(cost)) for cost in costs}
+            if "ingest" in jobs:
+                kept = out / "tables" / "_checkpoints" / "alerts"
+                found |= {"checkpoint_mb": round(folder_mb(kept), 3), "batches": len(_batches(kept))}
+            found["disk_mb"] = round(folder_mb(out), 1)
+            if not said.no_docs:
+                scale.keep(found, machine())
+                scale.document()
     if done.returncode:
         raise SystemExit(f"the jobs ended with code {done.returncode}")
-    costs = [Cost(**one) for one in json.loads(done.stdout.splitlines()[-1])]
-    found |= {"start_seconds": round(costs[0].seconds, 1), "start_cpu_seconds": round(costs[0].cpu_seconds, 1)}
-    print(f"start: {costs[0].seconds:.1f} s, {costs[0].cpu_seconds:.1f} CPU-s", file=sys.stderr)
-    found["jobs"] = {cost.job: scale.rounded(asdict(cost)) for cost in costs[1:]}
-    if "ingest" in jobs:
-        kept = out / "tables" / "_checkpoints" / "alerts"
-        found |= {"checkpoint_mb": round(folder_mb(kept), 3), "batches": len(_batches(kept))}
-    found["disk_mb"] = round(folder_mb(out), 1)
-    if not said.no_docs:
-        scale.keep(found, machine())
-        scale.document()
+    print(f"start: {start.seconds:.1f} s, {start.cpu_seconds:.1f} CPU-s", file=sys.stderr)
 
 
 def clear(job: str, folder: Path) -> None:
@@ -322,7 +329,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     said = parser.parse_args(arguments)
     said.folder = said.folder.resolve()
     if said.inside:
-        print(json.dumps([asdict(cost) for cost in session(said.job or list(PLAN), said)]))
+        for costs in session(said.job or list(PLAN), said):
+            print(json.dumps([asdict(cost) for cost in costs]), flush=True)
         return 0
     run(said)
     if said.remove:

@@ -27,6 +27,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import reduce
 from operator import and_
@@ -135,6 +136,7 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
     """Steps 1 to 4 for a micro-batch; the same batch a second time leaves the tables as they were."""
     spark, tables = work.spark, work.tables
     rows = batch.rows.withColumn("trouble", F.coalesce("undecoded", frames.trouble(*frames.NEEDED)))
+    rows = rows.withColumn("file", frames.file())
     columns = [*frames.KEY, *frames.PLACE, "event_time", "received_at", "schema_version", "trouble"]
     # What is asked of all rows several times; the rows themselves are read once more, on their way into the table.
     about = [] if lookups is None else ["fleet", "site", "host", "entities"]
@@ -152,8 +154,9 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
             with counts(spark, tables, work.label, dates) as made:
                 rules = made.rules()
                 if rules.num_rows:
-                    for table in COUNTS:
-                        tables.upsert(table, made.of(table), work.txn)
+                    with ThreadPoolExecutor(1) as ahead:  # counts one table while the one before is written
+                        for table, cells in [(table, ahead.submit(made.of, table)) for table in COUNTS]:
+                            tables.upsert(table, cells.result(), work.txn)
                     tables.upsert(RULES, rules.drop_columns(["odd", "rows"]), work.txn)
                     account.new, account.odd_times = (pc.sum(rules[name]).as_py() for name in ("rows", "odd"))
     finally:
@@ -179,13 +182,14 @@ def _store(
         return left.withColumn("part", F.pmod(F.xxhash64("alert_id"), F.lit(parts)))
 
     narrow = fresh(good) if work.tables.in_process and batch.local else None
+    origins = {} if narrow is None else _origins(rows)
     wide = fresh(rows) if narrow is None else None
     done = work.tables.version(ALERTS, work.query)
     for part in range(parts):
         if done is not None and done >= work.part(part).version:
             continue
         if narrow is not None:
-            found = landed.rows(_places(narrow.where(F.col("part") == part)), LANDED_ALERT)
+            found = landed.rows(_places(narrow.where(F.col("part") == part)), origins, LANDED_ALERT)
             if found is not None:
                 found = found.append_column("batch", pa.repeat(work.label, found.num_rows))
                 work.tables.append(ALERTS, found, work.part(part))
@@ -200,6 +204,11 @@ def _store(
 def _places(fresh: DataFrame) -> pa.Table:
     """Where rows of ``alerts`` lie, and what they have beside their landed columns."""
     return fresh.select(*frames.PLACE, *(name for name in ADDED if name in fresh.columns)).toArrow()
+
+
+def _origins(rows: DataFrame) -> dict[int, str]:
+    """By ``frames.file`` the URL of each file that ``rows`` are of."""
+    return {row.file: row.origin for row in rows.select("file", "origin").distinct().collect()}
 
 
 def heartbeats(work: Work, batch: Batch) -> Account:

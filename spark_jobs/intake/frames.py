@@ -1,6 +1,7 @@
 """Arithmetic of the batches: data frames in, data frames out; nothing is read, written or kept here.
 
-A landed row is known by ``origin`` (its file's URL, or Kafka topic and partition) and ``position`` (row or offset).
+A landed row is known by ``file`` (a hash of its ``origin``: its file's URL, or Kafka topic and partition) and
+``position`` (row or offset): numbers, because every row carries them through every step.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from spark_jobs.tables.schema import AGENTS, RULES, Table
 KEY = ["agent_id", "alert_id", "received_date"]
 """What copies of one alert share: the first two tell alerts apart, the third says where in the table to look."""
 
-PLACE = ["origin", "position"]
+PLACE = ["file", "position"]
 
 BUCKET_SECONDS = 3600
 """Grain at which a batch's event times are looked up in the table."""
@@ -35,6 +36,11 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 
 NEEDED = ("agent_id", "alert_id", "received_date", "event_time", "received_at")
 """What an alert must have to be in a table. A row of a foreign Parquet file has none of it."""
+
+
+def file() -> Column:
+    """The number that stands for ``origin`` within a batch, whose files are too few for two to share one of 2^64."""
+    return F.xxhash64("origin").alias("file")
 
 
 def trouble(*needed: str) -> Column:

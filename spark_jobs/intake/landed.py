@@ -6,9 +6,10 @@ damaged ones) nothing is given: then Spark reads all of them, converts what it c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
@@ -20,18 +21,18 @@ ROWS = 32_768
 """Rows of a file that are in memory at a time, beside those that are wanted."""
 
 
-def rows(places: pa.Table, schema: T.StructType) -> pa.Table | None:
+def rows(places: pa.Table, origins: Mapping[int, str], schema: T.StructType) -> pa.Table | None:
     """The rows at ``places`` (columns ``frames.PLACE``, each row once) with the columns of ``schema`` and the further
-    ones of ``places``; None when they are unavailable this way."""
+    ones of ``places``; None when they are unavailable this way. ``origins`` are the URLs of their files."""
     wanted, pieces = arrow_schema(schema), []
-    origins = pc.dictionary_encode(places[PLACE[0]]).combine_chunks()
     others = places.drop_columns(PLACE)
-    number, position = origins.indices.to_numpy(), places[PLACE[1]].to_numpy()
-    order = np.lexsort((position, number))
-    ends = np.searchsorted(number[order], np.arange(len(origins.dictionary) + 1))
+    file, position = (places[name].to_numpy() for name in PLACE)
+    order = np.lexsort((position, file))
+    files, begins = np.unique(file[order], return_index=True)
+    ends = np.searchsorted(file[order], files, side="right")
     try:
-        for place, origin in enumerate(origins.dictionary.to_pylist()):
-            mine = order[ends[place] : ends[place + 1]]
+        for one, begin, end in zip(files.tolist(), begins, ends, strict=True):
+            mine, origin = order[begin:end], origins.get(one, "")
             found = _of(bare(origin, encoded=True), position[mine], wanted) if origin.startswith("file:") else None
             if found is None:
                 return None

@@ -19,7 +19,7 @@ EXERCISE = "exercise"
 def threats_of(spark: SparkSession, found: DataFrame, lookups: Lookups) -> Mapping[str, frozenset[str]]:
     """By ``member`` of ``found`` what ``intel`` says of its entity at the time it was last seen."""
     asked = found.select(
-        F.col("member").alias("origin"), F.lit(0).cast("long").alias("position"),
+        F.col("member").alias("file"), F.lit(0).cast("long").alias("position"),
         F.col("last_seen").alias("counted_at"), F.array(F.struct("kind", "value")).alias("entities"),
         *(F.lit(None).cast("string").alias(name) for name in ("fleet", "site", "host")),
     )  # fmt: skip
@@ -27,6 +27,6 @@ def threats_of(spark: SparkSession, found: DataFrame, lookups: Lookups) -> Mappi
     if "intel" not in known.columns:
         return {}
     return {
-        row.origin: frozenset(row.threats)
-        for row in known.select("origin", F.col("intel.threat").alias("threats")).where("size(threats) > 0").collect()
+        row.file: frozenset(row.threats)
+        for row in known.select("file", F.col("intel.threat").alias("threats")).where("size(threats) > 0").collect()
     }

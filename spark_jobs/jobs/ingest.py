@@ -25,6 +25,7 @@ from spark_jobs.tables.schema import (
     LANDED_STATUS,
     SEQS,
 )
+from spark_jobs.tables.spark import using
 from spark_jobs.tables.tables import Tables
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ BYTES_PER_BATCH = 32 << 20
 ROWS_PER_BATCH = 200_000
 """Of Kafka messages in one micro-batch."""
 TOPICS = "vedette"
+KEPT = {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
+"""What a batch keeps for itself is small and read at once: packing it takes longer than all that is done with it."""
 
 LANDED = (
     ("alerts", LANDED_ALERT, ALERTS),
@@ -131,6 +134,6 @@ def take_over(
         "bad": batch.dead_letters,
     }
     streams = [Stream(name, given[name], takes[name], table) for name, _, table in LANDED if name in given]
-    with storage.one_writer(tables.root, "ingest"):
+    with storage.one_writer(tables.root, "ingest"), using(spark, KEPT):
         run_all(spark, tables, streams, checkpoints or f"{tables.root}/_checkpoints", every=every, stop=stop)
     return streams

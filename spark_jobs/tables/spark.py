@@ -56,7 +56,7 @@ class SparkDeltaTables(Tables):
             names = ", ".join(table.names)
             session = frame.sparkSession  # of a streaming batch it is one of its own, and only that one knows the view
             named = {} if txn is None else {_TXN + "AppId": txn.app, _TXN + "Version": str(txn.version)}
-            with _conf(session, named):
+            with using(session, named):
                 session.sql(
                     f"MERGE INTO {self._sql(table)} t USING {view} s ON {merge_condition(table, partitions)} "
                     f"WHEN MATCHED THEN UPDATE SET {updates} "
@@ -140,7 +140,7 @@ class SparkDeltaTables(Tables):
     def vacuum(self, table: Table, hours: int = 168) -> int:
         if not self.exists(table):
             return 0
-        with _conf(self._spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
+        with using(self._spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
             stale = self._spark.sql(f"VACUUM {self._sql(table)} RETAIN {hours} HOURS DRY RUN").count()
             self._spark.sql(f"VACUUM {self._sql(table)} RETAIN {hours} HOURS")
         return stale
@@ -183,8 +183,8 @@ def _first(rows: DataFrame) -> Any:
 
 
 @contextmanager
-def _conf(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """``settings`` in effect for a while."""
+def using(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """``settings`` in effect for a while; then the session has none for these keys."""
     for key, value in settings.items():
         session.conf.set(key, value)
     try:

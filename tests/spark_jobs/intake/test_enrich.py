@@ -25,15 +25,15 @@ from spark_jobs.intake.enrich import Lookups, containing, networks
 pytestmark = pytest.mark.spark
 
 _SCHEMA = (
-    "origin STRING, position LONG, counted_at TIMESTAMP, host STRING, site STRING, fleet STRING, "
+    "file LONG, position LONG, counted_at TIMESTAMP, host STRING, site STRING, fleet STRING, "
     "entities ARRAY<STRUCT<kind: STRING, value: STRING>>"
 )
 
 
 def alerts(spark: SparkSession, rows: Iterable[dict[str, Any]]) -> DataFrame:
-    common = {"origin": "o", "counted_at": datetime(2026, 11, 20, tzinfo=UTC), "host": "web1", "site": "plant",
+    common = {"file": 1, "counted_at": datetime(2026, 11, 20, tzinfo=UTC), "host": "web1", "site": "plant",
               "fleet": "north", "entities": []}  # fmt: skip
-    names = ("origin", "position", "counted_at", "host", "site", "fleet", "entities")
+    names = ("file", "position", "counted_at", "host", "site", "fleet", "entities")
     filled = [{**common, "position": number, **row} for number, row in enumerate(rows)]
     return spark.createDataFrame([tuple(row[name] for name in names) for row in filled], _SCHEMA)
 

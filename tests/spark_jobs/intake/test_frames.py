@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from spark_jobs.intake import frames
 from spark_jobs.tables import sums
@@ -24,7 +24,7 @@ from vedette.model.counters import Counters, Dropped
 
 pytestmark = pytest.mark.spark
 
-_PLACED = StructType([*ALERTS.fields, StructField("origin", StringType()), StructField("position", LongType())])
+_PLACED = StructType([*ALERTS.fields, StructField("file", LongType()), StructField("position", LongType())])
 
 
 def _at(text: str) -> datetime:
@@ -61,11 +61,11 @@ def test_the_first_received_copy_stays(spark: SparkSession) -> None:
     rows = _alerts(
         spark,
         [
-            {"received_at": _at("12:09:00"), "origin": "a", "position": 0, "raw": "late"},
-            {"received_at": _at("12:01:00"), "origin": "c", "position": 5, "raw": "third"},
-            {"received_at": _at("12:01:00"), "origin": "b", "position": 2, "raw": "second"},
-            {"received_at": _at("12:01:00"), "origin": "b", "position": 1, "raw": "first"},
-            {"received_at": _at("12:05:00"), "origin": "z", "position": 9, "agent_id": "agent-2", "raw": "other"},
+            {"received_at": _at("12:09:00"), "file": 1, "position": 0, "raw": "late"},
+            {"received_at": _at("12:01:00"), "file": 3, "position": 5, "raw": "third"},
+            {"received_at": _at("12:01:00"), "file": 2, "position": 2, "raw": "second"},
+            {"received_at": _at("12:01:00"), "file": 2, "position": 1, "raw": "first"},
+            {"received_at": _at("12:05:00"), "file": 9, "position": 9, "agent_id": "agent-2", "raw": "other"},
         ],
     )
     assert _left(rows, frames.later_copies(rows)) == ["first", "other"]
@@ -77,10 +77,10 @@ def test_what_the_table_holds_is_left_out(spark: SparkSession) -> None:
     rows = _alerts(
         spark,
         [
-            {"alert_id": "a", "raw": "known", "origin": "o", "position": 0},
-            {"alert_id": "c", "raw": "new id", "origin": "o", "position": 1},
-            {"alert_id": "a", "agent_id": "agent-2", "raw": "new agent", "origin": "o", "position": 2},
-            {"alert_id": "b", "received_date": "2026-11-21", "raw": "new date", "origin": "o", "position": 3},
+            {"alert_id": "a", "raw": "known", "file": 1, "position": 0},
+            {"alert_id": "c", "raw": "new id", "file": 1, "position": 1},
+            {"alert_id": "a", "agent_id": "agent-2", "raw": "new agent", "file": 1, "position": 2},
+            {"alert_id": "b", "received_date": "2026-11-21", "raw": "new date", "file": 1, "position": 3},
         ],
     )
     assert _left(rows, frames.known_copies(rows, known)) == ["new agent", "new date", "new id"]

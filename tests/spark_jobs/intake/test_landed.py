@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from spark_jobs.intake import landed, sources
+from spark_jobs.intake import frames, landed, sources
 from spark_jobs.intake.landing import read
 from spark_jobs.tables.schema import ALERTS, LANDED_ALERT
 from spark_jobs.tables.tables import open_tables
@@ -40,8 +41,9 @@ def _full(number: int) -> dict[str, Any]:
 def _read(spark: SparkSession, files: list[Path], some: str = "true") -> tuple[pa.Table | None, list[dict[str, Any]]]:
     """Rows that fit ``some`` of ``files``, by this module and by Spark."""
     rows = read(spark, [f"file:{file}" for file in files], LANDED_ALERT).where(some)
-    places = rows.selectExpr("position", "origin", "position * 2 AS twice").toArrow()
-    found = landed.rows(places, LANDED_ALERT)
+    places = rows.select(frames.file(), "position", (F.col("position") * 2).alias("twice")).toArrow()
+    origins = {row.file: row.origin for row in rows.select(frames.file(), "origin").distinct().collect()}
+    found = landed.rows(places, origins, LANDED_ALERT)
     plain = rows.selectExpr(*LANDED_ALERT.names, "position * 2 AS twice").toArrow().to_pylist()
     return found, plain
 
@@ -84,7 +86,8 @@ def test_what_spark_would_read_otherwise_is_left_to_it(spark: SparkSession, tmp_
         file.write_bytes(file.read_bytes()[:-20])
     elif odd == "gone":
         file.unlink()
-    assert landed.rows(pa.table({"origin": [origin], "position": [0]}), LANDED_ALERT) is None
+    assert landed.rows(pa.table({"file": [1], "position": [0]}), {1: origin}, LANDED_ALERT) is None
+    assert landed.rows(pa.table({"file": [2], "position": [0]}), {1: origin}, LANDED_ALERT) is None
 
 
 def test_tables_are_the_same_either_way(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
