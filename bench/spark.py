@@ -267,7 +267,7 @@ def run(said: argparse.Namespace) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as done:
         for line in done.stdout or ():
             if not line.startswith(b"["):
-                continue  # what else speaks there
+                continue  # output of Spark or a library
             start, *costs = [Cost(**one) for one in json.loads(line)]
             found |= {"start_seconds": round(start.seconds, 1), "start_cpu_seconds": round(start.cpu_seconds, 1)}
             found["jobs"] = {cost.job: scale.rounded(asdict(cost)) for cost in costs}

@@ -35,9 +35,8 @@ LOCAL = {
     # column, and a stack trace there (decision 93).
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
-    # Compiled code of plans is kept for the next batch, which has the same plans. A batch has about a hundred pieces of
-    # it, as many as Spark keeps by default, so each was compiled anew; the numbers of stages, which change
-    # from batch to batch, would make it another name for the same code.
+    # Reuse generated code between micro-batches, which have the same plans. Spark caches 100 classes by default, about
+    # as many as one batch needs, and puts the stage id, which varies, into their names.
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.codegen.useIdInClassName": "false",
     # A failed job is reported by its exception; the executor's own log of it would be one stack trace a bad file.

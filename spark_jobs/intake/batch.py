@@ -154,7 +154,7 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
             with counts(spark, tables, work.label, dates) as made:
                 rules = made.rules()
                 if rules.num_rows:
-                    with ThreadPoolExecutor(1) as ahead:  # counts one table while the one before is written
+                    with ThreadPoolExecutor(1) as ahead:  # counts a table while the previous one is written
                         for table, cells in [(table, ahead.submit(made.of, table)) for table in COUNTS]:
                             tables.upsert(table, cells.result(), work.txn)
                     tables.upsert(RULES, rules.drop_columns(["odd", "rows"]), work.txn)

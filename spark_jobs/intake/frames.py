@@ -39,7 +39,7 @@ NEEDED = ("agent_id", "alert_id", "received_date", "event_time", "received_at")
 
 
 def file() -> Column:
-    """The number that stands for ``origin`` within a batch, whose files are too few for two to share one of 2^64."""
+    """A 64-bit hash of ``origin``; among the n files of a batch a collision has a chance of about n^2 / 2^65."""
     return F.xxhash64("origin").alias("file")
 
 

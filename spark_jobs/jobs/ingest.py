@@ -36,7 +36,7 @@ ROWS_PER_BATCH = 200_000
 """Of Kafka messages in one micro-batch."""
 TOPICS = "vedette"
 KEPT = {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
-"""What a batch keeps for itself is small and read at once: packing it takes longer than all that is done with it."""
+"""Settings of ingest: a batch's cached rows are few and read at once, so compressing them costs more than it saves."""
 
 LANDED = (
     ("alerts", LANDED_ALERT, ALERTS),
