@@ -155,11 +155,13 @@ async def test_what_was_begun_comes_first(tmp_path: Path) -> None:
     """The rest of a rotated file comes before files of its path that came later, also when none of these was seen."""
     path, bin = tmp_path / "a.log", Bin()
     write(path, lines("read", 2000))
-    async with tailing(bin, path, linger=60):
-        await until(lambda: len(bin.events) == 2000)
-        path.rename(tmp_path / "a.log.1")
-        append(tmp_path / "a.log.1", "late\n")
-        await until(lambda: bin.events[-1] == b"late")
+    with capture_logs() as logs:
+        async with tailing(bin, path, linger=60):
+            await until(lambda: len(bin.events) == 2000)
+            path.rename(tmp_path / "a.log.1")
+            await until(lambda: any(one["event"] == Log.FILE_ROTATED for one in logs))
+            append(tmp_path / "a.log.1", "late\n")
+            await until(lambda: bin.events[-1] == b"late")
     append(tmp_path / "a.log.1", "rest\n")
     (tmp_path / "a.log.1").rename(tmp_path / "a.log.2")
     write(tmp_path / "a.log.1", lines("between"))
