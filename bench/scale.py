@@ -214,16 +214,25 @@ def _jobs(known: Mapping[str, Any]) -> str:
                 f"{one['python_mb']:,.0f}", f"{one['files']:,}, {one['file_mb']:,.0f} MB" if one["files"] else "",
             ))  # fmt: skip
         machine = run["machine"]
-        start = f" Start: {run['start_cpu_seconds']:,} CPU-s." if "start_cpu_seconds" in run else ""
         notes.append(
-            f"{run['alerts']:,} alerts: {run['at']}, machine load before {run['load']}, {machine['cpu']}, "
-            f"{machine['cores']} cores. {_missing(run)}{start}  "
+            f"{run['alerts']:,} alerts: {machine['cpu']}, {machine['cores']} cores. {_missing(run)} {_when(run)}  "
         )
     for size in SIZES_WANTED:
         if find(known, size, 0.0) is None:
             notes.append(f"{size:,} alerts: not run. {_estimate(known, size)}  ")
     names = "alerts, job, rows read, seconds, rows/s, CPU-s, rows/CPU-s, JVM MB, Python MB, data files"
     return "\n".join([markdown(names.split(", "), rows), *notes, ""])
+
+
+def _when(run: Mapping[str, Any]) -> str:
+    """The sessions that the figures are of: since when, which jobs, and what is known of the load before and the start,
+    which a session that was cut short did not leave."""
+    sessions: dict[tuple[str, str], list[str]] = {}
+    for job, one in run["jobs"].items():
+        load = "" if one["load"] is None else f", load {one['load']}"
+        start = "" if one["start_cpu_seconds"] is None else f", start {one['start_cpu_seconds']:,} CPU-s"
+        sessions.setdefault((one["at"], f"{load}{start}"), []).append(job)
+    return " ".join(f"{at}{known}: {', '.join(jobs)}." for (at, known), jobs in sorted(sessions.items()))
 
 
 def _missing(run: Mapping[str, Any]) -> str:
@@ -279,7 +288,7 @@ def _skew(known: Mapping[str, Any]) -> str:
             rows.append((job, f"{before:,.1f}", f"{one['cpu_seconds']:,.1f}", ratio, *tasks))
     share = f"CPU-s, {skewed['skew']:.0%} at one site"
     table = markdown(("job", "CPU-s", share, "ratio", "longest task, s", "over its stage's mean"), rows)
-    return f"{table}\n{skewed['alerts']:,} alerts, {skewed['at']}.\n"
+    return f"{table}\n{skewed['alerts']:,} alerts. {_when(skewed)}\n"
 
 
 def _measured(known: Mapping[str, Any]) -> str:

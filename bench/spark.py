@@ -256,9 +256,11 @@ def run(said: argparse.Namespace) -> None:
         "made_seconds": round(time.monotonic() - began, 1),
         "landing_mb": round(landing, 1),
         "batch_bytes": BYTES_PER_BATCH,
+        "jobs": {},
+    }
+    about: dict[str, Any] = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "load": round(os.getloadavg()[0], 1),
-        "jobs": {},
     }
     jobs = said.job or list(PLAN)
     command = [sys.executable, "-m", "bench.spark", "--inside", "--alerts", str(said.alerts), "--skew", str(said.skew),
@@ -269,8 +271,8 @@ def run(said: argparse.Namespace) -> None:
             if not line.startswith(b"["):
                 continue  # output of Spark or a library
             start, *costs = [Cost(**one) for one in json.loads(line)]
-            found |= {"start_seconds": round(start.seconds, 1), "start_cpu_seconds": round(start.cpu_seconds, 1)}
-            found["jobs"] = {cost.job: scale.rounded(asdict(cost)) for cost in costs}
+            about["start_cpu_seconds"] = round(start.cpu_seconds, 1)
+            found["jobs"] = {cost.job: {**scale.rounded(asdict(cost)), **about} for cost in costs}
             if "ingest" in jobs:
                 kept = out / "tables" / "_checkpoints" / "alerts"
                 found |= {"checkpoint_mb": round(folder_mb(kept), 3), "batches": len(_batches(kept))}

@@ -28,11 +28,10 @@ def run(alerts: int, cpu: float, skew: float = 0.0) -> dict[str, Any]:
     """A run in which each job took ``cpu`` seconds for each million alerts."""
     job = {"rows": alerts, "seconds": 2.0, "cpu_seconds": cpu * alerts / 1e6, "jvm_mb": 900.0, "python_mb": 300.0,
            "tasks": 8, "longest": 1.5, "uneven": 1.2, "files": 3, "file_mb": 10.0, "tables_mb": {"alerts": 10.0},
-           "said": ""}  # fmt: skip
+           "said": "", "at": "2026-11-21T12:00:00+00:00", "load": 0.1, "start_cpu_seconds": 60.0}  # fmt: skip
     return {
         "alerts": alerts, "skew": skew, "landed": alerts, "made_seconds": 5.0,
-        "landing_mb": 100.0, "batch_bytes": 1 << 25, "at": "2026-11-21T12:00:00+00:00",
-        "load": 0.1, "checkpoint_mb": 0.1, "batches": 4, "disk_mb": 700.0,
+        "landing_mb": 100.0, "batch_bytes": 1 << 25, "checkpoint_mb": 0.1, "batches": 4, "disk_mb": 700.0,
         "machine": {"cpu": "made up", "cores": 2}, "jobs": {name: dict(job) for name in ("ingest", *scale.WINDOWS)},
     }  # fmt: skip
 
@@ -96,6 +95,21 @@ def test_a_job_that_runs_again_replaces_its_figures_only(tmp_path: Path, monkeyp
     jobs = scale.find(scale.load(), 1_000_000, 0.0)["jobs"]
     assert (jobs["noise"]["cpu_seconds"], jobs["ingest"]["cpu_seconds"]) == (20.0, 10.0)
     assert scale.find(scale.load(), 1_000_000, 0.5)["jobs"]["noise"]["cpu_seconds"] == 30.0
+
+
+def test_each_job_has_the_session_that_it_is_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later session of two jobs leaves the others their date, load and start; one cut short has a date."""
+    monkeypatch.setattr(scale, "MEASURED", tmp_path / "measured.json")
+    scale.keep(run(1_000_000, 10.0), {"cpu": "a", "cores": 2})
+    again = run(1_000_000, 20.0)
+    again["jobs"] = {name: again["jobs"][name] for name in ("ingest", "noise")}
+    for job in again["jobs"].values():
+        job.update(at="2026-11-22T09:00:00+00:00", load=None, start_cpu_seconds=None)
+    scale.keep(again, {"cpu": "a", "cores": 2})
+    first, second = (line for line in scale.BLOCKS["jobs"](scale.load()).split("All jobs ran. ")[1].split(". ")[:2])
+    assert first.startswith("2026-11-21T12:00:00+00:00, load 0.1, start 60.0 CPU-s: campaigns, ")
+    assert "noise" not in first
+    assert second == "2026-11-22T09:00:00+00:00: ingest, noise"
 
 
 def test_the_document_holds_what_was_measured() -> None:
