@@ -219,4 +219,4 @@ def test_replaced_rules_give_their_memory_back(it: Reloading) -> None:
         (it.rules / f"{number}.yml").write_text(RULE.format(title=f"Number {number}", number=number, word="marker"))
         it.reload()
         until("the rules", lambda n=number: it.agent.status()["rules"]["running"] == n)
-        until("the memory", lambda: caches() == 1, 10)
+        until("the memory", lambda: caches() == 1)
