@@ -184,7 +184,7 @@ def _counted(landing: Path, tables: Path) -> list[dict[str, Any]]:
     command = [sys.executable, "-m", "spark_jobs", "ingest", "--landing", str(landing), "--tables", str(tables)]
     settings = ("spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions=2")
     command += ["--master", "local[2]", *(word for setting in settings for word in ("--conf", setting))]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     rows: list[dict[str, Any]] = open_tables(str(tables)).arrow(ALERTS).to_pylist()
     return rows

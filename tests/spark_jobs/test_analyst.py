@@ -78,7 +78,7 @@ def test_every_command_of_the_walk_runs(fleet: str) -> None:
             said[line] = run(None, job, *options)
         else:
             done = subprocess.run(
-                ["sh", "-c", PLACE.sub(fleet, line)], env=environment, capture_output=True, text=True, timeout=120
+                ["sh", "-c", PLACE.sub(fleet, line)], env=environment, capture_output=True, text=True, timeout=600
             )
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
             said[line] = done.stdout

@@ -152,12 +152,12 @@ def test_spark_submit_runs_the_package_from_a_zip(tmp_path: Path) -> None:
     around = {**os.environ, "PYTHONPATH": "", "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
         [*submit, *confs, "run.py", "ingest", "--landing=landing", "--tables=tables"],
-        cwd=tmp_path, env=around, capture_output=True, text=True, timeout=300,
+        cwd=tmp_path, env=around, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1:] == ["ingest: alerts: 1 file, 3 rows: 2 new, 1 duplicate"], done.stderr
     done = subprocess.run(
         [sys.executable, "-m", "spark_jobs", "report", "--tables=tables", "--date=2026-11-20", "--html=day.html"],
-        cwd=tmp_path, env={**around, "PYTHONPATH": str(package)}, capture_output=True, text=True, timeout=120,
+        cwd=tmp_path, env={**around, "PYTHONPATH": str(package)}, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert "2 alerts by 1 rule" in done.stdout, done.stderr
     assert (tmp_path / "day.html").read_text().endswith("</html>\n")
