@@ -151,7 +151,8 @@ def test_killed_between_two_batches_of_a_windows_end(tmp_path: Path, monkeypatch
     again, the agent goes on with those that wait: each once, as an undisturbed run gives them."""
     faults = Faults(tmp_path, monkeypatch)
     rng, door, between = chance(), Door(tmp_path, rules=TABLE + MANY, name="door.sql"), 0
-    agent, kill = door.agent.up(), 0
+    agent = door.agent.up()
+    kill = 0
     try:
         while kill < ENOUGH or (not between and kill < MOST):
             kill += 1
