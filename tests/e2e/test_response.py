@@ -267,8 +267,12 @@ def test_killed(site: Site) -> None:
     site.agent.up()
     site.agent.settled()
     assert site.blocked() == []
-    reports = [one["alert_id"] for one in site.alerts() if one["rule_id"] == "vedette.response"]
-    assert len(reports) == len({*reports})
+    reports = [one for one in site.alerts() if one["rule_id"] == "vedette.response"]
+    blocks = [one["alert_id"] for one in reports if one["raw"].startswith("blocked ")]
+    assert len(blocks) == len({*blocks}) == 3
+    # A refusal whose place was not written down is reported again, under the same id.
+    refusals = {(one["parent_id"], one["alert_id"]) for one in reports if one["raw"].startswith("not blocked ")}
+    assert len(refusals) == len({parent for parent, _ in refusals})
 
 
 @pytest.mark.crash
