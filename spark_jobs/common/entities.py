@@ -17,15 +17,15 @@ day.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
-from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-Kept: TypeAlias = Callable[[DataFrame], DataFrame]
-"""Has Spark keep a frame, which is asked more than once, until the job has written."""
+from spark_jobs.common.kept import kept
 
 WHO = ["kind", "value", "scope"]
 
@@ -62,8 +62,39 @@ PRIVATE = (
 """Addresses that mean something within a site only: RFC 1918, 1122, 3927, 6598, 4193, 4291."""
 
 _SITE = ["fleet", "site"]
-_CELL = [*WHO, *_SITE, "rule_id", "level"]
-_WHO = [*WHO, "severe"]
+
+_SEED = secrets.randbits(63)
+"""Of hashes, drawn by each process: nobody who chooses a text of an alert can have it taken for another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """What is usual, by 64-bit hashes in place of texts. Among n cells one is by chance taken for another in n^2 / 2^65
+    of the runs: of ten million cells, in three of a million."""
+
+    cells: DataFrame
+    """A row for each entity, site, rule and level, of numbers only."""
+    asked: DataFrame
+    """Below the level high who goes about; of the other levels what rules it is used to. Few, broadcast."""
+    back: DataFrame
+    """Cells below the level high that keep coming back. Few, broadcast."""
+
+    def at_sites(self, number: int) -> DataFrame:
+        """``who`` has what is not usual at so many sites."""
+        places = self._left(self.cells).groupBy("who", "place").agg(F.lit(1)).groupBy("who").count()
+        return places.where(F.col("count") >= number).select("who")
+
+    def left(self, rows: DataFrame, who: DataFrame | None = None) -> DataFrame:
+        """Of ``rows`` those that are not usual; of those ``who`` are few only, if given. They are neither sorted nor
+        shuffled."""
+        hashed = _hashed(rows)
+        some = hashed if who is None else hashed.join(F.broadcast(who), "who", "left_semi")
+        return self._left(some).select(*rows.columns)
+
+    def _left(self, hashed: DataFrame) -> DataFrame:
+        asked = F.when(F.col("rank") == 0, F.col("who")).otherwise(_asked(F.col("rule"), F.col("rank")))
+        unasked = hashed.withColumn("asked", asked).join(self.asked, "asked", "left_anti")
+        return unasked.join(self.back, "cell", "left_anti")
 
 
 def scope() -> Column:
@@ -72,21 +103,32 @@ def scope() -> Column:
     return F.when(private, F.concat_ws("/", "fleet", "site")).otherwise(F.lit(""))
 
 
-def unusual(rows: DataFrame, first: date, held: Sequence[str], since: str, keep: Kept) -> DataFrame:
-    """Of ``rows`` (``ENTITY_SITE_5M`` with ``scope``) those that are not usual, by what they have from ``since`` on.
+def usual(rows: DataFrame, first: date, held: Sequence[str]) -> Usual:
+    """What is usual by ``rows`` (``ENTITY_SITE_5M`` with ``scope``).
 
-    ``first`` is the first day, ``held`` are the days that have rows at all, each within ``MAX_DAYS`` of it. What is
-    usual is little beside the rows, so that it is broadcast to them: they are neither sorted nor shuffled.
+    ``first`` is the first day, ``held`` are the days that have rows at all, each within ``MAX_DAYS`` of it.
     """
-    bit = F.expr(f"shiftleft(1L, datediff(to_date(date), DATE'{first.isoformat()}'))")
-    marked = rows.withColumn("severe", F.col("level").isin(*SEVERE))
-    seen = marked.where(F.col("date") >= since).withColumn("days", bit)
-    new = _by_past(marked, seen, first, held, keep) if len(held) >= MIN_HISTORY else _by_spread(marked, seen, keep)
-    return new.select(*rows.columns)
+    bit = F.expr(f"shiftleft(1L, datediff(to_date(date), DATE'{first.isoformat()}'))").alias("bit")
+    cells = kept(
+        _hashed(rows.select("*", bit))
+        .groupBy("cell")
+        .agg(*(F.max(name).alias(name) for name in ("who", "rule", "place", "rank")), F.bit_or("bit").alias("days"))
+    )
+    asked, back = _by_past(cells, first, held) if len(held) >= MIN_HISTORY else _by_spread(cells)
+    return Usual(cells, F.broadcast(kept(asked)), F.broadcast(kept(back)))
 
 
-def _by_past(rows: DataFrame, seen: DataFrame, first: date, held: Sequence[str], keep: Kept) -> DataFrame:
-    """Of ``rows`` those that ``seen`` (a day each) does not show to be usual."""
+def _hashed(rows: DataFrame) -> DataFrame:
+    """``rows`` with ``rank`` (0 below the level high, then 1, and 2 for critical) and the numbers that stand for what
+    they are of: ``who``, the ``place``, the ``rule`` of ``who``, and the ``cell``, which is all of it."""
+    rank = F.when(F.col("level") == "critical", 2).otherwise(F.when(F.col("level") == "high", 1).otherwise(0))
+    named = rows.withColumn("who", F.xxhash64(F.lit(_SEED), *WHO)).withColumn("place", F.xxhash64(F.lit(_SEED), *_SITE))
+    of_rule = named.withColumn("rule", F.xxhash64("who", "rule_id")).withColumn("rank", rank)
+    return of_rule.withColumn("cell", F.xxhash64("rule", "place", "level"))
+
+
+def _by_past(cells: DataFrame, first: date, held: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+    """``asked`` and ``back`` of ``Usual``, by the days of ``cells``."""
     bits = [(date.fromisoformat(day) - first).days for day in held]
     there, early = sum(1 << bit for bit in bits), sum(1 << bit for bit in bits[: (len(bits) + 1) // 2])
     days = F.bit_or("days").alias("days")
@@ -96,37 +138,32 @@ def _by_past(rows: DataFrame, seen: DataFrame, first: date, held: Sequence[str],
         absent = F.bit_count(F.lit(there).cast("long").bitwiseAND(lowest - 1))
         return (F.bit_count(days) >= max(MIN_HISTORY, USUAL_SHARE * len(held))) & (absent < QUIET_DAYS)
 
-    def few(frame: DataFrame) -> DataFrame:
-        return F.broadcast(keep(frame))
-
-    visits = seen.groupBy(*_WHO, *_SITE).agg(F.bit_or("days").alias("there"))
-    visited = visits.groupBy(*_WHO).agg(
-        F.bit_or("there").alias("every"),
+    severe = (F.col("rank") > 0).alias("severe")
+    visits = cells.groupBy("who", severe, "place").agg(days)
+    visited = visits.groupBy("who", "severe").agg(
+        F.bit_or("days").alias("every"),
         F.count("*").alias("sites"),
-        F.sum(F.bit_count("there")).alias("visits"),
-        F.count_if(F.col("there").bitwiseAND(F.lit(early).cast("long")) != 0).alias("early"),
+        F.sum(F.bit_count("days")).alias("visits"),
+        F.count_if(F.col("days").bitwiseAND(F.lit(early).cast("long")) != 0).alias("early"),
     )
     goes_about = comes_back("every") & (F.col("early") >= ABOUT_SITES) & (F.col("visits") >= RETURNS * F.col("sites"))
-    about = few(visited.where(goes_about).select(*_WHO, F.lit(True).alias("about")))
-    of_rule = few(
-        seen.where("severe").join(about, _WHO).groupBy(*WHO, "rule_id").agg(F.bit_or("days").alias("of_rule"))
-    )
-    often = F.when(F.col("level") == "critical", comes_back("of_rule")).otherwise(F.bit_count("of_rule") >= MIN_HISTORY)
-    # A hash is cheaper to group by than the seven texts of a cell's key. A collision joins the days of two cells: no
-    # cell that comes back is missed, and the full key confirms the candidates.
-    low = seen.where(~F.col("severe")).withColumn("hash", F.xxhash64(*_CELL))
-    candidates = few(low.groupBy("hash").agg(days).where(comes_back("days")).select("hash"))
-    cells = low.join(candidates, "hash", "left_semi").groupBy(*_CELL).agg(days)
-    back = few(cells.where(comes_back("days")).select(*_CELL))
-    known = rows.join(about, _WHO, "left").join(of_rule, [*WHO, "rule_id"], "left")
-    goes = F.when(F.col("severe"), F.col("about") & often).otherwise(F.col("about"))
-    return known.where(~F.coalesce(goes, F.lit(False))).join(back, _CELL, "left_anti")
+    about = visited.where(goes_about)
+    severely = F.broadcast(about.where("severe").select("who"))
+    of_rule = cells.where(severe).join(severely, "who", "left_semi").groupBy("rule").agg(days)
+    high = of_rule.where(F.bit_count("days") >= MIN_HISTORY).select(_asked(F.col("rule"), F.lit(1)))
+    critical = of_rule.where(comes_back("days")).select(_asked(F.col("rule"), F.lit(2)))
+    low = about.where(~F.col("severe")).select(F.col("who").alias("asked"))
+    back = cells.where(~severe & comes_back("days")).select("cell")
+    return low.unionByName(high).unionByName(critical), back
 
 
-def _by_spread(rows: DataFrame, seen: DataFrame, keep: Kept) -> DataFrame:
+def _by_spread(cells: DataFrame) -> tuple[DataFrame, DataFrame]:
     """The same without a past: what is everywhere."""
-    every = F.broadcast(seen.agg(F.count_distinct(*_SITE).alias("every")))
-    sites = seen.groupBy(*WHO).agg(F.count_distinct(*_SITE).alias("sites")).crossJoin(every)
+    every = F.broadcast(cells.agg(F.count_distinct("place").alias("every")))
+    sites = cells.groupBy("who").agg(F.count_distinct("place").alias("sites")).crossJoin(every)
     common = sites.where((F.col("every") >= MANY_SITES) & (F.col("sites") > EVERYWHERE * F.col("every")))
-    usual = F.broadcast(keep(common.select(*WHO, F.lit(False).alias("severe"))))
-    return rows.join(usual, _WHO, "left_anti")
+    return common.select(F.col("who").alias("asked")), cells.where(F.lit(False)).select("cell")
+
+
+def _asked(rule: Column, rank: Column) -> Column:
+    return F.xxhash64(rule, rank).alias("asked")

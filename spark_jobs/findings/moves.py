@@ -17,6 +17,7 @@ from spark_jobs.common import attack
 from spark_jobs.common.attack import TACTICS
 from spark_jobs.common.entities import LEVELS
 from spark_jobs.common.islands import most_within
+from spark_jobs.common.kept import kept
 
 WINDOW = 24 * 3600
 HOUR = 3600
@@ -61,13 +62,21 @@ def find(seen: DataFrame, rules: DataFrame, by: Sequence[str], now: datetime) ->
     """One row for each ``by`` that was at ``MIN_SITES`` within ``WINDOW``, or at ``SLOW_SITES`` in all: what it did,
     with its ``evidence``. ``seen`` are rows of ``ENTITY_SITE_5M``; steps are new at ``now``."""
     days = most_within(seen, by, _PLACE, WINDOW).withColumnRenamed("most", "at_once")
-    hours = most_within(seen, by, _PLACE, HOUR).withColumnRenamed("most", "in_hour")
-    visits = _visits(seen, rules, by)
+    visits = kept(_visits(seen, rules, by))
     depth = visits.groupBy(*by, *_PLACE).count().groupBy(*by)
-    deep = depth.agg(F.count_if(F.col("count") >= DEEP_RULES).alias("deep"), F.sum("count").alias("cells"))
-    gathered = _gathered(visits, by, now).join(days, [*by])
-    worth = gathered.where((F.col("at_once") >= MIN_SITES) | (F.size("sites") >= SLOW_SITES))
-    whole = worth.join(hours, [*by]).join(deep, [*by])
+    deep = depth.agg(
+        F.count("*").alias("all_sites"),
+        F.count_if(F.col("count") >= DEEP_RULES).alias("deep"),
+        F.sum("count").alias("cells"),
+    )
+    # Few of very many: all else is asked of these only.
+    worth = kept(
+        days.join(deep, [*by]).where((F.col("at_once") >= MIN_SITES) | (F.col("all_sites") >= SLOW_SITES))
+    ).drop("all_sites")
+    few = worth.select(*by)
+    hours = most_within(seen.join(few, [*by], "left_semi"), by, _PLACE, HOUR).withColumnRenamed("most", "in_hour")
+    gathered = _gathered(visits.join(few, [*by], "left_semi"), by, now)
+    whole = gathered.join(hours, [*by]).join(worth, [*by])
     return whole.withColumn("evidence", _evidence())
 
 

@@ -20,7 +20,6 @@ import json
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from datetime import date, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -30,8 +29,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common import entities
-from spark_jobs.common.entities import LEVELS, MAX_DAYS, MIN_HISTORY, QUIET_DAYS, WHO, Kept
+from spark_jobs.common.entities import LEVELS, MAX_DAYS, MIN_HISTORY, QUIET_DAYS, WHO, Usual
 from spark_jobs.common.islands import identity, runs
+from spark_jobs.common.kept import kept
 from spark_jobs.common.period import Period, held, period
 from spark_jobs.common.plain import many
 from spark_jobs.findings import merging, moves, sessions
@@ -94,18 +94,13 @@ def write(
     early = min([wanted.since, *(sessions.day_before(day) for day in session_days)])
     every = tables.frame(spark, ENTITY_SITE_5M, early, wanted.until).withColumn("scope", entities.scope())
     rules = tables.frame(spark, RULES)
-    with ExitStack() as end:
-
-        def keep(frame: DataFrame) -> DataFrame:
-            end.callback(frame.persist().unpersist)
-            return frame
-
-        new = entities.unusual(every, wanted.first, there, wanted.since, keep)
-        seen = keep(suspects(new.where(F.col("date") >= wanted.since)))
-        attacks = [weighed(way) for way in find(spark, tables, seen, lookups, keep, wanted.now) if not decoy(way)]
-        text = _write(tables, named(attacks, known, wanted), known, wanted)
-        if session_days:
-            text += f"; {sessions.write(tables, new, rules, session_days, wanted.now)}"
+    here = every.where(F.col("date") >= wanted.since)
+    usual = entities.usual(here, wanted.first, there)
+    seen = kept(suspects(here, usual))
+    attacks = [weighed(way) for way in find(spark, tables, seen, lookups, wanted.now) if not decoy(way)]
+    text = _write(tables, named(attacks, known, wanted), known, wanted)
+    if session_days:
+        text += f"; {sessions.write(tables, usual.left(every), rules, session_days, wanted.now)}"
     return text
 
 
@@ -130,27 +125,19 @@ def _write(tables: Tables, rows: Sequence[Row], known: Sequence[Row], wanted: Pe
     return f"{text}, {said['ended']} withdrawn" if said["ended"] else text
 
 
-def suspects(rows: DataFrame) -> DataFrame:
-    """Of ``rows`` those of entities at ``MIN_SITES`` or more sites, with the number of their run.
-
-    A hash stands for an entity, cheaper to group by than its texts. A collision brings one more along, in which
-    ``moves`` finds nothing; none is missed."""
-    hashed = rows.withColumn("who", F.xxhash64(*WHO))
-    at = hashed.groupBy("who", "fleet", "site").agg(F.lit(1)).groupBy("who").count()
-    chosen = F.broadcast(at.where(F.col("count") >= moves.MIN_SITES).select("who"))
-    some = hashed.join(chosen, "who", "left_semi").drop("who")
+def suspects(rows: DataFrame, usual: Usual) -> DataFrame:
+    """Of ``rows`` what is not ``usual`` of entities that have it at ``MIN_SITES`` or more sites, with the number of
+    their run."""
+    some = usual.left(rows, usual.at_sites(moves.MIN_SITES))
     return runs(some, WHO, int(GAP.total_seconds()), "first_time", "last_time")
 
 
-def find(
-    spark: SparkSession, tables: Tables, seen: DataFrame, lookups: Lookups | None, keep: Kept, now: datetime
-) -> list[Way]:
-    """The ways of ``suspects`` for which there is evidence at ``now``, those of one attack as one. Frames that are
-    asked more than once go through ``keep``."""
+def find(spark: SparkSession, tables: Tables, seen: DataFrame, lookups: Lookups | None, now: datetime) -> list[Way]:
+    """The ways of ``suspects`` for which there is evidence at ``now``, those of one attack as one."""
     rules = tables.frame(spark, RULES)
     key = identity(*map(F.col, WHO), F.col("run").cast("string"))
-    alone = moves.find(seen, rules, _RUN, now).where(F.col("evidence") >= moves.MIN_EVIDENCE).withColumn("member", key)
-    found = keep(alone)
+    alone = moves.find(seen, rules, _RUN, now).where(F.col("evidence") >= moves.MIN_EVIDENCE)
+    found = kept(alone.withColumn("member", key))
     threats = {} if lookups is None else threats_of(spark, found, lookups)
     ways = {}
     for way in found.toArrow().to_pylist():

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.common.attack import TACTICS
-from spark_jobs.common.entities import scope
+from spark_jobs.common.entities import scope, usual
 from spark_jobs.common.period import Period
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.jobs import campaigns, risk
@@ -273,7 +273,8 @@ def test_slow_and_low_is_found_that_is_no_campaign(spark: SparkSession, done: Do
     assert (slow["over"], slow["level"], slow["rules"], slow["days"], slow["usual"]) == (True, "low", 14, 14, 0)
     assert slow["threshold"] < slow["score"]
     seen = done.tables.frame(spark, ENTITY_SITE_5M).where("value = 'slow'").withColumn("scope", scope())
-    assert campaigns.suspects(seen).isEmpty(), "no campaign is made of what is at one site"
+    nothing = usual(seen, date(2026, 11, 1), [])
+    assert campaigns.suspects(seen, nothing).isEmpty(), "no campaign is made of what is at one site"
 
 
 def test_a_noisy_rule_does_not_lift(done: Done) -> None:
