@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import entities
 from spark_jobs.common.entities import WHO
+from spark_jobs.common.kept import kept
 
 OF_SMALLER = 0.5
 OF_LARGER = 0.1
@@ -41,36 +42,32 @@ def links(found: DataFrame, alerts: DataFrame) -> list[tuple[str, str]]:
         *place, "counted_at", *what, F.inline("entities")
     )
     whose = found.select(*WHO, "member", "first_seen", "last_seen")
-    mine = (
+    mine = kept(
         named.join(F.broadcast(whose.select("kind", "value").distinct()), ["kind", "value"], "left_semi")
         .withColumn("scope", entities.scope())
         .join(F.broadcast(whose), WHO)
         .where(F.col("counted_at").between(F.col("first_seen"), F.col("last_seen")))
         .select("member", F.explode(events).alias("event"))
         .distinct()
-        .persist()
     )
-    try:
-        sharing = mine.groupBy("event").agg(F.sort_array(F.collect_set("member")).alias("those"))
-        some = sharing.where(F.size("those").between(2, MAX_SHARING))
-        pairs = (
-            some.select("those", F.explode("those").alias("one"))
-            .select("one", F.explode("those").alias("other"))
-            .where(F.col("one") < F.col("other"))
-        )
-        sizes = mine.groupBy("member").agg(F.count("*").alias("size"))
-        counted = (
-            pairs.groupBy("one", "other")
-            .agg(F.count("*").alias("shared"))
-            .join(F.broadcast(sizes.select(F.col("member").alias("one"), F.col("size").alias("of_one"))), "one")
-            .join(F.broadcast(sizes.select(F.col("member").alias("other"), F.col("size").alias("of_other"))), "other")
-        )
-        one = (F.col("shared") >= OF_SMALLER * F.least("of_one", "of_other")) & (
-            F.col("shared") >= OF_LARGER * F.greatest("of_one", "of_other")
-        )
-        return [(row.one, row.other) for row in counted.where(one).select("one", "other").collect()]
-    finally:
-        mine.unpersist()
+    sharing = mine.groupBy("event").agg(F.sort_array(F.collect_set("member")).alias("those"))
+    some = sharing.where(F.size("those").between(2, MAX_SHARING))
+    pairs = (
+        some.select("those", F.explode("those").alias("one"))
+        .select("one", F.explode("those").alias("other"))
+        .where(F.col("one") < F.col("other"))
+    )
+    sizes = mine.groupBy("member").agg(F.count("*").alias("size"))
+    counted = (
+        pairs.groupBy("one", "other")
+        .agg(F.count("*").alias("shared"))
+        .join(F.broadcast(sizes.select(F.col("member").alias("one"), F.col("size").alias("of_one"))), "one")
+        .join(F.broadcast(sizes.select(F.col("member").alias("other"), F.col("size").alias("of_other"))), "other")
+    )
+    one = (F.col("shared") >= OF_SMALLER * F.least("of_one", "of_other")) & (
+        F.col("shared") >= OF_LARGER * F.greatest("of_one", "of_other")
+    )
+    return [(row.one, row.other) for row in counted.where(one).select("one", "other").collect()]
 
 
 def groups(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:

@@ -19,6 +19,7 @@ import click
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.common.kept import kept
 from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import many
 from spark_jobs.common.weeks import HOURS_OF_WEEK, centred, hour_of, hour_of_week, local_hour, occurrences
@@ -62,26 +63,21 @@ def write(
     """Write the baselines before ``wanted``, its anomalies, and who was first seen; how many anomalies of each kind."""
     past = Period(wanted.first - timedelta(days=7 * weeks), wanted.first - timedelta(days=1), wanted.now)
     zones = time_zones(spark, lookups)
-    before = hours(tables.frame(spark, WIN_5M, past.since, past.until), zones).persist()
-    after = hours(tables.frame(spark, WIN_5M, wanted.since, wanted.until), zones).persist()
-    sites = histories(before, wanted).persist()
-    usual = usual_hours(before, sites).persist()
-    try:
-        as_of = usual.withColumn("as_of", F.lit(wanted.since)).select(*BASELINES.names)
-        tables.replace(BASELINES, as_of, [wanted.since])
-        rules = tables.frame(spark, RULES)
-        between = hours(tables.frame(spark, WIN_5M, wanted.since, wanted.until), zones, HALF)
-        found = anomalies.bursts(after, between, usual, sites, rules, wanted)
-        agents, beats = tables.frame(spark, AGENTS), tables.frame(spark, HEARTBEATS, wanted.since)
-        found = found.unionByName(anomalies.silences(after, usual, sites, agents, beats, wanted))
-        found = found.unionByName(newness.write(spark, tables, wanted, sites)).persist()
-        tables.replace(ANOMALIES, found.select(*ANOMALIES.names), wanted.days)
-        kinds = {row.kind: row.n for row in found.groupBy("kind").agg(F.count("*").alias("n")).collect()}
-        found.unpersist()
-        young = _young(after, sites)
-    finally:
-        for frame in (before, after, sites, usual):
-            frame.unpersist()
+    before = kept(hours(tables.frame(spark, WIN_5M, past.since, past.until), zones))
+    after = kept(hours(tables.frame(spark, WIN_5M, wanted.since, wanted.until), zones))
+    sites = kept(histories(before, wanted))
+    usual = kept(usual_hours(before, sites))
+    as_of = usual.withColumn("as_of", F.lit(wanted.since)).select(*BASELINES.names)
+    tables.replace(BASELINES, as_of, [wanted.since])
+    rules = tables.frame(spark, RULES)
+    between = hours(tables.frame(spark, WIN_5M, wanted.since, wanted.until), zones, HALF)
+    found = anomalies.bursts(after, between, usual, sites, rules, wanted)
+    agents, beats = tables.frame(spark, AGENTS), tables.frame(spark, HEARTBEATS, wanted.since)
+    found = found.unionByName(anomalies.silences(after, usual, sites, agents, beats, wanted))
+    found = kept(found.unionByName(newness.write(spark, tables, wanted, sites)))
+    tables.replace(ANOMALIES, found.select(*ANOMALIES.names), wanted.days)
+    kinds = {row.kind: row.n for row in found.groupBy("kind").agg(F.count("*").alias("n")).collect()}
+    young = _young(after, sites)
     said = ", ".join(
         many(kinds.get(kind, 0), one, more)
         for kind, one, more in (

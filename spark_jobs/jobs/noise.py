@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import entities
 from spark_jobs.common.entities import SEVERE
+from spark_jobs.common.kept import kept
 from spark_jobs.common.nouns import counted
 from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import short
@@ -88,17 +89,14 @@ def write(spark: SparkSession, tables: Tables, wanted: Period) -> None:
     hosts = tables.frame(spark, HOST_1H, wanted.since, wanted.until)
     who = tables.frame(spark, ENTITY_SITE_5M, wanted.since, wanted.until)
     rules = tables.frame(spark, RULES)
-    loud = volumes(counts, hosts, who, rules).persist()
-    try:
-        # Not by day of receipt: that is the edge's, whose clock may stand at 1970.
-        near = tables.frame(spark, ALERTS, near={"counted_at": [(wanted.start, wanted.end)]})
-        counted = (F.col("counted_at") >= F.lit(wanted.start)) & (F.col("counted_at") < F.lit(wanted.end))
-        proposed = proposals(loud, near.where(counted))
-        rows = loud.join(spark.createDataFrame(proposed, "rule_id STRING, proposal STRING"), "rule_id", "left")
-        rows = rows.withColumns({"proposal": F.coalesce("proposal", F.lit("")), "as_of": F.lit(wanted.until)})
-        tables.replace(NOISE, rows.select(*NOISE.names), [wanted.until])
-    finally:
-        loud.unpersist()
+    loud = kept(volumes(counts, hosts, who, rules))
+    # Not by day of receipt: that is the edge's, whose clock may stand at 1970.
+    near = tables.frame(spark, ALERTS, near={"counted_at": [(wanted.start, wanted.end)]})
+    counted = (F.col("counted_at") >= F.lit(wanted.start)) & (F.col("counted_at") < F.lit(wanted.end))
+    proposed = proposals(loud, near.where(counted))
+    rows = loud.join(spark.createDataFrame(proposed, "rule_id STRING, proposal STRING"), "rule_id", "left")
+    rows = rows.withColumns({"proposal": F.coalesce("proposal", F.lit("")), "as_of": F.lit(wanted.until)})
+    tables.replace(NOISE, rows.select(*NOISE.names), [wanted.until])
 
 
 def volumes(counts: DataFrame, hosts: DataFrame, who: DataFrame, rules: DataFrame) -> DataFrame:
