@@ -1,0 +1,143 @@
+"""What is usual, by hashes in Spark and by a naive reading of what ``entities`` says of it."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+from typing import NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.common import entities
+from spark_jobs.common.entities import LEVELS, SEVERE
+from spark_jobs.common.kept import kept
+
+pytestmark = pytest.mark.spark
+
+FIRST = date(2026, 11, 1)
+
+
+class Cell(NamedTuple):
+    """A row of ``ENTITY_SITE_5M``, of which days and names count."""
+
+    kind: str
+    value: str
+    scope: str
+    fleet: str
+    site: str
+    rule_id: str
+    level: str
+    date: str
+
+    @property
+    def severe(self) -> bool:
+        return self.level in SEVERE
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.fleet, self.site
+
+
+def usual(rows: Sequence[Cell], held: Sequence[str]) -> set[Cell]:
+    """Of ``rows`` those that are usual."""
+
+    def comes_back(days: Iterable[str]) -> bool:
+        there = sorted(set(days))
+        return len(there) >= max(3, 0.4 * len(held)) and held.index(there[0]) < 3
+
+    places = defaultdict[tuple[str, bool], dict[tuple[str, str], set[str]]](lambda: defaultdict(set))
+    of_rule, of_cell = defaultdict[tuple[str, str], set[str]](set), defaultdict[Cell, set[str]](set)
+    for row in rows:
+        places[row.value, row.severe][row.place].add(row.date)
+        of_cell[row._replace(date="")].add(row.date)
+        if row.severe:
+            of_rule[row.value, row.rule_id].add(row.date)
+    if len(held) < 3:
+        every = {row.place for row in rows}
+        at = defaultdict[str, set[tuple[str, str]]](set)
+        for row in rows:
+            at[row.value].add(row.place)
+        common = {value for value, some in at.items() if len(every) >= 10 and len(some) > len(every) / 2}
+        return {row for row in rows if row.value in common and not row.severe}
+    early = held[: (len(held) + 1) // 2]
+
+    def goes_about(sites: dict[tuple[str, str], set[str]]) -> bool:
+        return (
+            comes_back(day for days in sites.values() for day in days)
+            and sum(any(day in early for day in days) for days in sites.values()) >= 3
+            and sum(map(len, sites.values())) >= 1.3 * len(sites)
+        )
+
+    about = {who for who, sites in places.items() if goes_about(sites)}
+
+    def is_usual(row: Cell) -> bool:
+        if not row.severe:
+            return (row.value, False) in about or comes_back(of_cell[row._replace(date="")])
+        days = of_rule[row.value, row.rule_id]
+        return (row.value, True) in about and (comes_back(days) if row.level == "critical" else len(days) >= 3)
+
+    return {row for row in rows if is_usual(row)}
+
+
+def made(seed: int, days: int) -> list[Cell]:
+    """What 150 entities did: some everywhere each day, some once, some from a later day on."""
+    draw, rows = random.Random(seed), set[Cell]()
+    for number in range(150):
+        sites, often, begin = draw.choice((1, 2, 4, 8)), draw.choice((0.1, 0.5, 1.0)), draw.choice((0, 0, 2, 6))
+        levels = draw.choice((LEVELS[:3], SEVERE, LEVELS))
+        for day in range(min(begin, days - 1), days):
+            when = (FIRST + timedelta(days=day)).isoformat()
+            for site in draw.sample(range(12), sites):
+                if draw.random() < often:
+                    rule, level = f"r{draw.randrange(3)}", draw.choice(levels)
+                    rows.add(Cell("user", f"u{number}", "", f"f{site % 2}", f"s{site}", rule, level, when))
+    return sorted(rows)
+
+
+@pytest.mark.parametrize("days", [2, 10])
+def test_what_is_usual_is_what_a_naive_reading_finds(spark: SparkSession, days: int) -> None:
+    """Of each level there are some; and who has what is not usual at three sites is found by numbers alone."""
+    rows = made(7 + days, days)
+    held = sorted({row.date for row in rows})
+    expected = set(rows) - usual(rows, held)
+    frame = spark.createDataFrame(rows, list(Cell._fields))
+    found = entities.usual(frame, FIRST, held)
+    assert {Cell(*row) for row in found.left(frame).collect()} == expected
+    for levels in [LEVELS[:3], ("high",), ("critical",)] if days == 10 else [LEVELS[:3]]:
+        mine = {row for row in rows if row.level in levels}
+        assert mine & expected
+        assert mine - expected
+    sites = defaultdict[str, set[tuple[str, str]]](set)
+    for row in expected:
+        sites[row.value].add(row.place)
+    some = {row for row in expected if len(sites[row.value]) >= 3}
+    assert {Cell(*row) for row in found.left(frame, found.at_sites(3)).collect()} == some != expected
+
+
+def test_what_is_there_on_later_days_only_is_judged_by_the_others(spark: SparkSession) -> None:
+    """Rows that were not asked about what is usual: an account that goes about does so with another rule, too."""
+    rows = [
+        Cell("user", "u", "", "f", f"s{site}", "r", "low", (FIRST + timedelta(days=day)).isoformat())
+        for site in range(4)
+        for day in range(10)
+    ]
+    frame = spark.createDataFrame(rows, list(Cell._fields))
+    found = entities.usual(frame, FIRST, sorted({row.date for row in rows}))
+    later = [rows[0]._replace(rule_id="other"), rows[0]._replace(rule_id="other", level="high")]
+    assert [Cell(*row) for row in found.left(spark.createDataFrame(later, list(Cell._fields))).collect()] == later[1:]
+
+
+def test_plans_of_kept_frames_do_not_grow(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """A frame that is kept is a leaf of the plans of those made of it, however it was made itself."""
+    frame = spark.range(10).toDF("one")
+    lines = []
+    for _ in range(3):
+        frame = kept(frame.join(frame.withColumn("two", F.lit(2)), "one").select("one"))
+        frame.explain()
+        lines.append(len(capsys.readouterr().out.splitlines()))
+    assert len({*lines}) == 1
+    assert frame.count() == 10
