@@ -63,8 +63,11 @@ PRIVATE = (
 
 _SITE = ["fleet", "site"]
 
+_NUMBERS = ["cell", "who", "rule", "place", "rank"]
+
 _SEED = secrets.randbits(63)
-"""Of hashes, drawn by each process: nobody who chooses a text of an alert can have it taken for another."""
+"""Of hashes, drawn by each process: for a known one, whoever chooses a text of an alert can make one that is taken for
+another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,8 @@ class Usual:
         return places.where(F.col("count") >= number).select("who")
 
     def left(self, rows: DataFrame, who: DataFrame | None = None) -> DataFrame:
-        """Of ``rows`` those that are not usual; of those ``who`` are few only, if given. They are neither sorted nor
-        shuffled."""
+        """Of ``rows``, also of other days, those that are not usual; of those that ``who`` has only, if given, as these
+        are few. They are neither sorted nor shuffled."""
         hashed = _hashed(rows)
         some = hashed if who is None else hashed.join(F.broadcast(who), "who", "left_semi")
         return self._left(some).select(*rows.columns)
@@ -104,16 +107,12 @@ def scope() -> Column:
 
 
 def usual(rows: DataFrame, first: date, held: Sequence[str]) -> Usual:
-    """What is usual by ``rows`` (``ENTITY_SITE_5M`` with ``scope``).
+    """What is usual by ``rows`` (``ENTITY_SITE_5M`` with ``scope``), all of ``first`` or later days; reckoned at once.
 
-    ``first`` is the first day, ``held`` are the days that have rows at all, each within ``MAX_DAYS`` of it.
+    ``held`` are the days that have rows at all, each within ``MAX_DAYS`` of ``first``.
     """
     bit = F.expr(f"shiftleft(1L, datediff(to_date(date), DATE'{first.isoformat()}'))").alias("bit")
-    cells = kept(
-        _hashed(rows.select("*", bit))
-        .groupBy("cell")
-        .agg(*(F.max(name).alias(name) for name in ("who", "rule", "place", "rank")), F.bit_or("bit").alias("days"))
-    )
+    cells = kept(_hashed(rows.select("*", bit)).groupBy(*_NUMBERS).agg(F.bit_or("bit").alias("days")))
     asked, back = _by_past(cells, first, held) if len(held) >= MIN_HISTORY else _by_spread(cells)
     return Usual(cells, F.broadcast(kept(asked)), F.broadcast(kept(back)))
 

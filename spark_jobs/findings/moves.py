@@ -60,7 +60,8 @@ _PLACE = ["fleet", "site"]
 
 def find(seen: DataFrame, rules: DataFrame, by: Sequence[str], now: datetime) -> DataFrame:
     """One row for each ``by`` that was at ``MIN_SITES`` within ``WINDOW``, or at ``SLOW_SITES`` in all: what it did,
-    with its ``evidence``. ``seen`` are rows of ``ENTITY_SITE_5M``; steps are new at ``now``."""
+    with its ``evidence``. ``seen`` are rows of ``ENTITY_SITE_5M``; steps are new at ``now``. Much of it is reckoned at
+    once."""
     days = most_within(seen, by, _PLACE, WINDOW).withColumnRenamed("most", "at_once")
     visits = kept(_visits(seen, rules, by))
     depth = visits.groupBy(*by, *_PLACE).count().groupBy(*by)
@@ -70,9 +71,8 @@ def find(seen: DataFrame, rules: DataFrame, by: Sequence[str], now: datetime) ->
         F.sum("count").alias("cells"),
     )
     # Few of very many: all else is asked of these only.
-    worth = kept(
-        days.join(deep, [*by]).where((F.col("at_once") >= MIN_SITES) | (F.col("all_sites") >= SLOW_SITES))
-    ).drop("all_sites")
+    enough = (F.col("at_once") >= MIN_SITES) | (F.col("all_sites") >= SLOW_SITES)
+    worth = kept(days.join(deep, [*by]).where(enough).drop("all_sites"))
     few = worth.select(*by)
     hours = most_within(seen.join(few, [*by], "left_semi"), by, _PLACE, HOUR).withColumnRenamed("most", "in_hour")
     gathered = _gathered(visits.join(few, [*by], "left_semi"), by, now)
@@ -97,11 +97,11 @@ def _gathered(visits: DataFrame, by: Sequence[str], now: datetime) -> DataFrame:
     """One row for each ``by``: the whole, its ``story`` and some of its ``steps``."""
     order = Window.partitionBy(*by).orderBy("first_time", *_PLACE, "rule_id")
     number, of = F.row_number().over(order), F.count("*").over(Window.partitionBy(*by))
-    kept = (number <= MAX_STEPS // 2) | (number > of - MAX_STEPS // 2)
+    named = (number <= MAX_STEPS // 2) | (number > of - MAX_STEPS // 2)
     first_tactic = F.array_min(F.transform(F.filter("tactics", lambda one: one.isin(*TACTICS)), _place))
     step = F.struct(F.col("first_time").alias("time"), *_PLACE, "rule_id", "tactic", "alerts")
     staged = visits.withColumn("tactic", F.get(_tactics(), first_tactic - 1))
-    ranked = staged.withColumn("step", F.when(kept, step))
+    ranked = staged.withColumn("step", F.when(named, step))
     whole = ranked.groupBy(*by).agg(
         F.min("first_time").alias("first_seen"),
         F.max("last_time").alias("last_seen"),

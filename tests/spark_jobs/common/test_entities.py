@@ -6,7 +6,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,6 +19,7 @@ from spark_jobs.common.kept import kept
 pytestmark = pytest.mark.spark
 
 FIRST = date(2026, 11, 1)
+Who: TypeAlias = tuple[str, str, str]
 
 
 class Cell(NamedTuple):
@@ -32,6 +33,10 @@ class Cell(NamedTuple):
     rule_id: str
     level: str
     date: str
+
+    @property
+    def who(self) -> Who:
+        return self.kind, self.value, self.scope
 
     @property
     def severe(self) -> bool:
@@ -49,20 +54,20 @@ def usual(rows: Sequence[Cell], held: Sequence[str]) -> set[Cell]:
         there = sorted(set(days))
         return len(there) >= max(3, 0.4 * len(held)) and held.index(there[0]) < 3
 
-    places = defaultdict[tuple[str, bool], dict[tuple[str, str], set[str]]](lambda: defaultdict(set))
-    of_rule, of_cell = defaultdict[tuple[str, str], set[str]](set), defaultdict[Cell, set[str]](set)
+    places = defaultdict[tuple[Who, bool], dict[tuple[str, str], set[str]]](lambda: defaultdict(set))
+    of_rule, of_cell = defaultdict[tuple[Who, str], set[str]](set), defaultdict[Cell, set[str]](set)
     for row in rows:
-        places[row.value, row.severe][row.place].add(row.date)
+        places[row.who, row.severe][row.place].add(row.date)
         of_cell[row._replace(date="")].add(row.date)
         if row.severe:
-            of_rule[row.value, row.rule_id].add(row.date)
+            of_rule[row.who, row.rule_id].add(row.date)
     if len(held) < 3:
         every = {row.place for row in rows}
-        at = defaultdict[str, set[tuple[str, str]]](set)
+        at = defaultdict[Who, set[tuple[str, str]]](set)
         for row in rows:
-            at[row.value].add(row.place)
-        common = {value for value, some in at.items() if len(every) >= 10 and len(some) > len(every) / 2}
-        return {row for row in rows if row.value in common and not row.severe}
+            at[row.who].add(row.place)
+        common = {who for who, some in at.items() if len(every) >= 10 and len(some) > len(every) / 2}
+        return {row for row in rows if row.who in common and not row.severe}
     early = held[: (len(held) + 1) // 2]
 
     def goes_about(sites: dict[tuple[str, str], set[str]]) -> bool:
@@ -76,25 +81,27 @@ def usual(rows: Sequence[Cell], held: Sequence[str]) -> set[Cell]:
 
     def is_usual(row: Cell) -> bool:
         if not row.severe:
-            return (row.value, False) in about or comes_back(of_cell[row._replace(date="")])
-        days = of_rule[row.value, row.rule_id]
-        return (row.value, True) in about and (comes_back(days) if row.level == "critical" else len(days) >= 3)
+            return (row.who, False) in about or comes_back(of_cell[row._replace(date="")])
+        days = of_rule[row.who, row.rule_id]
+        return (row.who, True) in about and (comes_back(days) if row.level == "critical" else len(days) >= 3)
 
     return {row for row in rows if is_usual(row)}
 
 
 def made(seed: int, days: int) -> list[Cell]:
-    """What 150 entities did: some everywhere each day, some once, some from a later day on."""
+    """What 180 entities did: some everywhere each day, some once, some from a later day on. Threes of them share their
+    value, and sites of two fleets their names."""
     draw, rows = random.Random(seed), set[Cell]()
-    for number in range(150):
+    for number in range(180):
+        kind, scope = (("user", ""), ("ip", "f0/s0"), ("ip", ""))[number % 3]
         sites, often, begin = draw.choice((1, 2, 4, 8)), draw.choice((0.1, 0.5, 1.0)), draw.choice((0, 0, 2, 6))
         levels = draw.choice((LEVELS[:3], SEVERE, LEVELS))
         for day in range(min(begin, days - 1), days):
             when = (FIRST + timedelta(days=day)).isoformat()
             for site in draw.sample(range(12), sites):
                 if draw.random() < often:
-                    rule, level = f"r{draw.randrange(3)}", draw.choice(levels)
-                    rows.add(Cell("user", f"u{number}", "", f"f{site % 2}", f"s{site}", rule, level, when))
+                    rule, level, place = f"r{draw.randrange(3)}", draw.choice(levels), (f"f{site % 2}", f"s{site // 2}")
+                    rows.add(Cell(kind, f"u{number // 3}", scope, *place, rule, level, when))
     return sorted(rows)
 
 
@@ -111,15 +118,15 @@ def test_what_is_usual_is_what_a_naive_reading_finds(spark: SparkSession, days: 
         mine = {row for row in rows if row.level in levels}
         assert mine & expected
         assert mine - expected
-    sites = defaultdict[str, set[tuple[str, str]]](set)
+    sites = defaultdict[Who, set[tuple[str, str]]](set)
     for row in expected:
-        sites[row.value].add(row.place)
-    some = {row for row in expected if len(sites[row.value]) >= 3}
+        sites[row.who].add(row.place)
+    some = {row for row in expected if len(sites[row.who]) >= 3}
     assert {Cell(*row) for row in found.left(frame, found.at_sites(3)).collect()} == some != expected
 
 
-def test_what_is_there_on_later_days_only_is_judged_by_the_others(spark: SparkSession) -> None:
-    """Rows that were not asked about what is usual: an account that goes about does so with another rule, too."""
+def test_rows_of_other_days_are_judged_by_those_asked(spark: SparkSession) -> None:
+    """The day before, whose sessions go on, and later ones: whoever goes about does so there, by another rule, too."""
     rows = [
         Cell("user", "u", "", "f", f"s{site}", "r", "low", (FIRST + timedelta(days=day)).isoformat())
         for site in range(4)
@@ -127,8 +134,13 @@ def test_what_is_there_on_later_days_only_is_judged_by_the_others(spark: SparkSe
     ]
     frame = spark.createDataFrame(rows, list(Cell._fields))
     found = entities.usual(frame, FIRST, sorted({row.date for row in rows}))
-    later = [rows[0]._replace(rule_id="other"), rows[0]._replace(rule_id="other", level="high")]
-    assert [Cell(*row) for row in found.left(spark.createDataFrame(later, list(Cell._fields))).collect()] == later[1:]
+    others = [
+        rows[0]._replace(rule_id="other", level=level, date=(FIRST + timedelta(days=day)).isoformat())
+        for level in ("low", "high")
+        for day in (-1, 0, 10)
+    ]
+    left = found.left(spark.createDataFrame(others, list(Cell._fields))).collect()
+    assert {Cell(*row) for row in left} == {*others[3:]}
 
 
 def test_plans_of_kept_frames_do_not_grow(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
