@@ -7,6 +7,7 @@ damaged ones) nothing is given: then Spark reads all of them, converts what it c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,8 @@ from spark_jobs.intake.frames import PLACE
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.storage import bare
 
+THREADS = 2
+"""Files that are read at the same time."""
 ROWS = 32_768
 """Rows of a file that are in memory at a time, beside those that are wanted."""
 
@@ -24,19 +27,26 @@ ROWS = 32_768
 def rows(places: pa.Table, origins: Mapping[int, str], schema: T.StructType) -> pa.Table | None:
     """The rows at ``places`` (columns ``frames.PLACE``, each row once) with the columns of ``schema`` and the further
     ones of ``places``; None when they are unavailable this way. ``origins`` are the URLs of their files."""
-    wanted, pieces = arrow_schema(schema), []
+    wanted = arrow_schema(schema)
     others = places.drop_columns(PLACE)
     file, position = (places[name].to_numpy() for name in PLACE)
     order = np.lexsort((position, file))
     files, begins = np.unique(file[order], return_index=True)
     ends = np.searchsorted(file[order], files, side="right")
+
+    def of(one: int, begin: int, end: int) -> tuple[pa.Table, pa.Table] | None:
+        mine, origin = order[begin:end], origins.get(one, "")
+        found = _of(bare(origin, encoded=True), position[mine], wanted) if origin.startswith("file:") else None
+        return None if found is None else (found, others.take(mine))
+
+    pieces = []
     try:
-        for one, begin, end in zip(files.tolist(), begins, ends, strict=True):
-            mine, origin = order[begin:end], origins.get(one, "")
-            found = _of(bare(origin, encoded=True), position[mine], wanted) if origin.startswith("file:") else None
-            if found is None:
-                return None
-            pieces.append((found, others.take(mine)))
+        with ThreadPoolExecutor(THREADS) as pool:
+            for piece in pool.map(of, files.tolist(), begins, ends):
+                if piece is None:
+                    pool.shutdown(cancel_futures=True)
+                    return None
+                pieces.append(piece)
     except (pa.ArrowException, OSError):
         return None
     whole = pa.concat_tables([one for one, _ in pieces]) if pieces else wanted.empty_table()
