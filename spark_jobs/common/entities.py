@@ -64,6 +64,7 @@ PRIVATE = (
 _SITE = ["fleet", "site"]
 
 _NUMBERS = ["cell", "who", "rule", "place", "rank"]
+"""What ``_hashed`` adds to a row."""
 
 _SEED = secrets.randbits(63)
 """Of hashes, drawn by each process: for a known one, whoever chooses a text of an alert can make one that is taken for
@@ -118,8 +119,8 @@ def usual(rows: DataFrame, first: date, held: Sequence[str]) -> Usual:
 
 
 def _hashed(rows: DataFrame) -> DataFrame:
-    """``rows`` with ``rank`` (0 below the level high, then 1, and 2 for critical) and the numbers that stand for what
-    they are of: ``who``, the ``place``, the ``rule`` of ``who``, and the ``cell``, which is all of it."""
+    """``rows`` with ``rank`` (0 below the level high, then 1, and 2 for critical) and hashes: ``who``, the ``place``,
+    the ``rule`` of ``who``, and the ``cell``, which is all of it."""
     rank = F.when(F.col("level") == "critical", 2).otherwise(F.when(F.col("level") == "high", 1).otherwise(0))
     named = rows.withColumn("who", F.xxhash64(F.lit(_SEED), *WHO)).withColumn("place", F.xxhash64(F.lit(_SEED), *_SITE))
     of_rule = named.withColumn("rule", F.xxhash64("who", "rule_id")).withColumn("rank", rank)
