@@ -32,6 +32,8 @@ SETTINGS = {
     # Nor is there anything to adapt to in a few rows: a seventh. Results do not depend on it; `make bench-spark`,
     # `make demo` and `make demo-sites` run with it.
     "spark.sql.adaptive.enabled": "false",
+    # A megabyte, read by each task, to spare a join the rows that are not there.
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     # What is kept for a web page that is not shown fills the heap, and collecting it takes longer from test to test.
     "spark.driver.memory": "2g",
     "spark.sql.ui.retainedExecutions": "2",

@@ -104,12 +104,12 @@ def _await(process: subprocess.Popen[bytes], port: int) -> None:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while True:
         assert process.poll() is None, "the Kafka broker has ended"
         try:
             AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0}).list_topics(timeout=5)
         except KafkaException:
-            assert time.monotonic() < deadline, "no Kafka broker in 120 s"
+            assert time.monotonic() < deadline, "no Kafka broker in 300 s"
         else:
             return

@@ -17,6 +17,9 @@ ROOT = Path(__file__).parents[2]
 COMMIT = "commit"
 """The point at which all tables of a batch are written and synced, and Spark has not noted it as done."""
 
+LIMIT = 360
+"""Seconds that a process may take to where it is killed, beside all other tests."""
+
 DIE = """
 import os, signal, sys
 from spark_jobs import __main__
@@ -66,10 +69,10 @@ def start(tables: Path, source: Sequence[str], *, point: str = "") -> subprocess
 
 def kill_in_batch(job: subprocess.Popen[bytes], tables: Path, number: int, seconds: float) -> None:
     """Kill ``job`` so long after Spark has planned micro-batch ``number``, wherever it is then."""
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + LIMIT
     while not any(tables.glob(f"_checkpoints/*alerts/offsets/{number}")):
         assert job.poll() is None, "the job ended before it was killed"
-        assert time.monotonic() < deadline, "no batch in 180 s"
+        assert time.monotonic() < deadline, f"no batch in {LIMIT} s"
         time.sleep(0.02)
     time.sleep(seconds)
     os.killpg(job.pid, signal.SIGKILL)

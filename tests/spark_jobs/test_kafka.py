@@ -131,9 +131,10 @@ def test_kafka_into_delta_by_spark(spark: SparkSession, brokers: str, tmp_path: 
     assert take(spark, by_spark, brokers, "two", "alerts")["alerts"].new == 2
 
 
+@pytest.mark.skipif(not LONG, reason="takes a minute: make test-crash")
 def test_killed_while_it_reads_kafka(spark: SparkSession, brokers: str, tmp_path: Path) -> None:
-    """Killed with a batch written and not committed (``make test-crash``: and at a random moment of the next), started
-    again: row for row the tables of a run that nothing disturbed."""
+    """Killed with a batch written and not committed, and at a random moment of the next, started again: row for row the
+    tables of a run that nothing disturbed."""
     from vedette.region.kafka import KafkaLanding
 
     writer = KafkaLanding(brokers, "three")
@@ -146,9 +147,8 @@ def test_killed_while_it_reads_kafka(spark: SparkSession, brokers: str, tmp_path
     assert (account.batches >= 3, account.new, account.duplicates) == (True, 140, 40)
 
     job = killed.start(tmp_path / "killed", words, point=killed.COMMIT)
-    assert job.wait(180) == -signal.SIGKILL
-    if LONG:
-        killed.kill_in_batch(killed.start(tmp_path / "killed", words), tmp_path / "killed", 2, random.uniform(0, 2))
+    assert job.wait(killed.LIMIT) == -signal.SIGKILL
+    killed.kill_in_batch(killed.start(tmp_path / "killed", words), tmp_path / "killed", 2, random.uniform(0, 2))
     tables = open_tables(str(tmp_path / "killed"))
     ingest.take_over(spark, tables, sources)
     assert content(tables) == content(calm)

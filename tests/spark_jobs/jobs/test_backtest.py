@@ -84,7 +84,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     events = list(_written())
     (folder / "log.txt").write_bytes(b"".join(event + b"\n" for event in events))
     os.utime(folder / "log.txt", (NOW / 1e6, NOW / 1e6))
-    for agent, lines, size in (("a", 37, 2 << 10), ("fleet/b", 200, 8 << 10)):
+    for agent, lines, size in (("a", 37, 12 << 10), ("fleet/b", 200, 8 << 10)):
         log = RawLog.open(folder / "logs" / agent, RawLogSettings(segment_bytes=size), Counters(), clock=lambda: NOW)
         for first in range(0, len(events), lines):
             data = b"".join(event + b"\n" for event in events[first : first + lines])

@@ -268,9 +268,9 @@ def _query(tables: Tables) -> str:
 
 
 def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not condition():
-        assert time.monotonic() < deadline, "waited 120 s"
+        assert time.monotonic() < deadline, "waited 300 s"
         time.sleep(0.2)
 
 
