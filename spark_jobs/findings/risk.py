@@ -5,7 +5,8 @@
     level * confidence * stage * novelty * breadth * rarity * criticality * REPEAT ** (days before)
     * 0.5 ** (age / half-life)
 
-``confidence`` is the rule's (``jobs.risk``), ``stage`` that of its furthest tactic, ``novelty`` whether the entity
+``confidence`` is the rule's (``jobs.risk``), ``stage`` that of its furthest tactic (``TRIED``: less of the hosts and
+sites at which an attack is only tried), ``novelty`` whether the entity
 meets the rule, or the tactic, for the first time in the days looked at, ``criticality`` what the owner says of the
 entity; ``days before`` are those on which the same rule has named it already. So one rule below the level critical
 never by itself gives an entity of ordinary criticality ``MIN_THRESHOLD``, though it alerts every minute of every day;
@@ -37,6 +38,7 @@ from spark_jobs.common.attack import TACTICS
 from spark_jobs.common.entities import LEVELS, WHO, scope
 from spark_jobs.common.islands import identity
 from spark_jobs.common.nouns import counted
+from spark_jobs.findings.weight import ATTEMPTS
 
 KINDS = ("user", "ip", "device")
 """Of ``ENTITY_SITE_5M``; hosts and sites have their own tables. Files, programs and domains are what is used, not who
@@ -47,6 +49,10 @@ LEVEL_POINTS = (2.0, 2.0, 10.0, 20.0, 40.0, 100.0)
 
 FIRST_STAGE, STAGE_STEPS = 0.7, 0.6
 """Of Reconnaissance, and how much more Impact has; a rule without a tactic has 1."""
+
+TRIED = 0.2
+"""The same of hosts and sites, where the tactic is one of ``ATTEMPTS`` and the rule below critical: what is tried from
+outside is tried at all of them, and says more of who tries it."""
 
 NEW_TACTIC, NEW_RULE = 1.3, 1.15
 
@@ -175,13 +181,19 @@ def contributions(rows: DataFrame, rules: DataFrame, confidence: Mapping[str, fl
 def _base() -> Column:
     stage = F.lit(FIRST_STAGE) + STAGE_STEPS * (F.col("place") - 1) / (len(TACTICS) - 1)
     novelty = F.when(F.col("new_tactic"), NEW_TACTIC).when(F.col("turn") == 1, NEW_RULE).otherwise(1.0)
+    stage = F.when(_tried(F.col("tactic"), F.col("rank") == _CRITICAL), TRIED).otherwise(F.coalesce(stage, F.lit(1.0)))
     worth = F.lit(1.0)
     for number, factor in CRITICALITY.items():
         worth = F.when(F.col("criticality") == number, factor).otherwise(worth)
     level = F.get(F.array(*map(F.lit, LEVEL_POINTS)), F.col("rank"))
     repeated = F.pow(F.lit(REPEAT), F.col("turn") - 1)
     named = F.col("rarity") * F.col("breadth") * F.col("confidence")
-    return level * F.coalesce(stage, F.lit(1.0)) * novelty * named * worth * repeated
+    return level * stage * novelty * named * worth * repeated
+
+
+def _tried(tactic: Column, critical: Column) -> Column:
+    """Whether a rule says of a host or a site no more than that an attack was tried there."""
+    return F.col("kind").isin("host", "site") & tactic.isin(*ATTEMPTS) & ~critical
 
 
 def _cents(at: datetime, half_life: int) -> Column:
@@ -271,6 +283,7 @@ def _why(one: Column) -> Column:
         ", ",
         F.when(one["new_tactic"], F.lit("first of its tactic")).when(one["turn"] == 1, F.lit("first of this rule")),
         F.when(one["turn"] > 1, day),
+        F.when(_tried(one["tactic"], one["level"] == LEVELS[-1]), F.lit("an attempt")),
         F.when(one["confidence"] < 1, F.concat(F.lit("rule confidence "), percent(one["confidence"]))),
         F.when(one["rarity"] < 0.995, F.concat(F.lit("rarity "), percent(one["rarity"]))),
         F.when(one["breadth"] >= 1.005, F.concat(F.lit("breadth "), percent(one["breadth"]))),

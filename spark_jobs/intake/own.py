@@ -12,8 +12,11 @@ from spark_jobs.intake.enrich import Lookups
 OWN = frozenset(("exercise", "scanner", "shared"))
 """Threats by which ``intel`` names what is one's own: a red team, a scanner in service, an address that many share."""
 
+TRIALS = frozenset(("exercise", "scanner"))
+"""Of these what acts by itself and is no danger to a host. Behind a shared address may be anybody."""
+
 EXERCISE = "exercise"
-"""Of these the one that takes all that it joined with it: the accounts that a red team took are its own."""
+"""The one that takes all that it joined with it: the accounts that a red team took are its own."""
 
 
 def threats_of(spark: SparkSession, found: DataFrame, lookups: Lookups) -> Mapping[str, frozenset[str]]:

@@ -7,7 +7,8 @@ anything. A finding is a campaign, an anomaly or a risk; of a risk the rules of 
 on the day of the decision.
 
 A day's rows are rewritten by each run; over the same tables, at the same time, they are the same. What the lookup
-``intel`` knows as one's own (``intake.own``) has no row.
+``intel`` knows as one's own (``intake.own``) has no row, and what a red team or a scanner of one's own does raises
+neither the host nor the site that it meets: their counts are less the alerts that ``ALERTS`` has with such a threat.
 """
 
 from __future__ import annotations
@@ -21,18 +22,30 @@ from datetime import UTC, date, datetime
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.common.kept import kept
 from spark_jobs.common.period import Period, held, period
 from spark_jobs.common.plain import many, plain, short
 from spark_jobs.findings import risk as points
+from spark_jobs.intake import frames
 from spark_jobs.intake.enrich import Lookups
-from spark_jobs.intake.own import OWN, threats_of
+from spark_jobs.intake.own import OWN, TRIALS, threats_of
 from spark_jobs.jobs.job import COUNT, Job, date_option, lookups_option, spark_job
 from spark_jobs.report.triage import CLOSED, decisions
 from spark_jobs.tables.ask import Reader
-from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, ENTITY_SITE_5M, HOST_1H, RISK, RULES, WIN_5M
+from spark_jobs.tables.schema import (
+    ALERTS,
+    ANOMALIES,
+    CAMPAIGNS,
+    ENTITY_SITE_5M,
+    HOST_1H,
+    RISK,
+    RULES,
+    WIN_5M,
+    Table,
+)
 from spark_jobs.tables.tables import Tables, texts
 
 log = logging.getLogger(__name__)
@@ -81,9 +94,9 @@ def write(
     """Write ``RISK`` of the last day of ``wanted``; how many are over their threshold, and the first of them."""
     there = held(tables.partitions(WIN_5M), wanted)
     first = datetime.fromisoformat(there[0]).replace(tzinfo=UTC) if there else wanted.start
-    rows = points.cells(
-        *(tables.frame(spark, table, wanted.since, wanted.until) for table in (ENTITY_SITE_5M, HOST_1H, WIN_5M))
-    )
+    entities = tables.frame(spark, ENTITY_SITE_5M, wanted.since, wanted.until)
+    trials = kept(_trials(spark, tables, wanted))
+    rows = points.cells(entities, *(_without(spark, tables, table, wanted, trials) for table in (HOST_1H, WIN_5M)))
     assets, known = (None if lookups is None else lookups.table(spark, name) for name in ("assets", "entities"))
     worth = points.criticalities(spark, assets, known)
     made = points.contributions(rows, tables.frame(spark, RULES), trusted or {}, worth)
@@ -93,6 +106,21 @@ def write(
     found = _others(spark, found, lookups)
     tables.replace(RISK, found, [wanted.until])
     return _said(found, top)
+
+
+def _trials(spark: SparkSession, tables: Tables, wanted: Period) -> DataFrame:
+    """The alerts, as ``frames.counted`` has them, whose ``intel`` named a trial of one's own when they came in."""
+    alerts = tables.frame(spark, ALERTS, wanted.since)
+    return frames.counted(alerts.where(F.exists("intel", lambda one: one["threat"].isin(*TRIALS))))
+
+
+def _without(spark: SparkSession, tables: Tables, table: Table, wanted: Period, trials: DataFrame) -> DataFrame:
+    """The rows of ``table``, ``HOST_1H`` or ``WIN_5M``, less the alerts of ``trials``."""
+    counts = frames.rows_of(table, trials, tables.frame(spark, RULES))
+    theirs = counts.select(*table.keys, F.col("alerts").alias("of_trials"))
+    rows = tables.frame(spark, table, wanted.since, wanted.until).join(F.broadcast(theirs), [*table.keys], "left")
+    left = F.col("alerts") - F.coalesce("of_trials", F.lit(0))
+    return rows.withColumn("alerts", left).drop("of_trials")
 
 
 def _others(spark: SparkSession, found: pa.Table, lookups: Lookups | None) -> pa.Table:

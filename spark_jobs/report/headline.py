@@ -205,12 +205,20 @@ def _anomaly(report: Report, one: Line) -> str:
 
 
 def unnamed_risks(findings: Findings) -> list[Line]:
-    """Those over their threshold that are not closed, and that no campaign listed names; sites last, which have what
-    their users and hosts have."""
+    """Those over their threshold that are not closed, and that no campaign listed names: hosts by its steps. Sites come
+    last, which have what their users and hosts have."""
     named = {(one["kind"], one["value"]) for listed in findings.campaigns.items for one in listed.entities or ()}
     named |= {(one.kind, one.value) for one in findings.campaigns.items}
+    met = {
+        (host, f"{step['fleet']}/{step['site']}")
+        for listed in findings.campaigns.items
+        for step in listed.steps or ()
+        for host in step["hosts"].items
+    }
     over = [one for one in findings.risks.items if one.over and not closed(one, one.last_seen)]
-    return sorted((one for one in over if (one.kind, one.value) not in named), key=lambda one: one.kind == "site")
+    unnamed = (one for one in over if (one.kind, one.value) not in named)
+    others = (one for one in unnamed if one.kind != "host" or (one.value, one.scope) not in met)
+    return sorted(others, key=lambda one: one.kind == "site")
 
 
 def _span(first: datetime | None, last: datetime | None) -> str:

@@ -127,9 +127,10 @@ class Author:
 
     def add(self, hours: float, site: int, rule: Rule, names: Names, host: str = "") -> None:
         if 0 <= hours < HOURS:
-            self.happened.append(
-                Happening(hours, site, host or f"h{self.draw.randrange(8)}-{site_name(site)}", rule, names)
-            )
+            self.happened.append(Happening(hours, site, host or self.host(site), rule, names))
+
+    def host(self, site: int) -> str:
+        return f"h{self.draw.randrange(8)}-{site_name(site)}"
 
     def some(self, number: int, among: Sequence[int] = range(SITES)) -> list[int]:
         return self.draw.sample(list(among), number)
@@ -138,7 +139,7 @@ class Author:
         """Along the stages at each of some sites, from one to the next."""
         draw = self.draw
         for number, site in enumerate(self.some(sites)):
-            arrived, host = begin + number * hours / sites, f"h{draw.randrange(8)}-{site_name(site)}"
+            arrived, host = begin + number * hours / sites, self.host(site)
             self.truth.struck.update({f"f/{site_name(site)}", host})
             for n, stage in enumerate(sorted(draw.sample(range(1, len(STAGES)), 4))):
                 rule = Rule(STAGES[stage], level if n else "medium", draw.randrange(4))
@@ -168,8 +169,9 @@ class Author:
         for n in range(2):  # slow: a site each half day
             name, step, begin = ("user", f"slow{n}{mark}"), draw.uniform(10, 13), draw.uniform(LATE, LATE + 40)
             for number, site in enumerate(self.some(18)):
-                self.add(begin + number * step, site, Rule("lateral-movement", "high", n), [name])
-                self.truth.struck.add(f"f/{site_name(site)}")
+                host = self.host(site)
+                self.add(begin + number * step, site, Rule("lateral-movement", "high", n), [name], host)
+                self.truth.struck.update({f"f/{site_name(site)}", host})
             self.truth.attacks.append({name})
         self.strike(
             [("hash", hashlib.sha256(mark.encode()).hexdigest())], draw.uniform(WEEK, HOURS - 2), 0.8, 10, "high"

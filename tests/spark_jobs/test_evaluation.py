@@ -31,7 +31,8 @@ from tests.spark_jobs import attackers
 from tests.spark_jobs.attackers import END, Span, Truth
 from tests.spark_jobs.conftest import run
 
-SEEDS = [5301 + number for number in range(int(os.environ.get("VEDETTE_FLEETS", "1")))]
+FIRST_SEED = int(os.environ.get("VEDETTE_SEED", "5301"))
+SEEDS = [FIRST_SEED + number for number in range(int(os.environ.get("VEDETTE_FLEETS", "1")))]
 LAST = date.fromisoformat(f"{END - timedelta(days=1):%Y-%m-%d}")
 FIRST = 10
 """Pointers of the first screen that an analyst reads."""
@@ -118,16 +119,15 @@ def of_new_rules(found: Found) -> Score:
 
 
 def of_risk(found: Found) -> Score:
-    """Users and addresses: of hosts and sites no one is meant by himself."""
-    rows = [row for row in found.risks if row["kind"] in ("user", "ip", "device")]
-    those = {one for attack in found.truth.attacks for one in attack} | set(found.truth.creeping)
-    over = {(row["kind"], row["value"]) for row in rows}
-    planted = set(found.truth.creeping)
-    wrong = [
-        f"{row['kind']} {row['value']}: {row['reason']}" for row in rows if (row["kind"], row["value"]) not in those
-    ]
-    missed = [str(one) for one in sorted(planted - over)]
-    return Score(len(planted & over), len(planted), len(over & those), len(over), wrong, missed)
+    """Who is over the threshold, and which hosts: planted are those that an attack went over. Sites all are."""
+    truth = found.truth
+    those = {one for attack in truth.attacks for one in attack} | set(truth.creeping)
+    those |= {("host", name) for name in truth.struck}
+    over = {(row["kind"], row["value"]): row["reason"] for row in found.risks if row["kind"] != "site"}
+    wrong = [f"{kind} {name}: {reason}" for (kind, name), reason in over.items() if (kind, name) not in those]
+    missed = [str(one) for one in truth.creeping if one not in over]
+    return Score(len(truth.creeping) - len(missed), len(truth.creeping), len(over) - len(wrong), len(over), wrong,
+                 missed)  # fmt: skip
 
 
 def is_right(pointer: Pointer, found: Found) -> bool:

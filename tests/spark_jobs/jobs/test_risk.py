@@ -25,6 +25,7 @@ from spark_jobs.report.headline import look_first
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import open_reader
 from spark_jobs.tables.schema import (
+    ALERTS,
     CAMPAIGNS,
     ENTITY_SITE_5M,
     HOST_1H,
@@ -48,6 +49,7 @@ POINTS = {"informational": 2, "low": 10, "medium": 20, "high": 40, "critical": 1
 WORTH = {1: 0.5, 2: 0.75, 4: 1.5, 5: 2.0}
 HUGE = "x" * 70_000
 SITE = "north/plant"
+INTEL = {"203.0.113.66": "exercise", "192.0.2.99": "scanner", "192.0.2.98": "shared", "10.1.1.1": "botnet"}
 
 
 class Alert(NamedTuple):
@@ -83,6 +85,10 @@ def alerts() -> list[Alert]:
     rows += [Alert(20.5, "once.8", "critical", user="recovered", site="mill")]
     rows += [Alert(7.0, "half.3", "medium", user="half", site="hill"), Alert(14.0, "half.4", "high", user="half")]
     rows += [Alert(2.0, "own.3", "critical", ip="203.0.113.66"), Alert(3.0, "own.2", "high", ip="10.1.1.1")]
+    # A red team and a scanner of one's own at hosts that nobody else troubles, and beside others; a shared address.
+    rows += [Alert(2.5, "own.3", "critical", ip="203.0.113.66", host="web9", site="hall"),
+             Alert(2.0, "own.3", "critical", user="user3"), Alert(1.2, "scan.1", "high", ip="192.0.2.99", host="web8"),
+             Alert(1.4, "proxy.4", "high", ip="192.0.2.98", host="web7")]  # fmt: skip
     rows += [Alert(3.0, "doubted.2", "high", user="doubtful"), Alert(1.0, "doubted.2", "high", user="doubtful")]
     rows += [Alert(2.0, "odd", None, user=HOSTILE), Alert(1.0, "", HOSTILE, user=HUGE), Alert(1.0, HOSTILE, user=HUGE)]
     rows += [Alert(-0.2, "ahead.2", "medium", user="ahead"), Alert(2.0, "nobody.3", "high", host="", site="")]
@@ -131,6 +137,13 @@ def count(tables: Tables, made: list[Alert]) -> None:
             counted["level"] = one.level
     for table in (WIN_5M, HOST_1H, ENTITY_SITE_5M):
         put(tables, table, list(found[table.name].values()))
+    named = [
+        {"alert_id": f"a{number}", "kind": "detection", "rule_id": one.rule, "level": one.level, "host": one.host,
+         "fleet": "north", "site": one.site, "counted_at": one.at, "event_time": one.at,
+         "received_date": f"{one.at:%Y-%m-%d}", "intel": [{"kind": "ip", "value": one.ip, "threat": INTEL[one.ip]}]}
+        for number, one in enumerate(made) if one.ip in INTEL
+    ]  # fmt: skip
+    tables.append(ALERTS, pa.Table.from_pylist(named, arrow_schema(ALERTS.columns)))
     put(tables, RULES, [
         {"rule_id": rule, "rule_title": rule, "level": "low", "tactics": [tactic(rule)] if tactic(rule) else None}
         for rule in {one.rule for one in made} if rule != "odd"
@@ -150,8 +163,9 @@ def naive(made: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
         place = f"north/{one.site}" if one.site else "/"
         who = [("user", one.user, ""), ("ip", one.ip, place if one.ip.startswith("10.") else ""),
                ("host", one.host, place), ("site", place if one.site else "", "")]  # fmt: skip
+        trial = INTEL.get(one.ip) in ("exercise", "scanner")
         for entity in who:
-            if entity[1]:
+            if entity[1] and not (trial and entity[0] in ("host", "site")):
                 days[entity][f"{one.at:%Y-%m-%d}", one.rule].append(one)
                 there[entity[0], where(entity[0], one)].add(entity[1])
                 named[entity[0], where(entity[0], one), one.rule].add(entity[1])
@@ -172,7 +186,9 @@ def naive(made: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
         for day, rule in order:
             some, stage = cells[day, rule], tactic(rule) if rule != "odd" else ""
             base = float(max(POINTS.get(one.level or "", 2) for one in some))
-            base *= 0.7 + 0.6 * TACTICS.index(stage) / 13 if stage else 1.0
+            tried = stage in ("reconnaissance", "resource-development", "initial-access")
+            tried = tried and entity[0] in ("host", "site") and all(one.level != "critical" for one in some)
+            base *= 0.2 if tried else 0.7 + 0.6 * TACTICS.index(stage) / 13 if stage else 1.0
             base *= 1.3 if stage and stage not in met else 1.15 if not turns[rule] else 1.0
             rare = max(rarity(entity[0], one) for one in some)
             base *= rare
@@ -221,7 +237,7 @@ def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Done:
     count(tables, alerts())
     (folder / "assets.csv").write_text("host,site,criticality\nweb2,mill,4\nweb3,,2\nweb1,mill,99\n")
     (folder / "entities.csv").write_text("kind,value,criticality\nuser,user1,5\nsite,north/mill,1\nuser,user2,high\n")
-    (folder / "intel.csv").write_text("kind,value,threat\nip,203.0.113.66,exercise\nip,10.1.1.1,botnet\n")
+    (folder / "intel.csv").write_text("kind,value,threat\n" + "".join(f"ip,{ip},{of}\n" for ip, of in INTEL.items()))
     put(tables, CAMPAIGNS, [campaign(n, rules=["doubted.2"]) for n in range(1, 4)])
     decided = [("campaign-1", "false-positive", None), ("campaign-2", "true-positive", NOW - timedelta(days=1)),
                ("campaign-3", "false-positive", None), ("campaign-3", "acknowledged", None)]  # fmt: skip
@@ -236,13 +252,21 @@ def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Done:
 
 def test_scores_are_those_of_a_naive_reckoning(done: Done) -> None:
     """Of every entity, by all factors and its past; one's own has no row."""
-    expected = {who: one for who, one in naive(alerts()).items() if who[1] != "203.0.113.66"}
+    own = [ip for ip, of in INTEL.items() if of != "botnet"]
+    expected = {who: one for who, one in naive(alerts()).items() if who[1] not in own}
     halls = {who for who in expected if who[1].startswith("hall")}
     assert done.rows.keys() == {who for who, one in expected.items() if one["score"] >= 0.005} | halls
     for who, row in done.rows.items():
         near = 0.0051 * expected[who]["cells"]
         assert row["score"] == pytest.approx(expected[who]["score"], abs=near), who
         assert row["usual"] == pytest.approx(expected[who]["usual"], abs=near), who
+
+
+def test_a_trial_of_ones_own_raises_no_host(done: Done) -> None:
+    """Neither red team nor scanner; who comes by a shared address does, and who does the same beside them."""
+    assert not any(who[:2] in (("host", "web8"), ("host", "web9")) for who in done.rows)
+    assert done.rows["host", "web7", SITE]["rules"] == 1
+    assert done.rows["host", "web1", SITE]["level"] == "critical"
 
 
 def test_contributions_add_up_to_the_score(done: Done) -> None:

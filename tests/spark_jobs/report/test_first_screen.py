@@ -111,6 +111,22 @@ def test_slow_and_low_is_not_buried_by_lone_critical_alerts(tables: Tables) -> N
     assert next(one.text for one in look_first(found) if one.kind == "risk") == "user slow: 14 rules"
 
 
+def test_a_host_of_a_campaign_is_no_finding_of_its_own(tables: Tables) -> None:
+    """What an attack did to the hosts on its way is in its steps; the same name at another site is another host."""
+    write(tables, CAMPAIGNS, campaign(1, level="critical"))
+    row = {**alert(1), "host": "web1", "counted_at": AT, "batch": "made"}
+    tables.append(ALERTS, pa.Table.from_pylist([row], arrow_schema(ALERTS.columns)))
+    risk = {"as_of": DAY, "kind": "host", "threshold": 100.0, "over": True, "first_seen": AT, "last_seen": AT,
+            "level": "high", "reason": "9 rules"}  # fmt: skip
+    there = [("plant", "web1"), ("office", "web1"), ("plant", "web2")]
+    write(tables, RISK, *({**risk, "risk_id": f"{site}-{host}", "value": host, "scope": f"north/{site}",
+                           "score": 200.0 - n} for n, (site, host) in enumerate(there)))  # fmt: skip
+    found = made(tables)
+    assert [step["hosts"].items for step in found.findings.campaigns.items[0].steps] == [("web1",), ()]
+    shown = [one.text for one in look_first(found) if one.kind == "risk"]
+    assert shown == ["host web1 at north/office: 9 rules", "host web2 at north/plant: 9 rules"]
+
+
 def test_no_kind_of_anomaly_crowds_out_another(tables: Tables) -> None:
     """Of 300 new rules, 3 bursts and a silence with lower scores all but some of the rules are listed, by score, and
     noticed; the first screen has two of each kind, of rules those that are new in the fleet."""
