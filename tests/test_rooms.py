@@ -24,7 +24,7 @@ ONLY = {
     "lmdb": {"store.environment"},
     "paho": {"mqtt.connection"},
     "hyperscan": {"plan.database"},
-    "urllib3": {"region.feeds.web", "sinks.http"},
+    "urllib3": {"region.feeds.web", "sinks.http", "system.https"},
 }
 """Libraries that one module owns."""
 FRONT_ENDS = {"build", "sigma", "sql", "authoring.cases", "authoring.lint"}

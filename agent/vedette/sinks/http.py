@@ -1,7 +1,7 @@
-"""POST over HTTP/1.1 and TLS for sinks: a few lines to one server, each one connection that is kept, in a thread.
+"""POST for sinks (``system.https``): a few lines to one server, each one connection that is kept, in a thread.
 
-The library is urllib3, which the agent carries for The Update Framework; it is imported when the first sink needs it.
-Certificates and names are always checked. Redirects are not followed: an alert goes where the configuration says.
+The library is imported when the first sink needs it. Redirects are not followed: an alert goes where the configuration
+says.
 
 * One request takes at most ``timeout`` seconds, also from a server that sends a byte now and then: then its connection
   is shut down, which ends the thread's wait.
@@ -12,20 +12,16 @@ Certificates and names are always checked. Redirects are not followed: an alert 
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import urllib3
 
 from vedette.sinks.base import MAX_TEXT, Answer, Verdict
+from vedette.system.https import Connections, reason, retry_after
 
 MAX_ANSWER = 4096
 MAX_WAIT = 3600.0
@@ -69,7 +65,7 @@ class Line:
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="sink")
         self._manager: urllib3.PoolManager | None = None
-        self._connections: list[Any] = []
+        self._connections = Connections()
 
     async def post(self, server: Server, body: bytes, headers: Mapping[str, str]) -> Reply:
         """The server's answer."""
@@ -83,18 +79,15 @@ class Line:
         finally:
             if not asked.done():
                 asked.add_done_callback(lambda future: future.cancelled() or future.exception())
-                self._abort()
-
-    def _abort(self) -> None:
-        for connection in self._connections:
-            if (sock := connection.sock) is not None:
-                with suppress(OSError):
-                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # below TLS, without its close_notify
+                self._connections.shut_down()
 
     def _post(self, server: Server, body: bytes, headers: dict[str, str]) -> Reply:
         try:
             if self._manager is None:
-                self._manager = self._made(server)
+                self._manager = self._connections.manager(
+                    server.proxy, server.ca_file, server.cert_file, server.key_file,
+                    num_pools=1, timeout=urllib3.Timeout(server.timeout),
+                )  # fmt: skip
             response = self._manager.request(
                 "POST", server.url, body=body, headers=headers, redirect=False, retries=False, preload_content=False,
             )  # fmt: skip
@@ -104,44 +97,21 @@ class Line:
             response.release_conn()
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             self._forget()
-            return Reply(0, _reason(error))
+            return Reply(0, reason(error))
         if response.status >= 300:
             self._forget()
         text = " ".join(data[:MAX_ANSWER].decode("utf-8", "replace").split())
-        return Reply(response.status, text, _wait(response.headers.get("Retry-After")))
-
-    def _made(self, server: Server) -> urllib3.PoolManager:
-        context = ssl.create_default_context(cafile=server.ca_file)
-        if server.cert_file is not None:
-            context.load_cert_chain(server.cert_file, server.key_file)
-        about: dict[str, Any] = {
-            "num_pools": 1, "maxsize": 1, "ssl_context": context, "timeout": urllib3.Timeout(server.timeout),
-        }  # fmt: skip
-        proxied = urllib3.ProxyManager(server.proxy, **about) if server.proxy else None
-        manager = proxied or urllib3.PoolManager(**about)
-        manager.pool_classes_by_scheme = {"http": self._pool(http=True), "https": self._pool(http=False)}
-        return manager
-
-    def _pool(self, *, http: bool) -> Any:
-        """A class of pools whose connections ``_abort`` can shut down."""
-        base: Any = urllib3.HTTPConnectionPool if http else urllib3.HTTPSConnectionPool
-        connections = self._connections
-
-        class Connection(base.ConnectionCls):  # type: ignore[misc]  # it is one of two classes
-            def __init__(self, *args: Any, **attributes: Any) -> None:
-                super().__init__(*args, **attributes)
-                connections.append(self)
-
-        return type("Pool", (base,), {"ConnectionCls": Connection})
+        wait = min(retry_after(response.headers.get("Retry-After")) or 0.0, MAX_WAIT)
+        return Reply(response.status, text, wait)
 
     def _forget(self) -> None:
         manager, self._manager = self._manager, None
         if manager is not None:
             manager.clear()
-        self._connections.clear()
+        self._connections.forget()
 
     def close(self) -> None:
-        self._abort()
+        self._connections.shut_down()
         self._executor.submit(self._forget)
         self._executor.shutdown(wait=False)
 
@@ -165,26 +135,3 @@ class Lines:
     def close(self) -> None:
         for line in self._all:
             line.close()
-
-
-def _reason(error: BaseException) -> str:
-    """What is at the bottom of an error of urllib3's, without the URL, which may hold a key."""
-    while True:
-        below = getattr(error, "reason", None)
-        below = below if isinstance(below, BaseException) else error.__cause__
-        if not isinstance(error, urllib3.exceptions.HTTPError) or below is None:
-            return str(error).rpartition("object at 0x")[2].partition(">: ")[2] or str(error) or type(error).__name__
-        error = below
-
-
-def _wait(value: str | None) -> float:
-    """Seconds of a header ``Retry-After`` (RFC 9110, 10.2.3): a number, or a date."""
-    if not value:
-        return 0.0
-    if value.isascii() and value.isdigit():
-        return min(float(value), MAX_WAIT)
-    try:
-        seconds = parsedate_to_datetime(value).timestamp() - time.time()
-    except (ValueError, OverflowError):
-        return 0.0
-    return min(max(0.0, seconds), MAX_WAIT)

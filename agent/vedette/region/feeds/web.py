@@ -1,10 +1,9 @@
 """GET over TLS for one feed, bounded by its ``timeout`` and ``max_bytes`` over all requests together.
 
-* Certificates and names are always checked. A redirect is followed ``MAX_REDIRECTS`` times, never away from TLS, and to
+* A redirect is followed ``MAX_REDIRECTS`` times, never away from TLS, and to
   another origin without credentials.
 * 429, 502, 503 and 504 are asked again, after ``Retry-After`` where the server says it, while the time lasts.
-* A body goes to a temporary file; bytes count after decompression. When the time is over the connection is shut down,
-  so that a server which sends a byte now and then holds nothing up.
+* A body goes to a temporary file; bytes count after decompression. When the time is over the connection is shut down.
 
 Raises OSError: ``Failed`` with the reason, without the query of a URL, which may hold a key.
 """
@@ -12,13 +11,9 @@ Raises OSError: ``Failed`` with the reason, without the query of a URL, which ma
 from __future__ import annotations
 
 import base64
-import socket
-import ssl
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from threading import Timer
 from typing import IO, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -28,6 +23,7 @@ import urllib3
 from vedette.region.feeds.settings import Feed, web_mistakes
 from vedette.sinks.base import secret
 from vedette.system.backoff import Backoff
+from vedette.system.https import Connections, reason, retry_after
 
 MAX_REDIRECTS = 5
 MAX_TRIES = 5
@@ -59,14 +55,15 @@ class Web:
         self._feed = feed
         self._until = time.monotonic() + feed.timeout
         self._bytes = feed.max_bytes
-        self._connections: list[Any] = []
+        self._connections = Connections()
         self._manager: urllib3.PoolManager | None = None
-        self._alarm = Timer(feed.timeout, self._abort)
+        self._alarm = Timer(feed.timeout, self._connections.shut_down)
         self._alarm.daemon = True
 
     def __enter__(self) -> Web:
-        self._authorization = authorization(self._feed)
-        self._manager = self._made()
+        feed = self._feed
+        self._authorization = authorization(feed)
+        self._manager = self._connections.manager(feed.proxy, feed.ca_file, feed.cert_file, feed.key_file, num_pools=4)
         self._alarm.start()
         return self
 
@@ -112,7 +109,7 @@ class Web:
             )  # fmt: skip
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             self._left(url)
-            raise Failed(f"{shown(url)}: {_reason(error)}") from None
+            raise Failed(f"{shown(url)}: {reason(error)}") from None
 
     def _left(self, url: str) -> float:
         left = self._until - time.monotonic()
@@ -155,38 +152,9 @@ class Web:
             if isinstance(error, Failed):
                 raise
             self._left(url)
-            raise Failed(f"{shown(url)}: {_reason(error)}") from None
+            raise Failed(f"{shown(url)}: {reason(error)}") from None
         body.seek(0)
         return body
-
-    def _made(self) -> urllib3.PoolManager:
-        feed = self._feed
-        context = ssl.create_default_context(cafile=feed.ca_file)
-        if feed.cert_file is not None:
-            context.load_cert_chain(feed.cert_file, feed.key_file)
-        about: dict[str, Any] = {"num_pools": 4, "maxsize": 1, "ssl_context": context}
-        manager = urllib3.ProxyManager(feed.proxy, **about) if feed.proxy else urllib3.PoolManager(**about)
-        manager.pool_classes_by_scheme = {
-            "http": self._pool(urllib3.HTTPConnectionPool), "https": self._pool(urllib3.HTTPSConnectionPool),
-        }  # fmt: skip
-        return manager
-
-    def _pool(self, base: Any) -> Any:
-        """A class of pools whose connections ``_abort`` can shut down."""
-        connections = self._connections
-
-        class Connection(base.ConnectionCls):  # type: ignore[misc]  # it is one of two classes
-            def __init__(self, *args: Any, **attributes: Any) -> None:
-                super().__init__(*args, **attributes)
-                connections.append(self)
-
-        return type("Pool", (base,), {"ConnectionCls": Connection})
-
-    def _abort(self) -> None:
-        for connection in list(self._connections):
-            if (sock := connection.sock) is not None:
-                with suppress(OSError):
-                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def authorization(feed: Feed) -> str:
@@ -200,18 +168,6 @@ def authorization(feed: Feed) -> str:
     return token if feed.type == "misp" or " " in token else f"Bearer {token}"
 
 
-def retry_after(text: str | None) -> float | None:
-    """Seconds to wait, of ``Retry-After`` in either form."""
-    if not text:
-        return None
-    if text.strip().isdigit():
-        return float(text.strip()[:9])
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None
-
-
 def lower(headers: Any) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
@@ -219,14 +175,3 @@ def lower(headers: Any) -> dict[str, str]:
 def shown(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _reason(error: BaseException) -> str:
-    """What is at the bottom of an error of urllib3's."""
-    while isinstance(error, urllib3.exceptions.HTTPError):
-        below = getattr(error, "reason", None)
-        below = below if isinstance(below, BaseException) else error.__cause__
-        if below is None:
-            break
-        error = below
-    return " ".join(str(error).split())[:200] or type(error).__name__
