@@ -215,6 +215,17 @@ class MqttClient:
             self.connected.clear()
             self._connection.drop("reconnecting")
 
+    @contextlib.asynccontextmanager
+    async def within(self, seconds: float | None, what: str) -> AsyncIterator[None]:
+        """For a body that may take so long, or has limits of its own (None). Raises ConnectionError when it takes
+        longer, which says that it cannot ``what`` ("publish by", …) the broker, and why."""
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError as error:
+            reason = self.outage or "no answer in time"
+            raise ConnectionError(f"cannot {what} the broker {self.settings.url}: {reason}") from error
+
     async def close(self) -> None:
         """Write what is queued, DISCONNECT (the will is not sent), and let ``run`` return."""
         self._closing.set()

@@ -65,17 +65,13 @@ async def announce(broker: MqttSettings, repository: Repository, *, whole: bool 
         old = [topic for topic in there if topic not in wanted]
         old += [blob_topic(fleet, CHANNEL, sha256) for sha256 in sorted(known - blobs.keys())]
         published = await fleetlookups.publish(broker, fleet, lookups, announced, whole=whole)
-        try:
-            async with asyncio.timeout(PUBLISH_SECONDS):
-                for path in lacking:
-                    await client.publish(blob_topic(fleet, CHANNEL, path.name), path.read_bytes(), retain=True)
-                for topic in changed:
-                    await client.publish(topic, wanted[topic], retain=True)
-                for topic in old:
-                    await client.publish(topic, b"", retain=True)
-        except TimeoutError as error:
-            reason = client.outage or "no answer in time"
-            raise ConnectionError(f"cannot publish by the broker {broker.url}: {reason}") from error
+        async with client.within(PUBLISH_SECONDS, "publish by"):
+            for path in lacking:
+                await client.publish(blob_topic(fleet, CHANNEL, path.name), path.read_bytes(), retain=True)
+            for topic in changed:
+                await client.publish(topic, wanted[topic], retain=True)
+            for topic in old:
+                await client.publish(topic, b"", retain=True)
     gone = await fleetlookups.clear(broker, fleet, lookups, announced)
     return Announced(len(lacking), len(changed), published, len(old) + gone)
 
@@ -113,12 +109,8 @@ async def _reading(broker: MqttSettings, topics: list[str]) -> AsyncIterator[tup
         session=Session(clean_start=True, max_packet=REGION_PACKET),
     )  # fmt: skip
     async with client.running():
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await client.connected.wait()
-        except TimeoutError as error:
-            reason = client.outage or "no answer in time"
-            raise ConnectionError(f"cannot read from the broker {broker.url}: {reason}") from error
+        async with client.within(CONNECT_SECONDS, "read from"):
+            await client.connected.wait()
         with suppress(TimeoutError):
             while True:
                 came.clear()

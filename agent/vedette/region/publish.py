@@ -133,14 +133,10 @@ async def connected(broker: MqttSettings, *topics: str) -> AsyncIterator[tuple[M
         on_message=retained.put_nowait,
         session=Session(clean_start=True, max_packet=REGION_PACKET),
     )
-    try:
-        async with client.running():
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await client.connected.wait()
-            yield client, retained
-    except TimeoutError as error:
-        reason = client.outage or "no answer in time"
-        raise ConnectionError(f"cannot publish by the broker {broker.url}: {reason}") from error
+    async with client.within(None, "publish by"), client.running():
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await client.connected.wait()
+        yield client, retained
 
 
 async def _previous(retained: asyncio.Queue[Message]) -> _Previous | None:

@@ -390,12 +390,8 @@ async def by_broker(broker: MqttSettings, fleet: str, name: str) -> AsyncIterato
         session=Session(clean_start=True, max_packet=2 * MAX_MESSAGE, receive_maximum=MAX_WAITING),
     )  # fmt: skip
     async with client.running():
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await client.connected.wait()
-        except TimeoutError as error:
-            reason = client.outage or "no answer in time"
-            raise ConnectionError(f"cannot ask by the broker {broker.url}: {reason}") from error
+        async with client.within(CONNECT_SECONDS, "ask by"):
+            await client.connected.wait()
         yield MqttWire(client, fleet, inbox)
 
 

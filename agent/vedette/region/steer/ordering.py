@@ -51,12 +51,8 @@ async def give(broker: MqttSettings, fleet: str, id: str, order: bytes) -> None:
     """Leave a signed order at the broker, where it holds for a day. Raises ConnectionError."""
     client = MqttClient(broker, f"vedette-fleet-{id[:8]}", session=Session(clean_start=True))
     async with client.running():
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await client.connected.wait()
-        except TimeoutError as error:
-            reason = client.outage or "no answer in time"
-            raise ConnectionError(f"cannot order by the broker {broker.url}: {reason}") from error
+        async with client.within(CONNECT_SECONDS, "order by"):
+            await client.connected.wait()
         await client.publish(steer_topic(fleet, f"requests/{id}"), order, retain=True)
 
 
