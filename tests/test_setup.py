@@ -62,12 +62,12 @@ class Tree:
     def cargo(self, version: str) -> None:
         self.program("cargo", f"echo cargo {version}")
 
-    def setup(self, python: str = "", code: int = 0, venv: str = "venv") -> list[str]:
+    def setup(self, python: str = "", *more: str, code: int = 0, venv: str = "venv") -> list[str]:
         """What was installed, each line with its Python; or the first line of an error."""
         calls = self.folder / "calls"
         calls.unlink(missing_ok=True)
         around = {**os.environ, "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
-        command = ["sh", "tools/setup.sh", python, venv]
+        command = ["sh", "tools/setup.sh", python, venv, *more]
         done = subprocess.run(command, cwd=self.folder, env=around, capture_output=True, text=True, check=False)
         self.printed = done.stdout
         assert done.returncode == code, done.stderr
@@ -93,6 +93,17 @@ def test_installed_once_by_hash(tree: Tree) -> None:
     assert "native kernel: built" in tree.printed
     assert tree.setup(python) == []
     assert not tree.printed
+
+
+def test_packages_alone(tree: Tree) -> None:
+    """First what the lock names, then ours and the kernel: each once."""
+    python = tree.python("one")
+    assert len(tree.setup(python, "packages")) == 2
+    assert tree.setup(python, "packages") == []
+    own, kernel = tree.setup(python)
+    assert own.endswith("-e .")
+    assert kernel.endswith("-v -e .")
+    assert tree.setup(python) == tree.setup(python, "packages") == []
 
 
 @pytest.mark.parametrize("changed", ["pyproject.toml", "requirements.lock", "tools/setup.sh", "the Python"])
@@ -238,6 +249,7 @@ MAKEFILE = """\
 test:
 \t@mkdir -p .venv/bin && ln -sf {python} .venv/bin/python
 \t@sleep 300 & echo $$! >stray
+\t@mkdir -p build/streams && echo . >build/streams/rest.log && sleep 3
 \t@echo "3 passed, 1 skipped in 2.50s"
 \t@exit {code}
 """
@@ -247,12 +259,13 @@ test:
     ("whole", "unit"), [(0, 0), (1, 0), (0, 1)], ids=["green", "the whole fails", "the smoke fails"]
 )
 def test_what_ci_runs(tmp_path: Path, whole: int, unit: int) -> None:
-    """.ci/run fails when a part fails, ends with what pytest said, names the Pythons, and leaves nothing running."""
+    """.ci/run fails when a part fails, ends with what pytest said, names the Pythons, and leaves nothing running. The
+    packages of the newer Python come while the tests run."""
     for name in (".ci", "tools", "bin"):
         (tmp_path / name).mkdir(parents=True)
     shutil.copyfile(ROOT / ".ci/run", tmp_path / ".ci/run")
     (tmp_path / "Makefile").write_text(MAKEFILE.format(python=sys.executable, code=whole))
-    (tmp_path / "tools/setup.sh").write_text("true\n")
+    (tmp_path / "tools/setup.sh").write_text('echo "$@" >>setups\n')
     (tmp_path / "tools/test.sh").write_text(f'echo "2 passed in 1.00s"\nexit {unit}\n')
     newest = tmp_path / "bin/python3.13"
     newest.write_text('#!/bin/sh\ncase "$2" in *platform*) echo 3.13.99 ;; esac\n')
@@ -266,5 +279,6 @@ def test_what_ci_runs(tmp_path: Path, whole: int, unit: int) -> None:
     assert (smoke, last) == ("2 passed in 1.00s", "3 passed, 1 skipped in 2.50s")
     assert platform.python_version() in used
     assert "3.13.99" in used
+    assert (tmp_path / "setups").read_text() == "python3.13 build/smoke packages\npython3.13 build/smoke\n"
     stray = Path("/proc", (tmp_path / "stray").read_text().strip(), "cmdline")
     assert not stray.exists() or not stray.read_bytes(), "it still runs"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # A Python environment with everything for development, of the versions in requirements.lock:
-# sh tools/setup.sh PYTHON VENV. Without a PYTHON ("") it is the system's, else the oldest supported one there is. An
-# environment of another Python, or made from other versions, is rebuilt.
+# sh tools/setup.sh PYTHON VENV [packages]. Without a PYTHON ("") it is the system's, else the oldest supported one there
+# is. An environment of another Python, or made from other versions, is rebuilt. "packages": what others wrote alone.
 set -eu
 asked="$1"
 venv="$2"
@@ -44,7 +44,9 @@ if [ "${have%:*}" != "$locked" ]; then
     sed -n '/^setuptools==/,/[^\\]$/p' requirements.lock >"$venv/setuptools.lock"
     pip --require-hashes -r "$venv/setuptools.lock"
     pip --require-hashes -r requirements.lock
+    echo "$locked:" >"$venv/.installed"
 fi
+[ "${3:-}" != packages ] || exit 0
 if [ "$have" != "$locked:$ours" ]; then
     # The kernel comes next: its library lies in the source tree and serves every environment.
     CARGO=false pip $editable -e .
