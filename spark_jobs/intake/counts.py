@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -45,6 +46,15 @@ def counts(spark: SparkSession, tables: Tables, label: str, dates: Collection[st
         yield BySpark(spark, counted)
     finally:
         counted.unpersist()
+
+
+def counted_from(spark: SparkSession, tables: Tables, first: date, last: date) -> DataFrame:
+    """All alerts that are counted on these days, whenever they were received."""
+    start = datetime(first.year, first.month, first.day, tzinfo=UTC)
+    end = datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1)
+    # Not by day of receipt: that is the edge's, and an agent's clock may stand at 1970.
+    alerts = tables.frame(spark, ALERTS, near={"counted_at": [(start, end)]})
+    return alerts.where((F.col("counted_at") >= F.lit(start)) & (F.col("counted_at") < F.lit(end)))
 
 
 class BySpark:

@@ -32,7 +32,7 @@ from pyspark.sql import functions as F
 from spark_jobs.common.period import Period, held, period
 from spark_jobs.common.plain import many
 from spark_jobs.intake import frames
-from spark_jobs.intake.counts import COUNTS
+from spark_jobs.intake.counts import COUNTS, counted_from
 from spark_jobs.intake.sources import KafkaSource, LandingSource
 from spark_jobs.jobs.ingest import LANDED
 from spark_jobs.jobs.job import COUNT, DAY, FOLDER, Job, Value, pair, spark_job
@@ -203,15 +203,6 @@ def known_whole(spark: SparkSession, tables: Tables, day: str, gone: tuple[int, 
     if not whole:
         log.warning("counts of %s are kept with copies in them: some of their alerts have expired", day)
     return whole
-
-
-def counted_from(spark: SparkSession, tables: Tables, first: date, last: date) -> DataFrame:
-    """All alerts that are counted on these days, whenever they were received."""
-    start = datetime(first.year, first.month, first.day, tzinfo=UTC)
-    end = datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1)
-    # Not by day of receipt: that is the edge's, and an agent's clock may stand at 1970.
-    alerts = tables.frame(spark, ALERTS, near={"counted_at": [(start, end)]})
-    return alerts.where((F.col("counted_at") >= F.lit(start)) & (F.col("counted_at") < F.lit(end)))
 
 
 def said_by_day(spark: SparkSession, tables: Tables, since: str, until: str) -> dict[str, tuple[int, int]]:

@@ -30,13 +30,13 @@ from spark_jobs.common.period import Period, held, period
 from spark_jobs.common.plain import many, plain, short
 from spark_jobs.findings import risk as points
 from spark_jobs.intake import frames
+from spark_jobs.intake.counts import counted_from
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.intake.own import OWN, TRIALS, threats_of
 from spark_jobs.jobs.job import COUNT, Job, date_option, lookups_option, spark_job
 from spark_jobs.report.triage import CLOSED, decisions
 from spark_jobs.tables.ask import Reader
 from spark_jobs.tables.schema import (
-    ALERTS,
     ANOMALIES,
     CAMPAIGNS,
     ENTITY_SITE_5M,
@@ -55,6 +55,9 @@ HALF_LIFE = 14
 
 PRIOR = 2.0
 """Findings by which a rule is held to be right before anybody has closed one."""
+
+MAX_BROADCAST = 200_000
+"""Rows of trials, some hundred bytes each, that every executor is given whole."""
 
 KINDS = (*points.KINDS, "host", "site")
 
@@ -95,8 +98,7 @@ def write(
     there = held(tables.partitions(WIN_5M), wanted)
     first = datetime.fromisoformat(there[0]).replace(tzinfo=UTC) if there else wanted.start
     entities = tables.frame(spark, ENTITY_SITE_5M, wanted.since, wanted.until)
-    trials = kept(_trials(spark, tables, wanted))
-    rows = points.cells(entities, *(_without(spark, tables, table, wanted, trials) for table in (HOST_1H, WIN_5M)))
+    rows = points.cells(entities, *(_without(spark, tables, table, wanted) for table in (HOST_1H, WIN_5M)))
     assets, known = (None if lookups is None else lookups.table(spark, name) for name in ("assets", "entities"))
     worth = points.criticalities(spark, assets, known)
     made = points.contributions(rows, tables.frame(spark, RULES), trusted or {}, worth)
@@ -108,19 +110,20 @@ def write(
     return _said(found, top)
 
 
-def _trials(spark: SparkSession, tables: Tables, wanted: Period) -> DataFrame:
-    """The alerts, as ``frames.counted`` has them, whose ``intel`` named a trial of one's own when they came in."""
-    alerts = tables.frame(spark, ALERTS, wanted.since)
-    return frames.counted(alerts.where(F.exists("intel", lambda one: one["threat"].isin(*TRIALS))))
-
-
-def _without(spark: SparkSession, tables: Tables, table: Table, wanted: Period, trials: DataFrame) -> DataFrame:
-    """The rows of ``table``, ``HOST_1H`` or ``WIN_5M``, less the alerts of ``trials``."""
+def _without(spark: SparkSession, tables: Tables, table: Table, wanted: Period) -> DataFrame:
+    """The rows of ``table``, ``HOST_1H`` or ``WIN_5M``, less the alerts whose ``intel`` named a trial of one's own when
+    they came in. Those that a running ingest has not counted yet are missing until the next run."""
+    rows = tables.frame(spark, table, wanted.since, wanted.until)
+    alerts = counted_from(spark, tables, wanted.first, wanted.last)
+    trials = frames.counted(alerts.where(F.exists("intel", lambda one: one["threat"].isin(*TRIALS))))
     counts = frames.rows_of(table, trials, tables.frame(spark, RULES))
-    theirs = counts.select(*table.keys, F.col("alerts").alias("of_trials"))
-    rows = tables.frame(spark, table, wanted.since, wanted.until).join(F.broadcast(theirs), [*table.keys], "left")
+    theirs = kept(counts.select(*table.keys, F.col("alerts").alias("of_trials")))
+    number = theirs.count()
+    if not number:
+        return rows
+    met = rows.join(F.broadcast(theirs) if number <= MAX_BROADCAST else theirs, [*table.keys], "left")
     left = F.col("alerts") - F.coalesce("of_trials", F.lit(0))
-    return rows.withColumn("alerts", left).drop("of_trials")
+    return met.withColumn("alerts", left).drop("of_trials")
 
 
 def _others(spark: SparkSession, found: pa.Table, lookups: Lookups | None) -> pa.Table:

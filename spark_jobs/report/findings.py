@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from spark_jobs.common.attack import TACTICS
 from spark_jobs.common.period import Period
@@ -38,8 +39,8 @@ MAX_NEVER_FIRED = 500
 MAX_ENTITIES = 8
 """Of a campaign, whose alerts and hosts are looked up."""
 
-MAX_HOSTS = 3
-"""Of a campaign's step, the first ones met."""
+MAX_HOSTS, MAX_MET = 3, 100
+"""Of a campaign's step, the first ones met: as many are shown, and looked up."""
 
 JOBS = (("ingest", ALERTS), ("campaigns", CAMPAIGNS), ("baselines", ANOMALIES), ("noise", NOISE),
         ("coverage", COVERAGE), ("risk", RISK))  # fmt: skip
@@ -179,12 +180,15 @@ def _campaigns(reader: Reader, period: Period) -> tuple[Listed, int]:
     for one in found:
         for name in ("sites", "rules", "tactics", "techniques", "steps"):
             setattr(one, name, getattr(one, name) or ())
-        one.steps = tuple(
-            {**step, "hosts": hosts.get((one.campaign_id, step["fleet"], step["site"], step["rule_id"]), Listed())}
-            for step in one.steps
-        )
+        one.steps = tuple({**step, **_shown(hosts, one, step)} for step in one.steps)
         one.samples = tuple(samples.get(one.campaign_id, ()))
     return Listed(found, number["n"]), number["still_open"]
+
+
+def _shown(hosts: Mapping[tuple[str, ...], Listed], one: Line, step: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a step the ``hosts`` that are shown, and all that were looked up (``met``)."""
+    met = hosts.get((one.campaign_id, step["fleet"], step["site"], step["rule_id"]), Listed())
+    return {"hosts": Listed(met.items[:MAX_HOSTS], met.of), "met": met.items}
 
 
 def _named(campaigns: Sequence[Line]) -> str:
@@ -249,7 +253,7 @@ def _hosts(reader: Reader, campaigns: Sequence[Line]) -> dict[tuple[str, ...], L
                 JOIN ({_named(campaigns)}) e
                 ON one.kind = e.k AND one.value = e.w AND counted_at BETWEEN since AND until
                 GROUP BY {names}, host) b) d
-        WHERE place <= {MAX_HOSTS} ORDER BY {names}, place"""
+        WHERE place <= {MAX_MET} ORDER BY {names}, place"""
     )
     found: dict[tuple[str, ...], Listed] = {}
     for row in rows:

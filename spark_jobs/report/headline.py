@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
+from typing import Any, TypeAlias
 
 from spark_jobs.common.attack import caption
 from spark_jobs.common.period import Period
@@ -205,20 +208,42 @@ def _anomaly(report: Report, one: Line) -> str:
 
 
 def unnamed_risks(findings: Findings) -> list[Line]:
-    """Those over their threshold that are not closed, and that no campaign listed names: hosts by its steps. Sites come
-    last, which have what their users and hosts have."""
-    named = {(one["kind"], one["value"]) for listed in findings.campaigns.items for one in listed.entities or ()}
-    named |= {(one.kind, one.value) for one in findings.campaigns.items}
-    met = {
-        (host, f"{step['fleet']}/{step['site']}")
-        for listed in findings.campaigns.items
-        for step in listed.steps or ()
-        for host in step["hosts"].items
-    }
+    """Those over their threshold that are not closed, and that no campaign listed names or explains; sites last, which
+    have what their users and hosts have."""
+    campaigns = findings.campaigns.items
+    named = {(one["kind"], one["value"]) for listed in campaigns for one in listed.entities or ()}
+    named |= {(one.kind, one.value) for one in campaigns}
     over = [one for one in findings.risks.items if one.over and not closed(one, one.last_seen)]
-    unnamed = (one for one in over if (one.kind, one.value) not in named)
-    others = (one for one in unnamed if one.kind != "host" or (one.value, one.scope) not in met)
-    return sorted(others, key=lambda one: one.kind == "site")
+    unnamed = [one for one in over if (one.kind, one.value) not in named]
+    named_by = _hosts([one for one in campaigns if not closed(one, one.last_seen)])
+    return sorted((one for one in unnamed if not _explained(one, named_by)), key=lambda one: one.kind == "site")
+
+
+_Spans: TypeAlias = Mapping[tuple[str, str], Sequence[tuple[str, date, date]]]
+"""Of a host at a site the rules by which steps of campaigns name it, and from which day to which."""
+
+
+def _hosts(campaigns: Sequence[Line]) -> _Spans:
+    spans = defaultdict(list)
+    for one in campaigns:
+        for step in one.steps:
+            for host in step["met"]:
+                span = step["rule_id"], one.first_seen.date(), one.last_seen.date()
+                spans[host, f"{step['fleet']}/{step['site']}"].append(span)
+    return spans
+
+
+def _explained(risk: Line, hosts: _Spans) -> bool:
+    """Whether it is a host that would not be over its threshold without what campaigns did there."""
+    spans = hosts.get((risk.value, risk.scope), ()) if risk.kind == "host" else ()
+    if not spans:
+        return False
+    theirs, others = list[Any](), list[Any]()
+    for part in risk.contributions or ():
+        known = any(rule == part["rule_id"] and since <= part["time"].date() <= until for rule, since, until in spans)
+        (theirs if known else others).append(part)
+    without = risk.score - sum(part["points"] for part in theirs)
+    return without < risk.threshold and not any(part["level"] == "critical" for part in others)
 
 
 def _span(first: datetime | None, last: datetime | None) -> str:

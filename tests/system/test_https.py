@@ -33,6 +33,7 @@ def test_a_date_to_come() -> None:
 def test_a_wait_can_be_ended_and_its_reason_names_no_url() -> None:
     """A server that never answers: the thread that waits for it fails when its connection is shut down."""
     with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
         connections, failed = Connections(), list[str]()
         manager = connections.manager("", None, None, None, num_pools=1)
         url = f"http://127.0.0.1:{server.getsockname()[1]}/?key=secret"
@@ -47,6 +48,7 @@ def test_a_wait_can_be_ended_and_its_reason_names_no_url() -> None:
         asking.start()
         accepted, _ = server.accept()
         with accepted:
+            accepted.settimeout(30)
             assert accepted.recv(1 << 12).startswith(b"GET /?key=secret")
             began = time.monotonic()
             connections.shut_down()

@@ -16,7 +16,7 @@ from typing import Any
 
 import urllib3
 
-MAX_REASON = 200
+MAX_REASON = 500
 """Characters."""
 
 
@@ -75,7 +75,7 @@ def retry_after(text: str | None) -> float | None:
 
 
 def reason(error: BaseException) -> str:
-    """What is at the bottom of an error of urllib3's, without the URL, which may hold a key."""
+    """What is at the bottom of an error of urllib3's; that of a request names no URL, which may hold a key."""
     while isinstance(error, urllib3.exceptions.HTTPError):
         below = getattr(error, "reason", None)
         below = below if isinstance(below, BaseException) else error.__cause__

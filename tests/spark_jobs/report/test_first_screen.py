@@ -15,7 +15,7 @@ from spark_jobs.jobs.report import figures
 from spark_jobs.report import page, text
 from spark_jobs.report.accounts import troubles
 from spark_jobs.report.findings import MAX_RISKS
-from spark_jobs.report.headline import Report, cards, look_first
+from spark_jobs.report.headline import Report, cards, look_first, unnamed_risks
 from spark_jobs.report.notices import notices
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import open_reader
@@ -112,19 +112,38 @@ def test_slow_and_low_is_not_buried_by_lone_critical_alerts(tables: Tables) -> N
 
 
 def test_a_host_of_a_campaign_is_no_finding_of_its_own(tables: Tables) -> None:
-    """What an attack did to the hosts on its way is in its steps; the same name at another site is another host."""
+    """What an attack did to the hosts on its way is in its steps. A host that is over its threshold without that is a
+    finding, and so is one of the same name at another site, and each of a campaign that is closed."""
     write(tables, CAMPAIGNS, campaign(1, level="critical"))
-    row = {**alert(1), "host": "web1", "counted_at": AT, "batch": "made"}
-    tables.append(ALERTS, pa.Table.from_pylist([row], arrow_schema(ALERTS.columns)))
+    hosts = ("met", "busy", "later", "struck")
+    rows = [{**alert(n), "host": host, "counted_at": AT, "batch": "made"} for n, host in enumerate(hosts)]
+    tables.append(ALERTS, pa.Table.from_pylist(rows, arrow_schema(ALERTS.columns)))
+    part = {"points": 90.0, "time": AT, "rule_id": "rule-a", "level": "high", "tactic": "", "alerts": 1, "why": ""}
+    more = {"met": {}, "busy": {"rule_id": "rule-z"}, "later": {"time": AT + timedelta(days=1)},
+            "struck": {"rule_id": "rule-z", "level": "critical", "points": 20.0}}  # fmt: skip
     risk = {"as_of": DAY, "kind": "host", "threshold": 100.0, "over": True, "first_seen": AT, "last_seen": AT,
             "level": "high", "reason": "9 rules"}  # fmt: skip
-    there = [("plant", "web1"), ("office", "web1"), ("plant", "web2")]
-    write(tables, RISK, *({**risk, "risk_id": f"{site}-{host}", "value": host, "scope": f"north/{site}",
-                           "score": 200.0 - n} for n, (site, host) in enumerate(there)))  # fmt: skip
+    write(tables, RISK, *(
+        {**risk, "risk_id": f"{site}-{host}", "value": host, "scope": f"north/{site}",
+         "score": 150.0 if host == "struck" else 200.0 - n,
+         "contributions": [part, {**part, **more[host]}]}
+        for site, some in (("plant", hosts), ("office", ["met"])) for n, host in enumerate(some)
+    ))  # fmt: skip
     found = made(tables)
-    assert [step["hosts"].items for step in found.findings.campaigns.items[0].steps] == [("web1",), ()]
-    shown = [one.text for one in look_first(found) if one.kind == "risk"]
-    assert shown == ["host web1 at north/office: 9 rules", "host web2 at north/plant: 9 rules"]
+    assert len(found.findings.campaigns.items[0].steps[0]["hosts"].items) == 3
+    named = {f"{one.value} {one.scope}" for one in unnamed_risks(found.findings)}
+    others = {"met north/office", "busy north/plant", "later north/plant", "struck north/plant"}
+    assert named == others
+    shown = [one.text.partition(":")[0] for one in look_first(found) if one.kind == "risk"]
+    assert len(shown) == 3
+    assert "host met at north/plant" not in shown
+    assert {row["alert_id"] for row in notices(found) if row["kind"] == "risk"} == {
+        f"{one.partition(' ')[2].partition('/')[2]}-{one.partition(' ')[0]}" for one in others
+    }
+    decided = {"finding_id": "campaign-1", "kind": "campaign", "state": "false-positive", "author": "ann",
+               "reason": "r", "updated_at": AT + timedelta(days=9)}  # fmt: skip
+    write(tables, TRIAGE, decided)
+    assert len(unnamed_risks(made(tables).findings)) == 5
 
 
 def test_no_kind_of_anomaly_crowds_out_another(tables: Tables) -> None:
