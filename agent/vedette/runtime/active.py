@@ -11,10 +11,12 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
+from weakref import ref
 
 import structlog
 
 from vedette.config.settings import DEFAULT_SET, Config
+from vedette.engine.match import Engine
 from vedette.model.counters import Log
 from vedette.rawlog.log import RawLog
 from vedette.runtime.deadrules import dead_rules
@@ -28,8 +30,8 @@ log = structlog.get_logger()
 
 SAMPLE_BYTES = 1 << 20
 """Of the newest traffic, for choosing the prefilter's literals."""
-TRIM_SECONDS = 1.0
-"""After a switch of plans, until memory is given back."""
+TRIM_SECONDS, MAX_TRIM_SECONDS = 1.0, 60.0
+"""After a switch of plans, until memory is given back; and the longest pause until this is tried again."""
 
 
 def newest_lines(raw_log: RawLog) -> bytes:
@@ -48,9 +50,16 @@ def freeze() -> None:
     gc.freeze()
 
 
-async def _trim() -> None:
-    """Give back the memory of a plan that is gone, once the frame under way is evaluated."""
-    await asyncio.sleep(TRIM_SECONDS)
+async def give_back(old: ref[Engine]) -> None:
+    """Free the memory of a plan that was replaced. The frame under way is evaluated with it to its end, which on a busy
+    machine may take long: what was frozen meanwhile is looked at again until ``old`` is gone, ever more seldom."""
+    wait = TRIM_SECONDS
+    while True:
+        await asyncio.sleep(wait)
+        freeze()
+        if old() is None or wait > MAX_TRIM_SECONDS:
+            break
+        wait *= 2
     await asyncio.to_thread(allocator.trim)
 
 
@@ -91,12 +100,11 @@ class ActiveRules:
         if loaded is None:
             self._pipeline.evaluator.switch(self.loaded.engine, self.loaded.credit)
             return
-        self.loaded = loaded
+        old, self.loaded = ref(self.loaded.engine), loaded
         self._pipeline.evaluator.switch(loaded.engine, loaded.credit)
         self._context.counters.totals["replans"] += 1
         self._log_loaded()
-        freeze()
-        self.start(_trim())
+        self.start(give_back(old))
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
