@@ -32,6 +32,9 @@ WHO = ["kind", "value", "scope"]
 LEVELS = ("informational", "low", "medium", "high", "critical")
 SEVERE = ("high", "critical")
 
+CRITICAL_DAYS = 7
+"""An entity with a critical alert is over its threshold of risk for so long, whatever its score."""
+
 MAX_DAYS = 62
 """Days that one look can span: they are the bits of a number."""
 

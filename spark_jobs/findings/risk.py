@@ -35,7 +35,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.common.attack import TACTICS
-from spark_jobs.common.entities import LEVELS, WHO, scope
+from spark_jobs.common.entities import CRITICAL_DAYS, LEVELS, WHO, scope
 from spark_jobs.common.islands import identity
 from spark_jobs.common.nouns import counted
 from spark_jobs.findings.weight import ATTEMPTS
@@ -78,9 +78,6 @@ MIN_THRESHOLD = 100.0
 OWN_TIMES = 2.0
 MIN_MOMENTS = 3
 """Of the past, that it takes to say what is usual."""
-
-CRITICAL_DAYS = 7
-"""An entity with a critical alert is over its threshold for so long, whatever its score."""
 
 MAX_CONTRIBUTIONS = 8
 """Of an entity that are kept with it, the largest."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
-from typing import Any, TypeAlias
+from datetime import date, datetime, timedelta
+from typing import TypeAlias
 
 from spark_jobs.common.attack import caption
+from spark_jobs.common.entities import CRITICAL_DAYS
 from spark_jobs.common.period import Period
 from spark_jobs.common.plain import many, short
 from spark_jobs.report.accounts import Accounts
@@ -238,12 +239,16 @@ def _explained(risk: Line, hosts: _Spans) -> bool:
     spans = hosts.get((risk.value, risk.scope), ()) if risk.kind == "host" else ()
     if not spans:
         return False
-    theirs, others = list[Any](), list[Any]()
-    for part in risk.contributions or ():
-        known = any(rule == part["rule_id"] and since <= part["time"].date() <= until for rule, since, until in spans)
-        (theirs if known else others).append(part)
-    without = risk.score - sum(part["points"] for part in theirs)
-    return without < risk.threshold and not any(part["level"] == "critical" for part in others)
+    others = [
+        part
+        for part in risk.contributions or ()
+        if not any(rule == part["rule_id"] and since <= part["time"].date() <= until for rule, since, until in spans)
+    ]
+    listed, rest = risk.score - risk.others_points, sum(part["points"] for part in others)
+    # What is not listed is held to be of the same mix.
+    without = rest + risk.others_points * rest / listed if listed else risk.score
+    recent = risk.updated_at - timedelta(days=CRITICAL_DAYS)
+    return without < risk.threshold and not any(one["level"] == "critical" and one["time"] > recent for one in others)
 
 
 def _span(first: datetime | None, last: datetime | None) -> str:

@@ -115,17 +115,19 @@ def test_a_host_of_a_campaign_is_no_finding_of_its_own(tables: Tables) -> None:
     """What an attack did to the hosts on its way is in its steps. A host that is over its threshold without that is a
     finding, and so is one of the same name at another site, and each of a campaign that is closed."""
     write(tables, CAMPAIGNS, campaign(1, level="critical"))
-    hosts = ("met", "busy", "later", "struck")
+    hosts = ("met", "busy", "later", "struck", "long ago")
     rows = [{**alert(n), "host": host, "counted_at": AT, "batch": "made"} for n, host in enumerate(hosts)]
     tables.append(ALERTS, pa.Table.from_pylist(rows, arrow_schema(ALERTS.columns)))
     part = {"points": 90.0, "time": AT, "rule_id": "rule-a", "level": "high", "tactic": "", "alerts": 1, "why": ""}
     more = {"met": {}, "busy": {"rule_id": "rule-z"}, "later": {"time": AT + timedelta(days=1)},
-            "struck": {"rule_id": "rule-z", "level": "critical", "points": 20.0}}  # fmt: skip
+            "struck": {"rule_id": "rule-z", "level": "critical", "points": 20.0},
+            "long ago": {"rule_id": "rule-z", "level": "critical", "points": 1.0,
+                         "time": AT - timedelta(days=8)}}  # fmt: skip
     risk = {"as_of": DAY, "kind": "host", "threshold": 100.0, "over": True, "first_seen": AT, "last_seen": AT,
-            "level": "high", "reason": "9 rules"}  # fmt: skip
+            "level": "high", "reason": "9 rules", "updated_at": AT}  # fmt: skip
     write(tables, RISK, *(
         {**risk, "risk_id": f"{site}-{host}", "value": host, "scope": f"north/{site}",
-         "score": 150.0 if host == "struck" else 200.0 - n,
+         "score": 150.0 if host == "struck" else 220.0 - n, "others_points": 40.0 - n,
          "contributions": [part, {**part, **more[host]}]}
         for site, some in (("plant", hosts), ("office", ["met"])) for n, host in enumerate(some)
     ))  # fmt: skip
@@ -143,7 +145,7 @@ def test_a_host_of_a_campaign_is_no_finding_of_its_own(tables: Tables) -> None:
     decided = {"finding_id": "campaign-1", "kind": "campaign", "state": "false-positive", "author": "ann",
                "reason": "r", "updated_at": AT + timedelta(days=9)}  # fmt: skip
     write(tables, TRIAGE, decided)
-    assert len(unnamed_risks(made(tables).findings)) == 5
+    assert len(unnamed_risks(made(tables).findings)) == 6
 
 
 def test_no_kind_of_anomaly_crowds_out_another(tables: Tables) -> None:
