@@ -87,7 +87,7 @@ PLAN: dict[str, Asked] = {
     "baselines": Asked(
         "--date={last} --days=6 --lookups={out}/lookups", (WIN_5M, ENTITY_SITE_5M), (BASELINES, ANOMALIES, FIRST_SEEN)
     ),
-    "risk": Asked("--date={last} --lookups={out}/lookups", (ENTITY_SITE_5M, HOST_1H, WIN_5M), (RISK,)),
+    "risk": Asked("--date={last} --lookups={out}/lookups", (ENTITY_SITE_5M, HOST_1H, WIN_5M, ALERTS), (RISK,)),
     "noise": Asked("--date={last} --days=14", (WIN_5M, HOST_1H, ENTITY_SITE_5M), (NOISE,)),
     "coverage": Asked("--date={last} --days=14 --rules={out}/landing/rules", (WIN_5M,), (COVERAGE,)),
     "report": Asked("--date={last} --days=14 --html={out}/report.html", (WIN_5M, HOST_1H, ENTITY_SITE_5M, ALERTS)),

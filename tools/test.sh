@@ -9,7 +9,7 @@ unit=${2:-}
 only="not release"
 [ -z "$unit" ] || only="$only and not slow and not peer and not crash and not spark and not install and not boot"
 AGAIN=12 # failed tests that may run again; with more of them something is wrong that time does not mend
-PATIENT=" rules spark_jobs jobs " # streams that only reckon: they give way to those that wait for agents and servers
+CPU_BOUND=" rules spark_jobs jobs " # streams of lower priority than those that wait for agents and servers
 HUNG=1500 # seconds after which a test ends its stream, and says where each thread stands
 logs=build/streams
 rm -rf $logs
@@ -22,7 +22,7 @@ echo "VEDETTE_CRASH_SEED=$VEDETTE_CRASH_SEED"
 tests() { # NAME [ARGUMENT...]: those of a stream, as its arguments say, instead of this shell
     name=$1 nice=0
     shift
-    case "$PATIENT" in *" $name "*) nice=5 ;; esac
+    case "$CPU_BOUND" in *" $name "*) nice=5 ;; esac
     exec nice -n $nice "$bin/pytest" -q --durations 10 -m "$only" -o cache_dir=$logs/"$name" -o faulthandler_timeout=$HUNG \
         -o faulthandler_exit_on_timeout=true "$@" >>$logs/"$name".log 2>&1
 }

@@ -193,7 +193,7 @@ def test_the_first_screen_is_about_what_was_planted(found: Found) -> None:
 
 @pytest.mark.spark
 @pytest.mark.release
-def test_hosts_that_an_attack_went_over_are_at_risk(found: Found) -> None:
+def test_hosts_on_the_way_of_what_was_planted_are_at_risk(found: Found) -> None:
     """Two of five and more: of others too little was seen there for a look of their own."""
     struck = {name for name in found.truth.struck if "/" not in name}
     over = {row["value"] for row in found.risks if row["kind"] == "host"}

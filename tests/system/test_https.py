@@ -1,4 +1,4 @@
-"""Requests by urllib3: what is said of an error, how long a server asks to wait, and that a wait can be ended."""
+"""Requests by urllib3: the reason of an error, ``Retry-After``, and a blocked request that is interrupted."""
 
 from __future__ import annotations
 

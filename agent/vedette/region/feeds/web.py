@@ -1,7 +1,6 @@
 """GET over TLS for one feed, bounded by its ``timeout`` and ``max_bytes`` over all requests together.
 
-* A redirect is followed ``MAX_REDIRECTS`` times, never away from TLS, and to
-  another origin without credentials.
+* A redirect is followed ``MAX_REDIRECTS`` times, never away from TLS, and to another origin without credentials.
 * 429, 502, 503 and 504 are asked again, after ``Retry-After`` where the server says it, while the time lasts.
 * A body goes to a temporary file; bytes count after decompression. When the time is over the connection is shut down.
 
