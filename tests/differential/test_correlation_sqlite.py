@@ -26,7 +26,7 @@ from vedette.runtime.timeline import Correlated, Timeline
 
 BASE = 1_790_000_000
 NAMES = ("aa", "bb", "cc")
-EXAMPLES = settings(max_examples=250, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(max_examples=120, suppress_health_check=list(HealthCheck))
 
 Event = dict[str, Any]
 

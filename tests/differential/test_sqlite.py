@@ -144,7 +144,7 @@ def ours(plan: Plan, events: list[dict[str, Any]]) -> set[int]:
     return found
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_random_rules_on_random_events(data: st.DataObject) -> None:
     """Whatever pySigma can turn into SQL matches the same events here."""

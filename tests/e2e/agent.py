@@ -35,7 +35,7 @@ WARM = Warm()
 BUILT: dict[str, bytes] = {}
 """The starter rules as the first agent has built them, under the name in the cache that says of what: another agent
 takes them only for the very same files."""
-KILLS = int(os.environ.get("VEDETTE_CRASH_KILLS", "3"))
+KILLS = int(os.environ.get("VEDETTE_CRASH_KILLS", "2"))
 """Kills in each crash test; ``make test-crash`` asks for more."""
 
 
@@ -191,7 +191,7 @@ class Agent(Process):
 
     def configure(self, settings: str) -> None:
         """Write the configuration anew; in force at the next start."""
-        rules = f'[rules]\npaths = ["{self.rules}"]\npoll = "200ms"\n' if self.rules else ""
+        rules = f'[rules]\npaths = ["{self.rules}"]\npoll = "1s"\n' if self.rules else ""
         rules += f'lookups = ["{self._lookup}"]\n' if self._lookup else ""
         self.config.write_text(
             f'[agent]\nid = "edge-1"\nsite = "s1"\nfleet = "f1"\ndata_dir = "{self.data}"\n'

@@ -208,7 +208,7 @@ def repeated(draw: st.DrawFn, fragments: list[str]) -> list[drawn.Drawn]:
 
 
 @pytest.mark.slow
-@cases(150)
+@cases(40)
 @given(data=st.data())
 def test_the_same_matches_with_and_without(data: st.DataObject) -> None:
     """Any rules, any codec's events, repeated: every use of the cache, of any size, changes no match."""
@@ -231,7 +231,7 @@ def test_the_same_matches_with_and_without(data: st.DataObject) -> None:
     assert not cache.failure
 
 
-@cases(60)
+@cases(40)
 @given(data=st.data())
 def test_keys_that_collide_are_found_out(data: st.DataObject) -> None:
     """With a hash of 16 values and each hit verified, matches are right, and the first wrong answer ends the cache."""
@@ -338,7 +338,7 @@ HEADERS = st.one_of(
 RECEIVED = (0, 1_790_000_000_000_000, 86_400_000_000, 4_102_444_800_000_000)
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(first=HEADERS, second=HEADERS, host=st.booleans(), pid=st.booleans(), received=st.sampled_from(RECEIVED))
 @example(b"<38>Nov 20 10:00:00 1 x: y", b"<38>1 2026-11-20T10:00:00Z x: y - z", True, False, 0)
 def test_lines_alike_but_for_their_time_have_one_header(
@@ -367,7 +367,7 @@ def test_lines_alike_but_for_their_time_have_one_header(
         assert shown[0] == shown[1]
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(line=HEADERS, received=st.sampled_from((*RECEIVED, 5)))
 @example(b"<38>Nov 20 10:00:00 web1 12: %ASA-6-1: x", 0)
 @example(b"<38>Nov 20 10:00:00 - sshd[7]: x", 5)
@@ -377,7 +377,7 @@ def test_a_usual_line_has_the_header_that_parsing_gives(line: bytes, received: i
     assert found is None or syslog.of_usual(found, line, received, UTC) == syslog.parse(line, received, UTC)
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(line=HEADERS, end=st.sampled_from([b"", b"\r\n", b"\0", b"]"]), received=st.sampled_from((*RECEIVED, 5)))
 @example(b"<38>Nov 20 10:00:00 web1 sshd[7]: message repeated 2 times: [ x", b"]", 0)
 @example(b"<38>Nov 20 10:00:00 web1 12: %ASA-6-1: x", b"", 0)

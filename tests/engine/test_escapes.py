@@ -59,7 +59,7 @@ def holder(draw: st.DrawFn) -> tuple[str, str, str]:
 
 
 @pytest.mark.slow
-@cases(800)
+@cases(250)
 @given(holder(), st.integers(0, 255))
 def test_value_is_found(held: tuple[str, str, str], salt: int) -> None:
     """Whatever piece of the value is chosen as literal, the event is a candidate and matches."""

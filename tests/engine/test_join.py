@@ -305,7 +305,7 @@ def chunk_of(run: list[Line], way: str) -> Chunk:
     return Chunk("test", "auto", 5, data, ends if way == "e" else None, origins, origin_of)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(streams(), st.sampled_from("leo"), st.sampled_from([1, 2, MAX_OPEN]))
 def test_cuts_change_nothing(stream: list[Line], way: str, most: int) -> None:
     """However a stream is cut into frames, the matches are those of one frame that holds all of it, in its order."""
@@ -313,7 +313,7 @@ def test_cuts_change_nothing(stream: list[Line], way: str, most: int) -> None:
         assert judge(cut(stream, "-" + way), Joiner()) == judge(cut(stream, way), Joiner())
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(streams(), st.sampled_from("leo"), st.booleans(), st.sampled_from([1, 2, MAX_OPEN]))
 def test_crashes_change_nothing(stream: list[Line], way: str, rewrite: bool, most: int) -> None:
     """Gone on with from the deltas and the cursor, at the end of a frame or before any event within one, the joiner

@@ -40,7 +40,7 @@ from vedette.plan.ir import KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, t
 pytestmark = pytest.mark.skipif(kernel.LOADED is None, reason=f"the native kernel is {kernel.why_not}")
 
 _ASKED = int(os.environ.get("VEDETTE_DEEP", "0"))
-EXAMPLES = 20_000 if _ASKED == 1 else _ASKED or 250
+EXAMPLES = 20_000 if _ASKED == 1 else _ASKED or 100
 ROUNDS = 6
 """Times that events are asked about: a structure is learned when it comes again, and names that decide one by one."""
 
@@ -129,6 +129,7 @@ def example(seed: int, make: Callable[[Draw], tuple[list[drawn.Drawn], list[str]
     return events_read - rest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", [True, False])
 def test_random_structures(route: bool) -> None:
     """Events of random structures under random rules, of any log source: the kernel leaves out no match."""
@@ -136,6 +137,7 @@ def test_random_structures(route: bool) -> None:
     assert decided > 20 * EXAMPLES  # of some 14 events, six times
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", [True, False])
 def test_random_lines(route: bool) -> None:
     """Lines with and without a header, of texts, objects and formats, under random rules: no match is left out."""

@@ -170,7 +170,7 @@ def test_the_real_bound_holds() -> None:
 PIECES = st.sampled_from([b"alpha", b"beta", b"lph", b" ", b"a", b"\n"])
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.lists(st.lists(PIECES, max_size=4).map(b"".join), max_size=8))
 def test_events_are_named_exactly(events: list[bytes]) -> None:
     """In explicit ends: every event that holds a literal is named, in order, at its own bounds."""
@@ -321,7 +321,8 @@ def naive(plan: Plan, event: bytes, apart: bool) -> set[int]:
 NUMBER = re.compile(rb"-?[0-9]+(\.[0-9]+)?e[-+]?[0-9]", re.I)
 
 
-@cases(150)
+@pytest.mark.slow
+@cases(60)
 @given(
     plan=searched(), events=st.lists(st.lists(HOSTILE, max_size=5).map(b"".join), max_size=12), ends=st.booleans(),
     asked=st.data(),

@@ -115,6 +115,7 @@ def rule(number: int, expr: Expr) -> Rule:
     return Rule(str(number), f"rule {number}", "low", (), LogSource(), (), expr, str(number), "f.yml", 1)
 
 
+@pytest.mark.slow
 @cases(100)
 @given(data=st.data())
 def test_prefilter_on_off_and_reference_agree_on_random_plans(data: st.DataObject) -> None:
@@ -186,7 +187,7 @@ def cut_from(draw: st.DrawFn, event: drawn.Drawn) -> Predicate | None:
 
 
 @pytest.mark.slow
-@cases(300)
+@cases(100)
 @given(data=st.data())
 def test_a_rule_made_of_an_events_own_values_finds_it(data: st.DataObject) -> None:
     """What is in a decoded value is found through the prefilter, whatever the codec's bytes look like."""
@@ -216,7 +217,7 @@ NUMBER_TEXTS = st.builds(
 
 
 @pytest.mark.slow
-@cases(300)
+@cases(100)
 @given(number=st.one_of(NUMBER_TEXTS, st.sampled_from(drawn.NUMBERS)), data=st.data())
 def test_numbers_are_found_as_python_prints_them(number: str, data: st.DataObject) -> None:
     """Any way to write a number in JSON: rules cut from its printed form find it through the prefilter."""
@@ -233,7 +234,7 @@ WORDS = ALPHABETS.flatmap(lambda alphabet: st.text(alphabet, min_size=3, max_siz
 
 
 @pytest.mark.slow
-@cases(300)
+@cases(100)
 @given(texts=st.lists(WORDS, min_size=1, max_size=3), data=st.data())
 def test_escaped_texts_are_found(texts: list[str], data: st.DataObject) -> None:
     """However JSON or structured data write a text, and in whatever case, a search for it finds it."""
@@ -310,7 +311,8 @@ def readable(predicate: Predicate) -> bool:
     return True
 
 
-@cases(200)
+@pytest.mark.slow
+@cases(100)
 @given(drawn_regexes=st.lists(regex_and_text(), min_size=1, max_size=4), data=st.data())
 def test_literals_of_a_regex_are_in_what_it_matches(drawn_regexes: list[tuple[str, str]], data: st.DataObject) -> None:
     """Regexes with everything in them that Python and PCRE read differently: the prefilter drops no match."""
@@ -348,7 +350,8 @@ def detection(draw: st.DrawFn, fragments: list[str]) -> dict[str, object]:
     return made
 
 
-@cases(80)
+@pytest.mark.slow
+@cases(40)
 @given(data=st.data())
 def test_sigma_rules_mean_the_same_on_every_path(data: st.DataObject) -> None:
     """Rules written as YAML: parsed, compiled, dumped and loaded, they match what the reference says."""
@@ -384,7 +387,7 @@ LOG_SOURCES = st.builds(LogSource, *(st.sampled_from(["", "", "other", *values])
 
 
 @pytest.mark.slow
-@cases(100)
+@cases(60)
 @given(data=st.data())
 def test_routing_before_the_scan_loses_nothing(data: st.DataObject) -> None:
     """Rules of any log source over any input's events: the same matches with the prefilter on and off."""
@@ -413,7 +416,7 @@ def test_routing_before_the_scan_loses_nothing(data: st.DataObject) -> None:
     }
 
 
-@settings(max_examples=DEEP or 300)
+@settings(max_examples=DEEP or 150)
 @given(st.text(drawn.CHARS))
 def test_fold_is_per_character(text: str) -> None:
     """Folding a text is folding its characters; folding twice changes nothing."""

@@ -119,7 +119,7 @@ EVENT = st.dictionaries(st.sampled_from(NAMES), VALUE, min_size=1)
 PLANS = [plan(ALL), plan(COUNT), plan(ALL, COUNT), plan(ALL, COUNT, OTHER)]
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.sampled_from(PLANS), st.lists(EVENT, min_size=1, max_size=8), st.booleans(),
     st.sampled_from([(None, ""), ("web9", ""), (None, "203.0.113.7")]), st.sampled_from([RECEIVED, 0, 1]),
@@ -131,7 +131,7 @@ def test_rows_are_those_of_what_decoders_say(
     check(one, texts, host=whose[0], origin=whose[1], received_at=received_at)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.lists(st.one_of(NUMBERS, TEXTS), min_size=1, max_size=6))
 def test_times_are_read_alike(times: list[Any]) -> None:
     texts = [json.dumps({"e": time, "h": time, "i": time, "ts": time}).encode() for time in times * 3]

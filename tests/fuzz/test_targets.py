@@ -98,8 +98,8 @@ def test_a_target_can_fail() -> None:
     """The checks see an exception that escapes and time that is quadratic."""
 
     def quadratic(data: bytes) -> None:
-        for _ in range(0, len(data), 24):
-            data.count(b"x")
+        for at in range(0, len(data), 24):
+            sum(range(0, at, 48))
 
     TARGETS["defect"] = Target(quadratic, (b"abc",))
     TARGETS["broken"] = Target(lambda data: data[3], (b"abcd",))

@@ -52,6 +52,8 @@ def prompt(request: pytest.FixtureRequest) -> Iterator[None]:
 
 ROOT = Path(__file__).parents[2]
 SECOND = 1_000_000
+LINES = 12_000
+"""Of each input."""
 INPUTS = {"auth": "syslog", "web": "access", "audit": "auditd"}
 SMALL = RawLogSettings(max_bytes=64 << 20, segment_bytes=100_000)
 AUDIT = """title: ran from a hidden place
@@ -106,7 +108,7 @@ def store(folder: Path, lines: dict[str, list[bytes]], frames: int = 40) -> None
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("raw")
-    store(folder, streams(20_000))
+    store(folder, streams(LINES))
     assert len(segments(folder)) > 5
     return folder
 
@@ -194,7 +196,7 @@ def test_the_command_scan_says_the_same(tmp_path: Path, plan: Plan, raw: Path) -
     (rules / "audit.yml").write_text(AUDIT)
     found = counts(hunt(order(tmp_path / "hunt", plan, raw)))
     said = Counter[str]()
-    for name, lines in streams(20_000).items():
+    for name, lines in streams(LINES).items():
         file = tmp_path / f"{name}.log"
         file.write_bytes(b"".join(line + b"\n" for line in lines))
         os.utime(file, (NOW // SECOND + 3000, NOW // SECOND + 3000))

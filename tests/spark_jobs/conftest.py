@@ -22,9 +22,10 @@ from tests.spark_jobs.landed import HOUR, NOON, alert, land
 SETTINGS = {
     # A short-lived JVM never earns back its optimising compiler: a third of the time of the default flags; nor the
     # checks of classes that come from the very jars of the installation. The code cache of that compiler alone, 48 MB,
-    # is full after a hundred tests, and emptying it again and again takes a tenth of the time.
+    # is full after a hundred tests, and emptying it again and again takes a tenth of the time. A heap and a space for
+    # classes that grow bit by bit are collected whole at each step.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions "
-    "-XX:-BytecodeVerificationRemote -XX:ReservedCodeCacheSize=240m",
+    "-XX:-BytecodeVerificationRemote -XX:ReservedCodeCacheSize=240m -Xms1g -XX:MetaspaceSize=256m",
     "spark.sql.shuffle.partitions": "2",
     # Nor do plans over a few rows earn back their compilation: another quarter.
     "spark.sql.codegen.wholeStage": "false",

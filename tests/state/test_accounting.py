@@ -29,6 +29,7 @@ def number(rng: Random) -> float:
     return rng.random() * 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "bound", "groups", "matches", "hosts", "value"),
     [

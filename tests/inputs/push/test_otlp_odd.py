@@ -170,7 +170,7 @@ def documents(draw: st.DrawFn, odds: bool, name: str = "resourceLogs") -> str:
     return "{" + draw(st.sampled_from([",", " ,\n"])).join(members) + "}"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(documents(odds=True))
 def test_any_document(text: str) -> None:
     """JSON of OTLP's names in whatever order, with members of the wrong kind, unknown, twice or missing."""

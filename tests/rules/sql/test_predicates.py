@@ -136,7 +136,8 @@ def held(where: str, events: list[Record]) -> tuple[int, int]:
     return taken, selected
 
 
-@settings(max_examples=400)
+@pytest.mark.slow
+@settings(max_examples=200)
 @given(CONDITIONS, st.lists(EVENTS, min_size=1, max_size=12))
 def test_a_rule_holds_whenever_the_where_does(where: str, events: list[dict[str, Any]]) -> None:
     """On decoded events, through the reader of rows: no event that a WHERE takes is one that its rule leaves out."""
