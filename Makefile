@@ -21,14 +21,14 @@ help:
 	@echo "make jars        Kafka, Delta and an S3 server for the tests, by Maven; make test does it, too"
 	@echo "make otelcol     an OpenTelemetry Collector for the tests, with Go (3 minutes)"
 	@echo "make promtail    Loki's Promtail for the tests, with Go (20 minutes)"
-	@echo "make test-crash  the crash tests in their long form, 200 kills each, and Delta by Spark in full (hours)"
+	@echo "make test-crash  the property and crash tests in their long form, 200 kills each, Delta by Spark in full (hours)"
 	@echo "make test-flink  the vectors of SQL rules against a real Flink (FLINK=its python; else installs one, 850 MB, Java 17)"
 	@echo "make evaluate    recall and precision of the Spark jobs on FLEETS=5 made-up fleets (10 minutes)"
 	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account checked"
 	@echo "make fuzz        every reader of foreign bytes under atheris and libFuzzer, for SECONDS=600 in all"
 	@echo "make lock        the newest versions that pyproject.toml allows, into requirements.lock and packaging/edge.lock"
 	@echo "make docs        the pages of docs/ that restate code: commands.md, metrics.md"
-	@echo "make pictures    the pictures of docs/console.md, taken anew (3 minutes)"
+	@echo "make pictures    the pictures of the console's walk and of the report, taken anew"
 	@echo "make clean       remove what the other targets made"
 
 environment:
@@ -40,9 +40,10 @@ lock: environment
 docs: environment
 	@$(BIN)/python -m tools.docs
 
-# The pictures of docs/console.md, as an analyst's walk in Chromium takes them.
+# The pictures of docs/console.md, as an analyst's walk in Chromium takes them, and those of the report.
 pictures: setup
 	VEDETTE_PICTURES=docs/console $(BIN)/pytest -q tests/e2e/test_console_walk.py
+	VEDETTE_PICTURES=docs $(BIN)/pytest -q tests/spark_jobs/report/test_pictures.py
 
 setup: environment
 	@sh tools/packages.sh
@@ -102,6 +103,8 @@ test-crash: setup jars
 	VEDETTE_SIMULATED=2000 $(BIN)/pytest -q tests/bench/test_fleet.py tests/e2e/test_scenario.py
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m "not crash" tests/spark_jobs/tables/test_tables.py tests/spark_jobs/test_kafka.py \
 		tests/spark_jobs/test_connect.py
+	VEDETTE_DEEP=2000 VEDETTE_PAIRS=2000000 $(BIN)/pytest -q tests/engine tests/differential/test_native.py
+	VEDETTE_DEEP=100 $(BIN)/pytest -q tests/state
 
 # A Python that has apache-flink.
 FLINK ?= build/flink/bin/python

@@ -370,7 +370,7 @@ def test_a_row_is_complete(name: str) -> None:
     for text in lines(name):
         assert not unexplained(TABLE[name], READ[name](text), text.encode()), text
 
-    @settings(max_examples=20)
+    @settings(max_examples=10)
     @given(mutated(name))
     def draw(text: str) -> None:
         assert not unexplained(TABLE[name], READ[name](text), text.encode())

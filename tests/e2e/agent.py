@@ -161,11 +161,18 @@ class Agent(Process):
     """``vedette run`` in ``folder``; its id is ``edge-1``, its fleet ``f1``, its site ``s1``.
 
     ``settings`` are tables of TOML besides ``[agent]`` and ``[log]``. With ``rules`` (folders) or without bundles of
-    its own it runs the starter rules. ``port`` is free for a syslog input.
+    its own it runs the starter rules, and looks each ``poll`` whether they changed. ``port`` is free for an input.
     """
 
     def __init__(
-        self, folder: Path, settings: str = "", *, rules: Path | None = RULES, port: int = 0, lookup: Path | None = None
+        self,
+        folder: Path,
+        settings: str = "",
+        *,
+        rules: Path | None = RULES,
+        port: int = 0,
+        lookup: Path | None = None,
+        poll: str = "1s",
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -173,7 +180,7 @@ class Agent(Process):
         self.landing = self.data / "alerts-landing"
         self.port = port or free_port()
         self.config = folder / "vedette.toml"
-        self.rules, self._lookup = rules, lookup
+        self.rules, self._lookup, self._poll = rules, lookup, poll
         self.configure(settings)
         super().__init__(folder / "agent.log", "run", "-c", self.config)
 
@@ -191,7 +198,7 @@ class Agent(Process):
 
     def configure(self, settings: str) -> None:
         """Write the configuration anew; in force at the next start."""
-        rules = f'[rules]\npaths = ["{self.rules}"]\npoll = "1s"\n' if self.rules else ""
+        rules = f'[rules]\npaths = ["{self.rules}"]\npoll = "{self._poll}"\n' if self.rules else ""
         rules += f'lookups = ["{self._lookup}"]\n' if self._lookup else ""
         self.config.write_text(
             f'[agent]\nid = "edge-1"\nsite = "s1"\nfleet = "f1"\ndata_dir = "{self.data}"\n'

@@ -118,7 +118,7 @@ class Door:
             f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{self.file}"]\nformat = "json"\npoll = "20ms"\n'
             f'logsource = {{ product = "door" }}\n{more}'
         )
-        self.agent = Agent(folder / "a", settings, rules=self.rules, lookup=lookup)
+        self.agent = Agent(folder / "a", settings, rules=self.rules, lookup=lookup, poll="200ms")
 
     def write(self, rules: str) -> None:
         partial = self.folder / "rules.new"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +14,7 @@ from tests.e2e.agent import KILLS, Agent, chance, until
 
 pytest.importorskip("httptools", reason="an environment from before: make environment")
 
-ROUNDS = KILLS if "VEDETTE_CRASH_KILLS" in os.environ else 2
+ROUNDS = KILLS
 BATCH = 50
 RULE = """title: Failed password
 id: 0b0dbd0a-5a3e-4d7c-8f43-0a5ed6d5a002

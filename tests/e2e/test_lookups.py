@@ -127,7 +127,7 @@ def agent_of(tmp_path: Path, region: Region, more: str = "", rules: str = RULE) 
     folder.mkdir(exist_ok=True)
     (folder / "rule.yml").write_text(rules)
     (folder / "other.yml").write_text(OTHER)  # one that runs without the lookup
-    made = Agent(tmp_path / "a", rules=folder)
+    made = Agent(tmp_path / "a", rules=folder, poll="200ms")
     made.configure(SETTINGS.format(port=made.port, key=region.public) + more)
     return made
 

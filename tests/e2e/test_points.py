@@ -104,7 +104,7 @@ class Matrix:
         self.broker, self.relay = broker, relay
         self.log = folder / "logs" / "app.log"
         self.log.parent.mkdir()
-        self.agent = Agent(folder / "a", rules=rules)
+        self.agent = Agent(folder / "a", rules=rules, poll="200ms")
         settings = {"port": self.agent.port, "file": self.log, "relay": relay.url, "linux": LINUX, "more": more}
         self.agent.configure(SETTINGS.format(**settings))
         self.landing = Landing(folder / "landing", broker)

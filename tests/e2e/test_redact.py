@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 from pathlib import Path
@@ -113,8 +114,8 @@ def test_from_the_host_to_the_region(tmp_path: Path) -> None:
     kept = b"".join(path.read_bytes() for path in (tmp_path / "broker").rglob("*") if path.is_file())
     texts = [json.dumps(rows, default=str, ensure_ascii=False), written.decode(), shown, kept.decode("latin-1")]
     for text in texts:
-        for secret in ("er-00", "10.9.8.", "4111 1", "hunter-"):
-            assert secret not in text
+        for secret in ("er-00", r"10\.9\.8\.", r"(?<![0-9a-f])4111(?![0-9a-f])", "4111 ?1111", "hunter-"):
+            assert not re.search(secret, text)  # 4111 alone may stand in any hash
     users: dict[str, set[str]] = {}
     for row in rows:
         assert "redacted" in row["flags"]

@@ -304,7 +304,7 @@ def heard(centre: Region, hosts: list[Plant]) -> Iterator[Heard]:
 
 def test_scenario(centre: Region, hosts: list[Plant], heard: Heard, crowd: Crowd) -> None:
     """A flood, a crash, a format that jams its decoder and a cut uplink reach two agents of each group at most, by all
-    heartbeats and the agents' own records, and are undone; a good bundle reaches 2,008; a hunt finds what was planted,
+    heartbeats and the agents' own records, and are undone; a good bundle reaches all; a hunt finds what was planted,
     and evidence is refused where the owner says so, on record at both sides."""
     good, floods, deadly, fine = (
         centre.rules(version, word)

@@ -106,7 +106,7 @@ def test_killed_at_random(region: tuple[Region, list[Edge]], capsys: pytest.Capt
                 bad = version % 2 == 0
                 wanted = "aborted" if bad else "done"
                 centre.desire(centre.rules(version, "line" if bad else "needle"))
-                for _ in range(min(KILLS_A_CHANGE, KILLS - len(killed))):
+                for _ in range(min(KILLS_A_CHANGE, max(1, KILLS // 2), KILLS - len(killed))):  # some in each kind
                     time.sleep(rng.uniform(0.0, PAUSE))
                     killed.append(kill(rng, centre, edges))
                     if centre.state() in ("done", "aborted"):

@@ -129,7 +129,6 @@ def example(seed: int, make: Callable[[Draw], tuple[list[drawn.Drawn], list[str]
     return events_read - rest
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("route", [True, False])
 def test_random_structures(route: bool) -> None:
     """Events of random structures under random rules, of any log source: the kernel leaves out no match."""

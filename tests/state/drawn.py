@@ -54,10 +54,8 @@ MIXED = {
     "chains": ["temporal_ordered", "clauses", "ordered_clauses"],
     "absences": ["absence", "ordered_absence"],
 }
-EXAMPLES = settings(
-    max_examples=int(os.environ.get("VEDETTE_DEEP", "0")) or 15, suppress_health_check=list(HealthCheck)
-)
-"""Of each shape in each test; ``VEDETTE_DEEP=N`` draws N."""
+EXAMPLES = settings(max_examples=int(os.environ.get("VEDETTE_DEEP", "0")) or 8, suppress_health_check=list(HealthCheck))
+"""Of each shape in each test, of which there are 420; ``VEDETTE_DEEP=N`` draws N."""
 SHAPES = [*map(str, Kind), "clauses", "ordered_clauses", "absence", "ordered_absence"]
 """What is drawn each by itself, so that none is rare."""
 SHAPES += [f"{window} {mixed}" for window in ("tumbling", "session") for mixed in MIXED]

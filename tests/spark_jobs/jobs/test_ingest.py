@@ -7,7 +7,6 @@ import logging
 import os
 import shutil
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -39,6 +38,7 @@ from spark_jobs.tables.schema import (
     Table,
 )
 from spark_jobs.tables.tables import Txn, open_tables
+from tests.e2e.agent import until
 from tests.spark_jobs.conftest import Calm, content, ingest_alerts
 from tests.spark_jobs.landed import ALERTS as LANDED
 from tests.spark_jobs.landed import DAY, HOUR, MINUTE, NOON, alert, arrow_schema, land, place
@@ -349,20 +349,13 @@ def test_it_goes_on_with_what_lands_later(region: Region) -> None:
                 pq.write_table(asset, lookups / ".assets")
                 (lookups / ".assets").rename(lookups / "assets.parquet")
             land(region.landing, [alert(number)])
-            _wait((commits / str(number)).exists)
+            until("the batch to be taken over", (commits / str(number)).exists, 300, 0.1)
     finally:
         stop.set()
         job.join(60)
     assert [one["alerts"].new for one in done] == [3]
     rows = sorted(region.tables.arrow(ALERTS, ["seq", "asset"]).to_pylist(), key=lambda row: row["seq"])
     assert [row["asset"] and row["asset"]["owner"] for row in rows] == ["first", None, "last"]
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline, "waited 300 s"
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("failing", ["entity_site_5m", "dead_letters"])

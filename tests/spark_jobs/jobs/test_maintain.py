@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import time
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
@@ -26,6 +24,7 @@ from spark_jobs.tables import storage
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, open_tables
+from tests.e2e.agent import until
 from tests.spark_jobs.conftest import ingest_alerts, run
 from tests.spark_jobs.landed import HOUR, NOON, alert, land
 
@@ -244,13 +243,13 @@ def test_nothing_is_lost_beside_a_running_ingest(spark: SparkSession, tmp_path: 
 
     try:
         land_more(0)
-        _wait(lambda: tables.version(WIN_5M, _query(tables)) is not None)
+        until("the first batch to be counted", lambda: tables.version(WIN_5M, _query(tables)) is not None, 300, 0.2)
         upkeep_done = [upkeep(spark, tables, f"--landing={landing}", "--landing-days=1")]
         writer = Thread(target=land_more, args=(4,))
         writer.start()
         upkeep_done.append(upkeep(spark, tables, f"--landing={landing}", "--landing-days=1", "--vacuum-hours=1"))
         writer.join()
-        _wait(lambda: tables.arrow(ALERTS, ["alert_id"]).num_rows == 80)
+        until("all alerts", lambda: tables.arrow(ALERTS, ["alert_id"]).num_rows == 80, 300, 0.2)
     finally:
         stop.set()
         job.join(60)
@@ -265,13 +264,6 @@ def test_nothing_is_lost_beside_a_running_ingest(spark: SparkSession, tmp_path: 
 def _query(tables: Tables) -> str:
     metadata = Path(tables.root) / "_checkpoints/alerts/metadata"
     return str(json.loads(metadata.read_text())["id"]) if metadata.exists() else ""
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline, "waited 300 s"
-        time.sleep(0.2)
 
 
 def test_after_an_interrupted_ingest_counts_are_left_alone(
