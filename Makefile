@@ -21,7 +21,7 @@ help:
 	@echo "make jars        Kafka, Delta and an S3 server for the tests, by Maven; make test does it, too"
 	@echo "make otelcol     an OpenTelemetry Collector for the tests, with Go (3 minutes)"
 	@echo "make promtail    Loki's Promtail for the tests, with Go (20 minutes)"
-	@echo "make test-crash  the property and crash tests in their long form, 200 kills each, Delta by Spark in full (hours)"
+	@echo "make test-crash  the property and crash tests in their long form, 200 kills each, what is for releases, Delta by Spark in full (hours)"
 	@echo "make test-flink  the vectors of SQL rules against a real Flink (FLINK=its python; else installs one, 850 MB, Java 17)"
 	@echo "make evaluate    recall and precision of the Spark jobs on FLEETS=5 made-up fleets (10 minutes)"
 	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account checked"
@@ -65,10 +65,7 @@ demo-sites: setup
 lint: environment
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p vedette
-	$(BIN)/mypy -p spark_jobs
-	$(BIN)/mypy -p vedette_console
-	$(BIN)/mypy -p bench -p demo
+	$(BIN)/mypy -p vedette -p spark_jobs -p vedette_console -p bench -p demo
 	@MAKEFLAGS= sh tools/kernel.sh lint $(BIN)/python
 
 # What to run before each commit: no packages, no root, no network once .venv is there.
@@ -101,6 +98,7 @@ test: environment
 test-crash: setup jars
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m crash tests
 	VEDETTE_SIMULATED=2000 $(BIN)/pytest -q tests/bench/test_fleet.py tests/e2e/test_scenario.py
+	$(BIN)/pytest -q -m release --ignore tests/e2e/test_scenario.py tests/e2e
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m "not crash" tests/spark_jobs/tables/test_tables.py tests/spark_jobs/test_kafka.py \
 		tests/spark_jobs/test_connect.py
 	VEDETTE_DEEP=2000 VEDETTE_PAIRS=2000000 $(BIN)/pytest -q tests/engine tests/differential/test_native.py

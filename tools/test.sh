@@ -2,8 +2,8 @@
 # All tests, by pytest in the folder $1, in streams beside each other, since many wait more than they work. What failed
 # beside the others runs once more, alone: a test that passes only then waits for too little, and is named to be mended;
 # one that fails again fails the run. With "unit" only those that need no other program, no agent of their own and little
-# time, in four streams. What is marked `release` runs by `make test-install`, `make evaluate`
-# and `make pictures`.
+# time, in four streams. What is marked `release` runs by `make test-crash`, `make
+# test-install`, `make evaluate` and `make pictures`.
 set -u
 bin=$1
 unit=${2:-}

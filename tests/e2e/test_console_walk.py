@@ -21,7 +21,7 @@ from tests.console.pages.pictures import palette
 from tests.e2e.agent import landed, until
 from tests.e2e.walked import NOISE, NOISY, Edge, Region, region
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.usefixtures("awake")]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.release, pytest.mark.usefixtures("awake")]
 REASON = "case 41: the address that got in"
 PICTURES = "VEDETTE_PICTURES"
 """Names the folder in which pictures are kept, small."""

@@ -23,7 +23,7 @@ from vedette.rawlog import read
 from vedette.rawlog.segment import segments
 from vedette.runtime.reported import Reported
 
-CASES = max(8, KILLS)
+CASES = max(5, KILLS)
 
 
 def _old_copy(data: Path, rng: Random) -> None:

@@ -196,6 +196,7 @@ def retained(broker: Broker) -> dict[str, bytes]:
     return found
 
 
+@pytest.mark.release
 def test_fifty_megabytes_over_a_link_that_is_cut(
     broker: Broker, agent: Callable[..., Agent], region: Region, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ from tests.meanwhile import meanwhile
 from vedette.region.repository import Repository
 from vedette.system import descriptors
 
-pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.usefixtures("awake")]
+pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.release, pytest.mark.usefixtures("awake")]
 SIMULATED = int(os.environ.get("VEDETTE_SIMULATED", "80"))
 BEAT = 8.0
 CANARY = 2

@@ -20,7 +20,7 @@ from tests.e2e.agent import Agent, assert_as_scanned, say, split, until
 pytestmark = pytest.mark.peer
 
 LINES = 24_000
-STOPS = 3
+STOPS = 2
 
 
 class Load:

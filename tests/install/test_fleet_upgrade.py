@@ -201,6 +201,7 @@ def test_there_and_back(host: Host, centre: Centre, variant: Variant, zip_file: 
         "fleet", "status", "--trust", centre.trust, *centre.at_broker, code=None).stdout)  # fmt: skip
 
 
+@pytest.mark.release
 def test_an_add_on_goes_along(
     ready: Place, centre: Centre, variant: Variant, zip_file: Path, addon_file: Path, release_key: Path
 ) -> None:
