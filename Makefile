@@ -98,7 +98,7 @@ test: environment
 test-crash: setup jars
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m crash tests
 	VEDETTE_SIMULATED=2000 $(BIN)/pytest -q tests/bench/test_fleet.py tests/e2e/test_scenario.py
-	$(BIN)/pytest -q -m release --ignore tests/e2e/test_scenario.py tests/e2e
+	$(BIN)/pytest -q -m release --ignore tests/e2e/test_scenario.py tests/e2e tests/console tests/spark_jobs/test_again.py
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m "not crash" tests/spark_jobs/tables/test_tables.py tests/spark_jobs/test_kafka.py \
 		tests/spark_jobs/test_connect.py
 	VEDETTE_DEEP=2000 VEDETTE_PAIRS=2000000 $(BIN)/pytest -q tests/engine tests/differential/test_native.py

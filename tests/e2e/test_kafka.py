@@ -75,6 +75,7 @@ def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     say(capsys, f"kafka, {KILLS} kills: {LINES} records stored once, {found} alerts as scan, all of them in the topic")
 
 
+@pytest.mark.release
 @needs_broker
 @pytest.mark.crash
 @pytest.mark.peer

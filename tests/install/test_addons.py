@@ -94,6 +94,7 @@ def test_with_one_from_the_start(place: Place, beside: Path) -> None:
     assert "nothing changed" in again.text
 
 
+@pytest.mark.release
 def test_added_later(ready: Place, beside: Path, addon_file: Path) -> None:
     """By the installed release's own script and the add-on's path alone; uninstalled, nothing of it is left."""
     assert " with " not in version(ready)
@@ -104,6 +105,7 @@ def test_added_later(ready: Place, beside: Path, addon_file: Path) -> None:
     assert not ready.prefix.exists()
 
 
+@pytest.mark.release
 def test_two_at_once(ready: Place, zip_file: Path) -> None:
     done = ready.sh(zip_file, "--with", "archive,kafka")
     assert done.code == 0, done.text
@@ -172,6 +174,7 @@ def refused(place: Place, release: Path, *options: str | Path, code: int, said: 
     assert {name: row for name, row in after.items() if row is not None} == before
 
 
+@pytest.mark.release
 def test_none_there(ready: Place, zip_file: Path, tmp_path: Path) -> None:
     """What says which file is wanted, and where."""
     (tmp_path / zip_file.name).hardlink_to(zip_file)
@@ -183,6 +186,7 @@ def test_none_there(ready: Place, zip_file: Path, tmp_path: Path) -> None:
     refused(ready, zip_file, "--rollback", "--with", "archive", code=2, said="--with and --without do not go")
 
 
+@pytest.mark.release
 def test_of_another_release(
     ready: Place, zip_file: Path, addon_file: Path, variant: Variant, release_key: Path
 ) -> None:
@@ -193,6 +197,7 @@ def test_of_another_release(
         assert f"and this is {ready.current()}: take" in ready.sh(zip_file, "--with", other).text
 
 
+@pytest.mark.release
 def test_of_another_architecture(
     ready: Place, zip_file: Path, addon_file: Path, tmp_path: Path, release_key: Path
 ) -> None:
@@ -201,6 +206,7 @@ def test_of_another_architecture(
     refused(ready, zip_file, "--with", other, code=11, said="is for aarch64, and this release for x86_64")
 
 
+@pytest.mark.release
 def test_signed_by_others(ready: Place, zip_file: Path, addon_file: Path, tmp_path: Path) -> None:
     """Refused by the key of the release, on an installed host and at a first installation, which leaves nothing."""
     keygen(tmp_path / "other.pem")
@@ -213,6 +219,7 @@ def test_signed_by_others(ready: Place, zip_file: Path, addon_file: Path, tmp_pa
     assert [path.name for path in first.folder.rglob("*")] == ["opt", "install.log"]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("torn", ["end", "half", "stub", "empty", "byte", "text"])
 def test_a_torn_file(ready: Place, zip_file: Path, addon_file: Path, tmp_path: Path, torn: str) -> None:
     """Wherever it ends, or one byte is another: damaged, before anything is written."""
@@ -227,6 +234,7 @@ def test_a_torn_file(ready: Place, zip_file: Path, addon_file: Path, tmp_path: P
     refused(ready, zip_file, "--with", path, code=20, said="damaged")
 
 
+@pytest.mark.release
 def test_upgrade_and_back(extended: Place, addon_file: Path, variant: Variant, release_key: Path) -> None:
     """An upgrade needs the new release's add-on, and changes nothing without; it takes it from beside the new zip;
     a rollback brings back the old release with the old add-on. Without it one goes on only when one says so."""
@@ -273,6 +281,7 @@ def test_an_upgrade_that_fails(extended: Place, addon_file: Path, variant: Varia
     assert version(extended).endswith(" with archive")
 
 
+@pytest.mark.release
 def test_a_run_that_fails_puts_back_what_it_took(extended: Place, beside: Path) -> None:
     """--without, and then the configuration is not taken: the add-on is there as before."""
     good = extended.config.read_text()
@@ -283,6 +292,7 @@ def test_a_run_that_fails_puts_back_what_it_took(extended: Place, beside: Path) 
     assert version(extended).endswith(" with archive")
 
 
+@pytest.mark.release
 def test_damaged_on_the_disk(extended: Place, beside: Path) -> None:
     """A file of the add-on that was changed is put back; where one of the release is, the add-on stays."""
     path = extended.prefix / "current/addons/archive/packages/obstore/__init__.py"
@@ -295,6 +305,7 @@ def test_damaged_on_the_disk(extended: Place, beside: Path) -> None:
     assert version(extended).endswith(" with archive")
 
 
+@pytest.mark.release
 def test_after_a_kill(extended: Place, zip_file: Path, tmp_path: Path) -> None:
     """What a run that was killed has left half unpacked goes; what it was taking out is put back, without its file."""
     folder = extended.prefix / "current/addons"
@@ -329,6 +340,7 @@ def bare(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.release
 def test_with_nothing_but_busybox(bare: Path, beside: Path, addon_file: Path, variant: Variant, release_key: Path,
                                   tmp_path: Path) -> None:  # fmt: skip
     """Installed, upgraded, rolled back and removed, with its add-on, offline."""

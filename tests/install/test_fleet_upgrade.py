@@ -229,6 +229,7 @@ def test_an_add_on_goes_along(
         host.kill()
 
 
+@pytest.mark.release
 def test_a_failed_self_test(host: Host, centre: Centre, variant: Variant) -> None:
     """A release whose program does not start: the one before is never left, its process goes on, and the heartbeat says
     why. One that does not take the configuration: ``test_fleet_rings.py``."""

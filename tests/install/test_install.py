@@ -211,7 +211,7 @@ def emulated(files: Mapping[str, tuple[int, bytes]], cpu: str) -> dict[str, byte
     }
 
 
-@pytest.mark.parametrize("cpu", ["IvyBridge", "Haswell"])
+@pytest.mark.parametrize("cpu", ["IvyBridge", pytest.param("Haswell", marks=pytest.mark.release)])
 def test_the_trial_on_an_old_processor(
     files: Mapping[str, tuple[int, bytes]], variant: Variant, ready: Place, cpu: str
 ) -> None:

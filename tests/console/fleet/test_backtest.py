@@ -97,6 +97,7 @@ def test_which_segments(source: Path, tmp_path: Path) -> None:
     assert backlogs.link(source, tmp_path / "c", AGENTS, 0, NOW - 20 * HOUR).segments == 0
 
 
+@pytest.mark.release
 @pytest.mark.spark
 async def test_a_backtest(given: Given) -> None:
     """Counts by rule, host and hour, of that time alone; who may at one site gets that one's; what it did is told after
