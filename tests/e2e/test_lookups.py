@@ -184,9 +184,12 @@ def retained(broker: Broker) -> dict[str, bytes]:
     """Every retained message, by topic."""
     found: dict[str, bytes] = {}
     client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5)
+    subscribed: list[object] = []
     client.on_message = lambda _client, _data, message: found.update({message.topic: bytes(message.payload)})
+    client.on_subscribe = lambda *answer: subscribed.append(answer)
     client.connect("127.0.0.1", broker.port)
     client.subscribe("vedette/v1/f1/bundles/#", qos=0)
+    until("the broker to answer", lambda: not client.loop(0.1) and subscribed)
     quiet = time.monotonic()
     while time.monotonic() < quiet + 1.0:
         before = len(found)
