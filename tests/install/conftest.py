@@ -22,7 +22,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +60,7 @@ QUICK = (
     else {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
 )
 """What spares the compiler a minute of optimising; ``make test-install`` builds the kernel as it ships."""
+MEMORY = Path("/dev/shm")
 UNUSED_SECONDS = 7200
 """After which a zip of other sources is deleted: longer than a run of tests that may still use it."""
 
@@ -314,10 +315,22 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _in_memory() -> bool:
+    """Whether programs may lie in memory, and some installations have room there."""
+    if not os.access(MEMORY, os.W_OK):
+        return False
+    found = os.statvfs(MEMORY)
+    return not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize > 2 << 30
+
+
 @pytest.fixture(scope="session")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where all installations go, one after the other."""
-    return tmp_path_factory.mktemp("ground") / "place"
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where all installations go, one after the other: in memory where it may be, as each is thousands of files."""
+    if _in_memory():
+        with tempfile.TemporaryDirectory(prefix="vedette-", dir=MEMORY) as folder:
+            yield Path(folder) / "place"
+    else:
+        yield tmp_path_factory.mktemp("ground") / "place"
 
 
 @pytest.fixture
