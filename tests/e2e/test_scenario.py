@@ -31,7 +31,7 @@ from vedette.region.repository import Repository
 from vedette.system import descriptors
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.release, pytest.mark.usefixtures("awake")]
-SIMULATED = int(os.environ.get("VEDETTE_SIMULATED", "80"))
+SIMULATED = int(os.environ.get("VEDETTE_SIMULATED", "200"))
 BEAT = 8.0
 CANARY = 2
 PLANTED = {"vienna-1": 3, "linz-2": 5, "linz-4": 1}

@@ -62,7 +62,8 @@ QUICK = (
 """What spares the compiler a minute of optimising; ``make test-install`` builds the kernel as it ships."""
 MEMORY = Path("/dev/shm")
 UNUSED_SECONDS = 7200
-"""After which a zip of other sources is deleted: longer than a run of tests that may still use it."""
+"""After which a zip of other sources, or an installation that was left, is deleted: longer than a run of tests that may
+still use it."""
 
 
 class Done(NamedTuple):
@@ -327,7 +328,10 @@ def _in_memory() -> bool:
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where all installations go, one after the other: in memory where it may be, as each is thousands of files."""
     if _in_memory():
-        with tempfile.TemporaryDirectory(prefix="vedette-", dir=MEMORY) as folder:
+        for old in MEMORY.glob("vedette-installed-*"):  # of runs that were killed
+            if time.time() - old.stat().st_mtime > UNUSED_SECONDS:
+                shutil.rmtree(old)
+        with tempfile.TemporaryDirectory(prefix="vedette-installed-", dir=MEMORY) as folder:
             yield Path(folder) / "place"
     else:
         yield tmp_path_factory.mktemp("ground") / "place"
