@@ -54,6 +54,8 @@ class Host:
 
     id: str
     online: bool = True
+    deaf: bool = False
+    """It is heard, and documents do not reach it."""
     last: dict[str, Any] | None = None
     """The heartbeat that the broker retains of one that was stopped."""
     runs: str = OLD.sha256
@@ -100,7 +102,7 @@ class World:
         agents.restore(msgpack.unpackb(self.rows))
         agents.connected = self.now
         self.steering = Steering(agents, self.notes)
-        self.steering.follow(self.document, self.rollout)
+        self.steering.follow(self.document, self.rollout, self.now)
         for host in self.hosts.values():
             lost = {"agent_id": host.id, "state": "lost"}
             retained = host.beat(self.now) if host.online else host.last or lost
@@ -108,7 +110,7 @@ class World:
 
     def desire(self, document: Desired) -> None:
         self.document = document
-        self.steering.follow(document, self.rollout)
+        self.steering.follow(document, self.rollout, self.now)
 
     def step(self, *, die: str = "") -> bool:
         """One look of the controller. ``die``: it is killed at this point, if it comes there; then True."""
@@ -148,7 +150,8 @@ class World:
         self.now += BEAT
         for host in self.hosts.values():
             if host.online:
-                host.follow(self.document, self.rollout, self.now)
+                if not host.deaf:
+                    host.follow(self.document, self.rollout, self.now)
                 self.worse(host, self)
                 self.steering.agents.take(host.id, host.beat(self.now), self.now)
                 assert host.runs == OLD.sha256 or host.id in self.given, f"{host.id} runs what it was not given"

@@ -36,6 +36,26 @@ def test_ring_by_ring() -> None:
     assert [event for _, event in world.events] == [*["rollout_ring", "rollout_soaks"] * 3, "rollout_done"]
 
 
+@pytest.mark.parametrize("late", [0, 1, 3, 20])
+def test_a_ring_waits_for_its_number(late: int) -> None:
+    """A canary of five is no canary of the first one that says that it follows the documents; who never does is not
+    waited for."""
+    world = World(desired(1, group("everyone", bundles={"default": Change("c1", OLD, OLD)}), rings=RINGS), IDS)
+    world.minutes(25)
+    for host in world.hosts.values():
+        host.deaf = host.id not in IDS[:2]
+    world.desire(bundle(2))
+    for minute in range(late):
+        world.minute()
+        assert len(world.given) == (2 if minute >= 4 else 0)  # after five minutes with those there are
+    for host in world.hosts.values():
+        host.deaf = False
+    world.minute()
+    assert len(world.given) == (2 if late > 5 else 5)
+    world.minutes(150)
+    assert world.state == "done"
+
+
 def test_a_restart_hides_no_flood() -> None:
     """Agents that are restarted all through the soak, cleanly, have shown nothing: the ring waits until they have, and
     is stopped."""
@@ -65,7 +85,7 @@ def test_a_controller_that_starts_looks_at_what_it_has_heard() -> None:
         floods(host, world)
         agents.take(host.id, host.beat(world.now + 120 * SECOND), world.now + 120 * SECOND)
     steering = Steering(agents, world.notes)
-    steering.follow(world.document, world.rollout)
+    steering.follow(world.document, world.rollout, world.now)
     assert [move.event for _, move in steering.moves(world.now + 120 * SECOND)] == ["rollout_aborted"]
 
 

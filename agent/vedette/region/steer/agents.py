@@ -105,12 +105,14 @@ class Agents:
         self.groups: dict[str, dict[str, Agent]] = {}
         self.desired: Desired | None = None
         self.limits: Limits | None = None
+        self.followed = 0
+        """Since when the controller goes by these documents."""
         self.connected = 0
         """Since when the controller hears: nobody is silent for longer."""
 
-    def follow(self, desired: Desired, limits: Limits) -> None:
+    def follow(self, desired: Desired, limits: Limits, now: int) -> None:
         """Another document is in force: its groups, its gates."""
-        self.desired, self.limits = desired, limits
+        self.desired, self.limits, self.followed = desired, limits, now
         self.groups = {group.name: {} for group in desired.groups}
         for agent in self.by_id.values():
             self._place(agent)

@@ -217,7 +217,7 @@ class Controller:
         desired, rollout = await asyncio.to_thread(lambda: (repository.desired(), repository.rollout()))
         self._key = load_key(repository.folder / "online" / "rollout.pem")
         if desired is not None:
-            self._steering.follow(desired, rollout)
+            self._steering.follow(desired, rollout, self._clock())
         self._versions = versions
 
     async def _make(self, moves: list[tuple[Step, Move]]) -> None:

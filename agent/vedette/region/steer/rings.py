@@ -1,8 +1,9 @@
 """How one change goes through the rings: how its agents stand, and what follows from that. Pure.
 
 * A ring **begins** when it has an agent to go to and its agents were watched for ``baseline`` seconds. A ring of
-  ``agents`` names those of the group that are heard and follow the documents, with the lowest ``place``; one of
-  ``percent`` that holds nobody who is heard names one.
+  ``agents`` names those of the group that are heard and follow the documents, with the lowest ``place``; while they are
+  too few and more are heard it waits, for ``silence`` seconds, in which each is to be heard again. One of ``percent``
+  that holds nobody who is heard names one.
 * Its **soak** begins when the share ``taken`` of its agents prove to run the change; who is away for ``away`` seconds
   is not waited for.
 * It **ends** when the soak is over, no gate has failed, and as many of them as had to take it were heard after that,
@@ -231,11 +232,15 @@ def _follows(agent: Agent, agents: Agents) -> bool:
 def _begin(
     step: Step, rings: Sequence[Ring], index: int, extra: tuple[str, ...], agents: Agents, now: int
 ) -> Move | None:
-    """Ring ``index`` begins, if it has agents and they were watched long enough."""
+    """Ring ``index`` begins, if it has its number of agents and they were watched long enough."""
     assert agents.limits is not None
     members = agents.groups.get(step.group, {})
     progress = _reached(step, rings, index, extra, agents, now)
-    heard = [members[id] for id in holds(step, rings, progress, members) if not agents.away(members[id], now)]
+    there = {id: agent for id, agent in members.items() if not agents.away(agent, now)}
+    heard = [there[id] for id in holds(step, rings, progress, there)]
+    number = min(rings[index].agents or 0, MAX_EXTRA, len(there))
+    if len(heard) < number and now < agents.followed + agents.limits.values["silence"] * SECOND:
+        return None
     watched = sum(agent.observed() >= agents.limits.values["baseline"] for agent in heard)
     if not heard or watched < agents.limits.values["taken"] * len(heard):
         return None

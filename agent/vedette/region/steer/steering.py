@@ -27,11 +27,11 @@ class Steering:
         self.steps: tuple[Step, ...] = ()
         self.progress: dict[str, Progress] = {}
 
-    def follow(self, desired: Desired, rollout: Rollout | None) -> None:
+    def follow(self, desired: Desired, rollout: Rollout | None, now: int) -> None:
         """These documents are in force."""
         if desired != self.desired:
             self.desired = desired
-            self.agents.follow(desired, limits(desired.gates))
+            self.agents.follow(desired, limits(desired.gates), now)
             known = {step.change.id: step for step in self.steps}
             self.steps = tuple(
                 known.get(change.id) or Step(group.name, kind, name, change)
