@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -32,6 +33,10 @@ from spark_jobs.tables.tables import Rows, Tables, Txn, Where, merge_condition, 
 
 MAX_TRIES = 8
 """Attempts of a write that other writers get in the way of."""
+
+FULL = 1 << 18
+"""Rows of a file to which no upsert adds later windows."""
+MAX_END = (1 << 63) - 1
 
 _WRITER = WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=65_536)
 _NOT_HELD = re.compile(r"[\[\]^|\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
@@ -56,6 +61,9 @@ class DeltaTables(Tables):
         return self._once(table, txn, lambda there: self._write(table, _arrow(table, rows), "append", txn))
 
     def upsert(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:
+        """A merge writes each file that it changes anew, and one after the other would put a day's windows into one
+        file, which each then changes. So once the file with the last window is ``FULL``, later ones get a file of
+        their own: what lies before is merged first, under a name of its own, which tells where it ended."""
         source: list[pa.Table] = []
 
         def merge(there: DeltaTable | None) -> None:
@@ -64,8 +72,15 @@ class DeltaTables(Tables):
                 _check_keys(table, source[0])
             if there is None:
                 self._write(table, source[0], "append", txn)
-            else:
-                _merge(table, there, source[0], txn)
+                return
+            left = source[0]
+            before = txn and Txn(f"{txn.app}/before", txn.version)
+            if before and (later := _later(table, there, left, before)):
+                if not _done(there, before):
+                    _merge(table, there, left.filter(pc.invert(later.rows)), before, *later.ends)
+                    there = DeltaTable(uri(self.path(table)))
+                left = left.filter(later.rows)
+            _merge(table, there, left, *([txn] if txn else []))
 
         return self._once(table, txn, merge)
 
@@ -159,10 +174,8 @@ class DeltaTables(Tables):
         """Do ``work`` on the table as it is, again after a lost race; False when ``txn`` had been done."""
         for attempt in range(1, MAX_TRIES + 1):
             there = self._open(table)
-            if txn is not None and there is not None:
-                done = there.transaction_version(txn.app)
-                if done is not None and done >= txn.version:
-                    return False
+            if txn is not None and there is not None and _done(there, txn):
+                return False
             try:
                 work(there)
             except CommitFailedError:
@@ -183,7 +196,7 @@ class DeltaTables(Tables):
             partition_by=[table.partition] if table.partition else None,
             configuration=_configuration(table),
             writer_properties=_WRITER,
-            commit_properties=_commit(txn),
+            commit_properties=_commit(*([txn] if txn else [])),
         )
 
     def _files(self, table: Table, where: Where) -> list[str]:
@@ -263,9 +276,9 @@ def _arrow(table: Table, rows: Rows) -> pa.Table:
     return conform(table, rows if isinstance(rows, pa.Table) else rows.toArrow())
 
 
-def _merge(table: Table, there: DeltaTable, source: pa.Table, txn: Txn | None) -> None:
+def _merge(table: Table, there: DeltaTable, source: pa.Table, *txns: Txn) -> None:
     """MERGE ``source`` into the table."""
-    if source.num_rows == 0 and txn is None:
+    if source.num_rows == 0 and not txns:
         return
     known = {field.name for field in there.schema().fields}
     if later := [field for field in source.schema if field.name not in known]:
@@ -280,12 +293,60 @@ def _merge(table: Table, there: DeltaTable, source: pa.Table, txn: Txn | None) -
             target_alias="t",
             merge_schema=True,
             writer_properties=_WRITER,
-            commit_properties=_commit(txn),
+            commit_properties=_commit(*txns),
         )
         .when_matched_update(merge_updates(table))
         .when_not_matched_insert({name: f"s.{name}" for name in table.names})
         .execute()
     )
+
+
+class Later(NamedTuple):
+    """``rows``: of each row of an upsert, whether it lies after what is there. ``ends``: after what, by partition, as a
+    transaction's version, so that the upsert can be cut short in between."""
+
+    rows: pa.Array
+    ends: list[Txn]
+
+
+def _later(table: Table, there: DeltaTable, source: pa.Table, before: Txn) -> Later | None:
+    """The rows of ``source`` whose first time among the keys is after all in their partition, where the file with the
+    last one is ``FULL``; where ``before`` has been done, those that it left. None when these are none, or all."""
+    window = next((key for key in table.keys if isinstance(table.columns[key].dataType, TimestampType)), None)
+    if window is None or table.partition is None:
+        return None
+    days = pc.unique(source[table.partition]).to_pylist()
+    names = {day: f"{before.app}/{day}" for day in days}
+    if _done(there, before):
+        ends = {day: there.transaction_version(name) for day, name in names.items()}
+    else:
+        ends = dict.fromkeys(days, None) | _ends(table, there, window, days)
+    day, time = source[table.partition], source[window].cast(pa.int64())
+    rows = reduce(
+        pc.or_,
+        (pc.and_(pc.equal(day, name), pc.greater(time, end)) for name, end in ends.items() if end is not None),
+        pa.scalar(False),
+    )
+    if not pc.any(rows).as_py() or pc.all(rows).as_py():
+        return None
+    return Later(rows, [Txn(names[day], MAX_END if end is None else end) for day, end in ends.items()])
+
+
+def _ends(table: Table, there: DeltaTable, window: str, days: Collection[str]) -> dict[str, int]:
+    """The last ``window`` of each of these partitions, microseconds, where the file that holds it is ``FULL``."""
+    found: dict[str, tuple[int, int]] = {}
+    for file in data_files(there, table, [window]):
+        if (day := file.partition) is not None and day in days:
+            end = file.bounds.get(window, (None, None))[1]
+            # The log keeps times to the millisecond. What it does not tell may be anything.
+            newest = (MAX_END if end is None else end + 1000, file.rows)
+            found[day] = max(newest, found.get(day, newest))
+    return {day: end for day, (end, rows) in found.items() if rows >= FULL}
+
+
+def _done(there: DeltaTable, txn: Txn) -> bool:
+    version = there.transaction_version(txn.app)
+    return version is not None and version >= txn.version
 
 
 def _check_keys(table: Table, rows: pa.Table) -> None:
@@ -294,8 +355,8 @@ def _check_keys(table: Table, rows: pa.Table) -> None:
         raise ValueError(f"{table.name}: {rows.num_rows - different} rows have a key that another row has, too")
 
 
-def _commit(txn: Txn | None) -> CommitProperties | None:
-    return None if txn is None else CommitProperties(app_transactions=[Transaction(txn.app, txn.version)])
+def _commit(*txns: Txn) -> CommitProperties | None:
+    return CommitProperties(app_transactions=[Transaction(*txn) for txn in txns]) if txns else None
 
 
 def _configuration(table: Table) -> dict[str, str | None]:

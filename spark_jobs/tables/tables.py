@@ -1,6 +1,8 @@
 """The one way in and out of the tables of ``schema``: append, upsert, replace, and read, exactly once.
 
 * **A write is a transaction of one table.** It is there whole or not at all, and readers see the one before until then.
+  An upsert under a ``Txn`` may be two: what it adds to windows that are there, then windows that are new. Cut short
+  between them, the same upsert does the second one, by the backend that began it.
 * **Exactly once by name.** A write may carry a ``Txn``: an application's name (of a streaming query: its id) and a
   number that rises. A write whose number is not above the table's last one of that application has been done already:
   it changes nothing and returns False. So a job writes its tables one after the other, each under the same ``Txn``,

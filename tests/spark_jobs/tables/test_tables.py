@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_jobs.tables import delta
 from spark_jobs.tables.ask import open_reader
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import ALERTS, RULES, TABLES, WIN_5M, Table
@@ -213,6 +216,93 @@ def test_upserts_equal_a_count_by_hand(batches: list[list[tuple[str, int, int]]]
                 old["last_time"] = max(old["last_time"], row["last_time"])
         columns = ["rule_id", "rule_title", "matches", "first_time", "last_time"]
         assert {row["rule_id"]: row for row in tables.arrow(RULES, columns).to_pylist()} == by_hand
+
+
+class Cut(BaseException):
+    """What stands for a kill between two commits."""
+
+
+_LATE = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=12)
+
+
+@given(st.lists(st.tuples(_LATE, st.booleans()), min_size=2, max_size=8), st.integers(1, 6))
+@settings(max_examples=20)
+def test_windows_in_files_of_their_own_equal_a_count_by_hand(
+    batches: list[tuple[list[tuple[str, int, int]], bool]], full: int
+) -> None:
+    """Whatever comes late, however few rows fill a file, and wherever an upsert is cut short and done again, beside
+    another writer's and a compaction: each row counts once, and no key comes twice."""
+    by_hand: dict[tuple[datetime, str], int] = {}
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delta, "FULL", full)
+        tables = open_tables(folder)
+        for number, (batch, cut) in enumerate(batches):
+            unique = {
+                (NOON + timedelta(hours=4 * (site == "b"), minutes=5 * (at + number))): n for site, at, n in batch
+            }
+            made = [
+                window(n, window_start=start, date=f"{start + timedelta(hours=9):%Y-%m-%d}")
+                for start, n in unique.items()
+            ]
+            if cut:
+                with patch.context() as within:
+                    within.setattr(delta, "_merge", _once_then(delta._merge, Cut()))
+                    with suppress(Cut):
+                        tables.upsert(WIN_5M, rows(*made), Txn("q", number))
+                tables.upsert(WIN_5M, rows({**made[-1], "site": "other"}), Txn("other", number))
+                tables.compact(WIN_5M)
+                by_hand[made[-1]["window_start"], "other"] = (
+                    by_hand.get((made[-1]["window_start"], "other"), 0) + made[-1]["matches"]
+                )
+            tables.upsert(WIN_5M, rows(*made), Txn("q", number))
+            assert not tables.upsert(WIN_5M, rows(*made), Txn("q", number))
+            for start, n in unique.items():
+                by_hand[start, "s"] = by_hand.get((start, "s"), 0) + n
+        assert found(tables, WIN_5M, "window_start", "site", "matches") == sorted(
+            (*key, n) for key, n in by_hand.items()
+        )
+
+
+def _once_then(merge: Callable[..., None], error: BaseException) -> Callable[..., None]:
+    """``merge`` the first time, and ``error`` after it."""
+
+    def cut(*given: Any) -> None:
+        merge(*given)
+        raise error
+
+    return cut
+
+
+def test_a_full_file_is_written_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows after those of a full file get one of their own, and what comes late changes its file alone."""
+    monkeypatch.setattr(delta, "FULL", 3)
+    tables = open_tables(str(tmp_path))
+    assert isinstance(tables, DeltaTables)
+
+    def files() -> set[str]:
+        return {file.path for file in delta.data_files(DeltaTable(str(tmp_path / "win_5m")), WIN_5M, ())}
+
+    def upsert(number: int, *minutes: int) -> None:
+        tables.upsert(
+            WIN_5M, rows(*(window(1, window_start=NOON + timedelta(minutes=n)) for n in minutes)), Txn("q", number)
+        )
+
+    upsert(0, 0, 5, 10)
+    first = files()
+    upsert(1, 15, 20)
+    second = files() - first
+    assert (len(first), len(second)) == (1, 1)
+    upsert(2, 20, 25)
+    assert files() & (first | second) == first  # the second was not full
+    third = files() - first
+    upsert(3, 25, 30, 35)
+    assert len(files()) == 3
+    assert first < files()
+    assert not third & files()
+    upsert(4, 5)
+    assert len(files()) == 3
+    assert not first & files()
+    assert sum(n for (n,) in found(tables, WIN_5M, "matches")) == 11
 
 
 def test_two_writers_lose_nothing(tmp_path: Path) -> None:
