@@ -61,8 +61,8 @@ fi
 stream rules $RULES
 stream console tests/console
 if [ -z "$unit" ]; then
-    stream spark_jobs --ignore tests/spark_jobs/jobs tests/spark_jobs
-    stream jobs tests/spark_jobs/jobs
+    stream spark_jobs --ignore-glob 'tests/spark_jobs/jobs/test_[a-m]*.py' tests/spark_jobs
+    stream jobs tests/spark_jobs/jobs/test_[a-m]*.py
     stream install tests/install
     stream agents-a-f tests/e2e/test_[a-f]*.py
     stream agents-g-r tests/e2e/test_[g-r]*.py tests/bench
