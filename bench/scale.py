@@ -1,8 +1,9 @@
 """``docs/scale.md``: its tables, made of ``docs/scale/measured.json``; ``python -m bench.scale`` makes them again.
 
-The figures are those of ``bench.spark`` (``runs``, one for each size and skew) and ``bench.region`` (``region``). What
-a fleet of another size needs is computed from them by ``SIZES``: each line is a formula over the names in ``ASSUMED``,
-over measured figures and over the lines before it, and the formula that is shown is the one that is computed.
+The figures are those of ``bench.spark`` (``runs``, one for each size, skew and machine) and ``bench.region``
+(``region``). What a fleet of another size needs is computed from them by ``SIZES``: each line is a formula over the
+names in ``ASSUMED``, over measured figures and over the lines before it, and the formula that is shown is the one that
+is computed.
 """
 
 from __future__ import annotations
@@ -22,13 +23,11 @@ MEASURED = ROOT / "docs" / "scale" / "measured.json"
 
 SIZES_WANTED = (1_000_000, 10_000_000, 50_000_000)
 GROWTH = 1.3
-"""Times the CPU-seconds of an alert in the next smaller run, at most."""
+"""Times the CPU-seconds of an alert in the next smaller run on the same machine, at most."""
 FLEETS = (1_000, 100_000)
 WINDOWS = {"campaigns": 14, "baselines": 35, "risk": 56, "noise": 7, "coverage": 30, "report": 1, "export": 1,
            "maintain": 3}  # fmt: skip
 """Days of alerts that a job looks at, run daily as it is by default."""
-LATER = {"risk"}
-"""Of these, jobs that runs of earlier releases lack."""
 LOOKED_AT = {"export": 1 / 14}
 """Share of the alerts that a job of the benchmark looks at, where that is not all of them."""
 
@@ -86,14 +85,15 @@ SIZES = (
 
 
 def keep(run: Mapping[str, Any], machine: Mapping[str, Any]) -> None:
-    """Put a run of ``bench.spark`` into the file, in place of that of the same size and skew; jobs that it left out
-    keep the figures they had."""
+    """Put a run of ``bench.spark`` into the file, in place of that of the same size, skew and machine; jobs that it
+    left out keep the figures they had."""
     known = load()
-    before = find(known, run["alerts"], run["skew"])
+    before = find(known, run["alerts"], run["skew"], machine["cpu"])
     jobs = {**(before["jobs"] if before else {}), **run["jobs"]}
     whole = {**(before or {}), **run, "jobs": jobs, "machine": dict(machine)}
     known["runs"] = sorted(
-        [*(one for one in known["runs"] if one is not before), whole], key=lambda one: (one["skew"], one["alerts"])
+        [*(one for one in known["runs"] if one is not before), whole],
+        key=lambda one: (one["skew"], one["alerts"], one["machine"]["cpu"]),
     )
     _store(known)
 
@@ -123,9 +123,10 @@ def rounded(value: Any) -> Any:
     return round(value, 2) if isinstance(value, float) else value
 
 
-def find(known: Mapping[str, Any], alerts: int, skew: float) -> Any:
-    """The run of this size, or None."""
-    return next((one for one in known["runs"] if (one["alerts"], one["skew"]) == (alerts, skew)), None)
+def find(known: Mapping[str, Any], alerts: int, skew: float, cpu: str) -> Any:
+    """The run of this size on this machine, or None."""
+    runs = (one for one in known["runs"] if (one["alerts"], one["skew"]) == (alerts, skew))
+    return next((one for one in runs if one["machine"]["cpu"] == cpu), None)
 
 
 def even(known: Mapping[str, Any]) -> list[Any]:
@@ -156,14 +157,13 @@ def measured(known: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
             "checkpoint_bytes": (run["checkpoint_mb"] * 1e6 / max(run["batches"], 1), "checkpoint bytes for a batch"),
             "batch_bytes": (run["batch_bytes"], "landed bytes in a batch, the default"),
         }
-    whole = [one for one in even(known) if WINDOWS.keys() - LATER <= one["jobs"].keys()]
+    whole = [one for one in even(known) if WINDOWS.keys() <= one["jobs"].keys()]
     if whole:
         run = whole[-1]
-        windows = {job: days for job, days in WINDOWS.items() if job in run["jobs"]}
-        costs = {job: run["jobs"][job]["cpu_seconds"] / run["alerts"] / LOOKED_AT.get(job, 1) for job in windows}
-        days = ", ".join(f"{job} {days}" for job, days in windows.items())
+        costs = {job: run["jobs"][job]["cpu_seconds"] / run["alerts"] / LOOKED_AT.get(job, 1) for job in WINDOWS}
+        days = ", ".join(f"{job} {days}" for job, days in WINDOWS.items())
         what = f"CPU-seconds of the daily jobs for an alert a day: of each those for an alert, times its days ({days})"
-        daily = sum(costs[job] * days for job, days in windows.items())
+        daily = sum(costs[job] * days for job, days in WINDOWS.items())
         found["daily_cpu_an_alert"] = (daily, f"{what}; {run['alerts']:,} alerts")
     if region := known["region"]:
         landing, broker = region["landing"], region["broker"]
@@ -208,7 +208,7 @@ def _jobs(known: Mapping[str, Any]) -> str:
     for run in even(known):
         for job, one in run["jobs"].items():
             rows.append((
-                f"{run['alerts']:,}", job, f"{one['rows']:,}", f"{one['seconds']:,.1f}",
+                f"{run['alerts']:,}", _short(run), job, f"{one['rows']:,}", f"{one['seconds']:,.1f}",
                 f"{one['rows'] / one['seconds']:,.0f}", f"{one['cpu_seconds']:,.1f}",
                 f"{one['rows'] / max(one['cpu_seconds'], 0.01):,.0f}", f"{one['jvm_mb']:,.0f}" if one["jvm_mb"] else "",
                 f"{one['python_mb']:,.0f}", f"{one['files']:,}, {one['file_mb']:,.0f} MB" if one["files"] else "",
@@ -218,10 +218,15 @@ def _jobs(known: Mapping[str, Any]) -> str:
             f"{run['alerts']:,} alerts: {machine['cpu']}, {machine['cores']} cores. {_missing(run)} {_when(run)}  "
         )
     for size in SIZES_WANTED:
-        if find(known, size, 0.0) is None:
+        if all(run["alerts"] != size for run in even(known)):
             notes.append(f"{size:,} alerts: not run. {_estimate(known, size)}  ")
-    names = "alerts, job, rows read, seconds, rows/s, CPU-s, rows/CPU-s, JVM MB, Python MB, data files"
+    names = "alerts, machine, job, rows read, seconds, rows/s, CPU-s, rows/CPU-s, JVM MB, Python MB, data files"
     return "\n".join([markdown(names.split(", "), rows), *notes, ""])
+
+
+def _short(run: Mapping[str, Any]) -> str:
+    """The machine's name in two words."""
+    return " ".join(run["machine"]["cpu"].replace("(R)", "").replace("(TM)", "").split()[:2])
 
 
 def _when(run: Mapping[str, Any]) -> str:
@@ -236,7 +241,7 @@ def _when(run: Mapping[str, Any]) -> str:
 
 
 def _missing(run: Mapping[str, Any]) -> str:
-    left = [job for job in ("ingest", *WINDOWS) if job not in run["jobs"] and job not in LATER]
+    left = [job for job in ("ingest", *WINDOWS) if job not in run["jobs"]]
     return f"Not run: {', '.join(left)}." if left else "All jobs ran."
 
 
@@ -255,40 +260,42 @@ def _estimate(known: Mapping[str, Any], size: int) -> str:
 
 def _growth(known: Mapping[str, Any]) -> str:
     runs = even(known)
-    if len(runs) < 2:
-        return "Only one size has been run: nothing to compare.\n"
-    rows = []
-    for job in ("ingest", *(job for job in WINDOWS if job not in LATER or any(job in run["jobs"] for run in runs))):
-        row = [job]
-        for a, b in pairwise(runs):
-            ratio = growth(a, b, job) if job in a["jobs"] and job in b["jobs"] else None
-            row.append("" if ratio is None else f"{ratio:.2f}{'' if ratio <= GROWTH else f' (above {GROWTH})'}")
-        rows.append(row)
-    return markdown(("job", *(f"{a['alerts']:,} to {b['alerts']:,}" for a, b in pairwise(runs))), rows)
+    pairs = [pair for cpu in sorted({run["machine"]["cpu"] for run in runs})
+             for pair in pairwise(run for run in runs if run["machine"]["cpu"] == cpu)]  # fmt: skip
+    if not pairs:
+        return "No two sizes have been run on one machine: nothing to compare.\n"
+    heads = (f"{_short(small)}, {small['alerts']:,} to {large['alerts']:,}" for small, large in pairs)
+    rows = [(job, *(growth(small, large, job) for small, large in pairs)) for job in ("ingest", *WINDOWS)]
+    return markdown(("job", *heads), rows)
 
 
-def growth(small: Mapping[str, Any], large: Mapping[str, Any], job: str) -> float:
-    """CPU-seconds of an alert in the large run over those in the small one."""
-    costs = [run["jobs"][job]["cpu_seconds"] / run["alerts"] for run in (large, small)]
-    return float(costs[0] / costs[1])
+def growth(small: Mapping[str, Any], large: Mapping[str, Any], job: str) -> str:
+    """CPU-seconds of an alert in the large run over those in the small one, and what is to be said of it."""
+    before, after = small["jobs"].get(job), large["jobs"].get(job)
+    if before is None or after is None:
+        return ""
+    ratio = after["cpu_seconds"] / large["alerts"] / (before["cpu_seconds"] / small["alerts"])
+    above = "" if ratio <= GROWTH else f" (above {GROWTH})"
+    return f"{ratio:.2f}{above}{'' if before['code'] and before['code'] == after['code'] else ', other code'}"
 
 
 def _skew(known: Mapping[str, Any]) -> str:
-    pairs = [(find(known, one["alerts"], 0.0), one) for one in known["runs"] if one["skew"]]
-    pairs = [(plain, skewed) for plain, skewed in pairs if plain is not None]
+    skewed = [one for one in known["runs"] if one["skew"]]
+    pairs = [(find(known, one["alerts"], 0.0, one["machine"]["cpu"]), one) for one in skewed]
+    pairs = [(plain, one) for plain, one in pairs if plain is not None]
     if not pairs:
         return "Not run.\n"
-    plain, skewed = pairs[-1]
+    plain, large = pairs[-1]
     rows = []
-    for job, one in skewed["jobs"].items():
+    for job, one in large["jobs"].items():
         if job in plain["jobs"]:
             before = plain["jobs"][job]["cpu_seconds"]
             ratio = f"{one['cpu_seconds'] / before:.2f}"
             tasks = (f"{one['longest']:.1f}", f"{one['uneven']:.2f}") if one["tasks"] else ("", "")
             rows.append((job, f"{before:,.1f}", f"{one['cpu_seconds']:,.1f}", ratio, *tasks))
-    share = f"CPU-s, {skewed['skew']:.0%} at one site"
+    share = f"CPU-s, {large['skew']:.0%} at one site"
     table = markdown(("job", "CPU-s", share, "ratio", "longest task, s", "over its stage's mean"), rows)
-    return f"{table}\n{skewed['alerts']:,} alerts. {_when(skewed)}\n"
+    return f"{table}\n{large['alerts']:,} alerts, {_short(large)}. {_when(large)}\n"
 
 
 def _measured(known: Mapping[str, Any]) -> str:

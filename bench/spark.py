@@ -15,8 +15,8 @@ taken:
   that stalls a job shows here: run again with ``--skew 0.5``, which gives one site half of all alerts;
 * **files**: data files and bytes of the tables it wrote.
 
-The figures go into ``docs/scale/measured.json``, those of the same size and skew replaced, and from there into the
-tables of ``docs/scale.md`` (``bench.scale``).
+The figures go into ``docs/scale/measured.json``, those of the same size, skew and machine replaced, and from there into
+the tables of ``docs/scale.md`` (``bench.scale``).
 """
 
 from __future__ import annotations
@@ -261,6 +261,7 @@ def run(said: argparse.Namespace) -> None:
     about: dict[str, Any] = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "load": round(os.getloadavg()[0], 1),
+        "code": code(),
     }
     jobs = said.job or list(PLAN)
     command = [sys.executable, "-m", "bench.spark", "--inside", "--alerts", str(said.alerts), "--skew", str(said.skew),
@@ -283,6 +284,17 @@ def run(said: argparse.Namespace) -> None:
     if done.returncode:
         raise SystemExit(f"the jobs ended with code {done.returncode}")
     print(f"start: {start.seconds:.1f} s, {start.cpu_seconds:.1f} CPU-s", file=sys.stderr)
+
+
+def code() -> str | None:
+    """The jobs' code: git's name of its folder; None outside of a clone, and where something in it is not committed."""
+    git = ("git", "-C", str(ROOT))
+    if shutil.which("git") is None:
+        return None
+    if subprocess.run([*git, "status", "--porcelain", "spark_jobs"], capture_output=True).stdout:
+        return None
+    named = subprocess.run([*git, "rev-parse", "--short=10", "HEAD:spark_jobs"], capture_output=True, text=True)
+    return named.stdout.strip() or None
 
 
 def clear(job: str, folder: Path) -> None:

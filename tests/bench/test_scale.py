@@ -28,11 +28,12 @@ def run(alerts: int, cpu: float, skew: float = 0.0) -> dict[str, Any]:
     """A run in which each job took ``cpu`` seconds for each million alerts."""
     job = {"rows": alerts, "seconds": 2.0, "cpu_seconds": cpu * alerts / 1e6, "jvm_mb": 900.0, "python_mb": 300.0,
            "tasks": 8, "longest": 1.5, "uneven": 1.2, "files": 3, "file_mb": 10.0, "tables_mb": {"alerts": 10.0},
-           "said": "", "at": "2026-11-21T12:00:00+00:00", "load": 0.1, "start_cpu_seconds": 60.0}  # fmt: skip
+           "said": "", "at": "2026-11-21T12:00:00+00:00", "load": 0.1, "start_cpu_seconds": 60.0,
+           "code": "c0de"}  # fmt: skip
     return {
         "alerts": alerts, "skew": skew, "landed": alerts, "made_seconds": 5.0,
         "landing_mb": 100.0, "batch_bytes": 1 << 25, "checkpoint_mb": 0.1, "batches": 4, "disk_mb": 700.0,
-        "machine": {"cpu": "made up", "cores": 2}, "jobs": {name: dict(job) for name in ("ingest", *scale.WINDOWS)},
+        "machine": {"cpu": "a", "cores": 2}, "jobs": {name: dict(job) for name in ("ingest", *scale.WINDOWS)},
     }  # fmt: skip
 
 
@@ -69,9 +70,23 @@ def test_what_was_not_measured_has_no_size() -> None:
 def test_growth_is_of_an_alert() -> None:
     """Ten times the alerts at the same cost each is 1.0; above the limit it is said."""
     small, even, worse = run(1_000_000, 10.0), run(10_000_000, 10.0), run(50_000_000, 15.0)
-    assert scale.growth(small, even, "noise") == pytest.approx(1.0)
+    assert scale.growth(small, even, "noise") == "1.00"
     said = scale._growth({"runs": [small, even, worse], "region": {}})
     assert "| noise | 1.00 | 1.50 (above 1.3) |" in said
+
+
+def test_growth_compares_like_with_like() -> None:
+    """What another machine took is set against no run, and of what other code of the jobs took it is said."""
+    small, large, other = run(1_000_000, 10.0), run(10_000_000, 12.0), run(10_000_000, 30.0)
+    large["jobs"]["noise"]["code"] = "0ther"
+    other["machine"] = {"cpu": "b", "cores": 2}
+    said = scale._growth({"runs": [small, large, other], "region": {}})
+    assert "| job | a, 1,000,000 to 10,000,000 |" in said
+    assert "| noise | 1.20, other code |" in said
+    assert "| export | 1.20 |" in said
+    small["jobs"]["export"]["code"] = large["jobs"]["export"]["code"] = None  # not known
+    assert scale.growth(small, large, "export") == "1.20, other code"
+    assert "nothing to compare" in scale._growth({"runs": [small, other], "region": {}})
 
 
 def test_sizes_that_were_not_run_are_named() -> None:
@@ -92,9 +107,9 @@ def test_a_job_that_runs_again_replaces_its_figures_only(tmp_path: Path, monkeyp
     again = run(1_000_000, 20.0)
     again["jobs"] = {"noise": again["jobs"]["noise"]}
     scale.keep(again, {"cpu": "a", "cores": 2})
-    jobs = scale.find(scale.load(), 1_000_000, 0.0)["jobs"]
+    jobs = scale.find(scale.load(), 1_000_000, 0.0, "a")["jobs"]
     assert (jobs["noise"]["cpu_seconds"], jobs["ingest"]["cpu_seconds"]) == (20.0, 10.0)
-    assert scale.find(scale.load(), 1_000_000, 0.5)["jobs"]["noise"]["cpu_seconds"] == 30.0
+    assert scale.find(scale.load(), 1_000_000, 0.5, "a")["jobs"]["noise"]["cpu_seconds"] == 30.0
 
 
 def test_each_job_has_the_session_that_it_is_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +132,24 @@ def test_the_document_holds_what_was_measured() -> None:
     text = scale.DOCUMENT.read_text("utf-8")
     assert scale.written(text, scale.load()) == text
     assert scale.written(text, {"runs": [run(1_000_000, 1.0)], "region": {}}) != text
+
+
+def test_the_code_of_the_jobs_has_a_name_once_it_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of git, another one for other code; none outside of a clone, nor for what nobody can look up."""
+    monkeypatch.setattr(spark, "ROOT", tmp_path)
+    (tmp_path / "spark_jobs").mkdir()
+    assert spark.code() is None
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run([*git, "init", "-q"], check=True)
+    names = []
+    for text in ("one", "two"):
+        (tmp_path / "spark_jobs" / "a.py").write_text(text)
+        assert spark.code() is None
+        subprocess.run([*git, "add", "."], check=True)
+        subprocess.run([*git, "commit", "-q", "-m", text], check=True)
+        names.append(spark.code())
+    assert None not in names
+    assert len(set(names)) == 2
 
 
 def test_usage_of_a_child(tmp_path: Path) -> None:
