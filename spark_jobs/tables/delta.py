@@ -288,7 +288,7 @@ def _merge(table: Table, there: DeltaTable, source: pa.Table, *txns: Txn) -> Non
     (
         there.merge(
             source,
-            merge_condition(table, partitions),
+            merge_condition(table, partitions) + _near(table, source),
             source_alias="s",
             target_alias="t",
             merge_schema=True,
@@ -301,6 +301,25 @@ def _merge(table: Table, there: DeltaTable, source: pa.Table, *txns: Txn) -> Non
     )
 
 
+def _window(table: Table) -> str | None:
+    """The time by which the rows of a day come, if it is among the keys."""
+    times = (key for key in table.keys if isinstance(table.columns[key].dataType, TimestampType))
+    return None if table.partition is None else next(times, None)
+
+
+def _near(table: Table, source: pa.Table) -> str:
+    """SQL: in which windows of which partitions a row ``t`` may be that ``source`` changes, so that files without such
+    are not read."""
+    if (window := _window(table)) is None or source.num_rows == 0:
+        return ""
+    found = source.group_by(str(table.partition)).aggregate([(window, "min"), (window, "max")])
+    spans = (
+        f"t.{table.partition} IN ({texts([day])}) AND t.{window} BETWEEN '{first.isoformat()}' AND '{last.isoformat()}'"
+        for day, first, last in zip(*(column.to_pylist() for column in found.columns), strict=True)
+    )
+    return f" AND (({') OR ('.join(spans)}))"
+
+
 class Later(NamedTuple):
     """``rows``: of each row of an upsert, whether it lies after what is there. ``ends``: after what, by partition, as a
     transaction's version, so that the upsert can be cut short in between."""
@@ -310,10 +329,9 @@ class Later(NamedTuple):
 
 
 def _later(table: Table, there: DeltaTable, source: pa.Table, before: Txn) -> Later | None:
-    """The rows of ``source`` whose first time among the keys is after all in their partition, where the file with the
-    last one is ``FULL``; where ``before`` has been done, those that it left. None when these are none, or all."""
-    window = next((key for key in table.keys if isinstance(table.columns[key].dataType, TimestampType)), None)
-    if window is None or table.partition is None:
+    """The rows of ``source`` whose window is after all in their partition, where the file with the last one is
+    ``FULL``; where ``before`` has been done, those that it left. None when these are none, or all."""
+    if (window := _window(table)) is None:
         return None
     days = pc.unique(source[table.partition]).to_pylist()
     names = {day: f"{before.app}/{day}" for day in days}
