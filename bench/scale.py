@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,6 +134,12 @@ def even(known: Mapping[str, Any]) -> list[Any]:
     return [one for one in known["runs"] if not one["skew"]]
 
 
+def _largest(known: Mapping[str, Any], jobs: Collection[str]) -> Any:
+    """Of the runs that have these jobs one of the most alerts, the newest of them; None without any."""
+    runs = (one for one in even(known) if {*jobs} <= one["jobs"].keys())
+    return max(runs, key=lambda one: (one["alerts"], max(one["jobs"][job]["at"] for job in jobs)), default=None)
+
+
 # The formulas ----------------------------------------------------------------------------------------------------
 
 
@@ -145,9 +151,7 @@ def computed(formula: str, names: Mapping[str, float]) -> float:
 def measured(known: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
     """The measured figures that the formulas name, each with what it is; of the largest runs that have them."""
     found: dict[str, tuple[float, str]] = {}
-    ingested = [one for one in even(known) if "ingest" in one["jobs"]]
-    if ingested:
-        run = ingested[-1]
+    if run := _largest(known, ["ingest"]):
         ingest, size = run["jobs"]["ingest"], f"{run['alerts']:,} alerts"
         tables = {**ingest["tables_mb"], **run["jobs"].get("maintain", {}).get("tables_mb", {})}
         found |= {
@@ -157,9 +161,7 @@ def measured(known: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
             "checkpoint_bytes": (run["checkpoint_mb"] * 1e6 / max(run["batches"], 1), "checkpoint bytes for a batch"),
             "batch_bytes": (run["batch_bytes"], "landed bytes in a batch, the default"),
         }
-    whole = [one for one in even(known) if WINDOWS.keys() <= one["jobs"].keys()]
-    if whole:
-        run = whole[-1]
+    if run := _largest(known, WINDOWS):
         costs = {job: run["jobs"][job]["cpu_seconds"] / run["alerts"] / LOOKED_AT.get(job, 1) for job in WINDOWS}
         days = ", ".join(f"{job} {days}" for job, days in WINDOWS.items())
         what = f"CPU-seconds of the daily jobs for an alert a day: of each those for an alert, times its days ({days})"
