@@ -36,7 +36,9 @@ MAX_TRIES = 8
 
 FULL = 1 << 18
 """Rows of a file to which no upsert adds later windows."""
+
 MAX_END = (1 << 63) - 1
+"""After which no window lies."""
 
 _WRITER = WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=65_536)
 _NOT_HELD = re.compile(r"[\[\]^|\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
@@ -61,9 +63,9 @@ class DeltaTables(Tables):
         return self._once(table, txn, lambda there: self._write(table, _arrow(table, rows), "append", txn))
 
     def upsert(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:
-        """A merge writes each file that it changes anew, and one after the other would put a day's windows into one
-        file, which each then changes. So once the file with the last window is ``FULL``, later ones get a file of
-        their own: what lies before is merged first, under a name of its own, which tells where it ended."""
+        """A merge rewrites each file that it changes, so all windows of a day would end up in one file, rewritten by
+        every upsert of that day. Once the file with the last window is ``FULL``, later windows get a new file: the
+        others are merged first, in a transaction of its own that also records where they end."""
         source: list[pa.Table] = []
 
         def merge(there: DeltaTable | None) -> None:

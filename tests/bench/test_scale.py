@@ -76,7 +76,7 @@ def test_growth_is_of_an_alert() -> None:
 
 
 def test_growth_compares_like_with_like() -> None:
-    """What another machine took is set against no run, and of what other code of the jobs took it is said."""
+    """Runs on different machines are not compared; a ratio between different code is marked."""
     small, large, other = run(1_000_000, 10.0), run(10_000_000, 12.0), run(10_000_000, 30.0)
     large["jobs"]["noise"]["code"] = "0ther"
     other["machine"] = {"cpu": "b", "cores": 2}

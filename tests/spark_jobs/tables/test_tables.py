@@ -219,7 +219,7 @@ def test_upserts_equal_a_count_by_hand(batches: list[list[tuple[str, int, int]]]
 
 
 class Cut(BaseException):
-    """What stands for a kill between two commits."""
+    """A kill between two commits."""
 
 
 _LATE = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=12)
@@ -274,7 +274,8 @@ def _once_then(merge: Callable[..., None], error: BaseException) -> Callable[...
 
 
 def test_a_full_file_is_written_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows after those of a full file get one of their own, and what comes late changes its file alone."""
+    """Later windows than those of a full file get a new file; the full one is not even read, and late rows rewrite only
+    the file that they belong to."""
     monkeypatch.setattr(delta, "FULL", 3)
     tables = open_tables(str(tmp_path))
     assert isinstance(tables, DeltaTables)
@@ -292,7 +293,10 @@ def test_a_full_file_is_written_no_more(tmp_path: Path, monkeypatch: pytest.Monk
     upsert(1, 15, 20)
     second = files() - first
     assert (len(first), len(second)) == (1, 1)
+    (full,) = map(Path, first)
+    full.rename(away := tmp_path / "away")
     upsert(2, 20, 25)
+    away.rename(full)
     assert files() & (first | second) == first  # the second was not full
     third = files() - first
     upsert(3, 25, 30, 35)
