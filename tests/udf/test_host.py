@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.agent import until
+from tests.waits import until
 from vedette.plan.query import Module, Modules, Type
 from vedette.stream.userfunctions import Broken, Spec
 from vedette.udf.host import Host, Limits
@@ -266,16 +265,16 @@ def test_sets_of_modules_do_not_meet(host: Host) -> None:
     until("the end of the first", lambda: not Path(f"/proc/{first}").exists())
 
 
+# Waits for the bounds of CPU and of silence several times: they are its subject.
 def test_harm_is_given_up_early(host: Host) -> None:
     """With the third row that does harm, whatever follows; by CPU, so nothing that a busy host changes."""
     for harm in ("while True: pass", "import time; time.sleep(60)", "sum(range(10 ** 12))", "import os; os._exit(1)"):
         of = modules(scalar(f"if n % 2:\n    {harm}\nreturn n"))
         host.know((of,))
-        began, used = time.monotonic(), host.died
+        used = host.died
         with pytest.raises(Broken, match=r"f\.g: (took more than|the process did not survive)"):
             host.call(spec(of), [(n,) for n in range(1000)])
-        assert time.monotonic() - began < 20  # 500 rows do harm
-        assert host.died - used <= 4
+        assert host.died - used <= 4  # of 500 rows that do harm
 
 
 def test_a_function_that_is_slow_on_every_row(host: Host) -> None:

@@ -58,14 +58,15 @@ def check(config: Path) -> None:
 
     Reports all mistakes at once, settings whose name has changed, what must be installed for [archive], and rules that
     no input reaches: none has their log source, or none has one of their fields; and what [[redact]] hides from local
-    response and from sinks whose form names it. Says whether the native kernel is in use. Exit code 1 when a rule does
-    not run, the fleet's root of trust or the key of [[redact]] cannot be used, or [archive] lacks its libraries, 2 when
-    the configuration is invalid.
+    response and from sinks whose form names it. Says whether the native kernel is in use, what contains functions in
+    Python, and which patterns may take long. Exit code 1 when a rule does not run, the fleet's root of trust or the key
+    of [[redact]] cannot be used, [archive] lacks its libraries, or functions are allowed that this host cannot contain,
+    2 when the configuration is invalid.
 
     Example: vedette check -c vedette.toml
     """
     from vedette.archive.stores import lacking
-    from vedette.config import hidden, redact
+    from vedette.config import backtracking, hidden, redact
     from vedette.decode.codecs import DECLARED
     from vedette.engine import kernel
     from vedette.runtime import shares as shared
@@ -97,7 +98,9 @@ def check(config: Path) -> None:
     if settings.redact and (wrong := redact.problem(settings)):
         click.echo(safe(wrong), err=True)
         bad = True
-    for line in hidden.warnings(settings):
+    if settings.functions.allow:
+        bad = _check_functions(settings) or bad
+    for line in (*hidden.warnings(settings), *backtracking.warnings(settings)):
         click.echo(safe(f"{config}: warning: {line}"), err=True)
     formats: set[str] = set()
     for one in settings.rulesets:
@@ -118,6 +121,17 @@ def check(config: Path) -> None:
         most = settings.agent.max_memory >> 20
         click.echo(f"memory: at most {most} MiB of the agent and {beside} MiB of the strict rule sets {names}")
     sys.exit(1 if bad else 0)
+
+
+def _check_functions(settings: Config) -> bool:
+    """Whether this host cannot contain functions in Python."""
+    from vedette.udf.host import Host, Limits
+
+    host = Host(Limits(settings.functions.max_seconds, settings.functions.max_memory))
+    why = host.refused()
+    host.close()
+    click.echo(f"functions in Python: {why or 'contained by ' + ', '.join(host.isolation)}", err=bool(why))
+    return bool(why)
 
 
 def _check_response(settings: Config) -> None:
@@ -222,7 +236,9 @@ def _raw_log(config: Path, data_dir: Path | None, identity: Path | None = None) 
               help="Received at this time or later: RFC 3339, or back from now (90s, 15m, 2h, 3d).")  # fmt: skip
 @click.option("--until", metavar="TIME", callback=moment, help="Received before this time, in the same form.")
 @click.option("--input", "input_name", metavar="NAME", help="Only events of this input.")
-@click.option("-n", "--limit", default=1000, show_default=True, help="Print at most this many events.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1), default=1000, show_default=True, help="Print at most this many events."
+)
 @click.option(
     "--json",
     "as_json",
@@ -373,7 +389,14 @@ def logs_export(
 @click.command()
 @config_option
 @data_option
-@click.option("-n", "--limit", default=20, show_default=True, help="Show at most this many, the newest ones.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="Show at most this many, the newest ones.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new alerts.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per alert, all columns.")
 def alerts(config: Path, data_dir: Path | None, limit: int, follow: bool, as_json: bool) -> None:

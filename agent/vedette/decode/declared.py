@@ -14,8 +14,8 @@ event), ``starts`` (texts, one of which the message begins with), ``rename``, ``
 escaped). What ``set`` and ``map`` give is synthetic. So the prefilter stays sound whatever a table says: ``gives`` is
 derived, never declared (``plan/declared.py`` chooses literals by it). Names that the agent itself gives are refused.
 
-**Time.** Readers are linear but for patterns, which run in ``regex`` under ``TIMEOUT``. A message on which one takes
-longer has no fields of the format; after ``QUARANTINE_AFTER`` of them the format is in quarantine: it reads no more,
+**Time.** Readers are linear but for patterns, which run bounded (``bounded.py``), each under ``TIMEOUT``. A message on
+which one takes longer has no fields of the format; after some of them the format is in quarantine: it reads no more,
 others do.
 """
 
@@ -30,7 +30,8 @@ from typing import Any
 
 import regex
 
-from vedette.decode import grok, syslog
+from vedette.decode import bounded, grok, syslog
+from vedette.decode.bounded import Guard, TooSlow
 from vedette.decode.codecs import DECLARED, Codec, Kind
 from vedette.decode.formats.base import Fields, Format, Seen, Shape, first_time
 from vedette.decode.provenance import Field, Gives, Provenance
@@ -40,7 +41,6 @@ from vedette.model.times import micros
 
 TIMEOUT = 0.05
 """Seconds of CPU for one pattern on one message."""
-QUARANTINE_AFTER = 10
 MAX_PAIRS = 512
 MAX_PATTERNS = 64
 MAX_TABLE = 256 << 10
@@ -57,17 +57,6 @@ RESERVED = frozenset(
     {*syslog.FIELDS, *syslog.OWN_NAMES.values(), "message", "peer", "topic", "topic_levels", "value", "repeated"}
 )
 """What the agent itself gives, and a text must not forge."""
-
-
-@dataclass(slots=True)
-class Guard:
-    """How often a format's patterns took too long."""
-
-    overruns: int = 0
-
-    @property
-    def quarantined(self) -> bool:
-        return self.overruns >= QUARANTINE_AFTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +192,9 @@ class _Reading:
                 groups: dict[str, str] | None = None
                 if kind == "grok":
                     text, groups = grok.expanded(text, own)
-                compiled = regex.compile(text, regex.V0 | regex.DOTALL)
+                compiled = bounded.compiled(text, regex.V0 | regex.DOTALL)
                 yield compiled, {**{one: one for one in compiled.groupindex}, **(groups or {})}
-            except (ValueError, regex.error, RecursionError, OverflowError) as error:
+            except ValueError as error:
                 self._wrong(f"{kind}[{i}]" if isinstance(value, list) else kind, str(error))
 
     def _pairs(self) -> Callable[[str], Fields]:
@@ -300,9 +289,8 @@ class _Patterns:
             return {}
         for match, groups in self._patterns:
             try:
-                found = match(message, timeout=TIMEOUT)
-            except TimeoutError:
-                self._guard.overruns += 1
+                found = self._guard.ask(match, message, TIMEOUT)
+            except TooSlow:
                 return {}
             if found is not None:
                 fields: Fields = {}

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import regex
 
+from vedette.decode import bounded
+
 Spans = Iterator[tuple[int, int]]
 
 
@@ -203,6 +205,6 @@ def named(name: str) -> Compiled:
 def written(expression: str) -> Compiled:
     """An owner's expression; raises ValueError for one that is no regular expression."""
     try:
-        return Compiled(regex.compile(expression))
-    except regex.error as error:
-        raise ValueError(f"not a regular expression: {error}") from error
+        return Compiled(bounded.compiled(expression))
+    except ValueError as error:
+        raise ValueError(f"not a regular expression: {error}") from None

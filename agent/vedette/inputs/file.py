@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import glob
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from vedette.decode import bounded
+from vedette.decode.bounded import Guard, TooSlow
 from vedette.decode.codecs import CODECS, Kind
 from vedette.inputs.base import InputSettings, Running, Surroundings
 from vedette.model.settings import INTERNAL, Seconds
@@ -30,19 +31,27 @@ class Multiline:
             yield ': needs start or continue, e.g. start = "^[0-9]{4}-"'
         for key, pattern in (("start", self.start), ("continue", self.continue_)):
             try:
-                re.compile(pattern.encode())
-            except re.error as error:
+                bounded.compiled(pattern.encode())
+            except ValueError as error:
                 yield f".{key}: not a regular expression: {error}"
         if not 0.1 <= self.timeout <= 300:
             yield f".timeout: expects 0.1 to 300, not {self.timeout:g}"
 
     @property
-    def begins(self) -> Callable[[bytes], object]:
-        """Whether an event begins with a line."""
-        found = re.compile((self.start or self.continue_).encode())
-        anchored = found.pattern.startswith(b"^") and b"|" not in found.pattern
-        looks = found.match if anchored else found.search  # the same, but ``search`` would try every place
-        return looks if self.start else lambda line: looks(line) is None
+    def begins(self) -> Callable[[bytes], bool]:
+        return self.asked(Guard())
+
+    def asked(self, guard: Guard) -> Callable[[bytes], bool]:
+        """Whether an event begins with a line; one at which the pattern takes too long begins one."""
+        looks, starts = bounded.finder((self.start or self.continue_).encode(), guard), bool(self.start)
+
+        def begins(line: bytes) -> bool:
+            try:
+                return (looks(line) is not None) is starts
+            except TooSlow:
+                return True
+
+        return begins
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ from typing import TypeVar
 
 import structlog
 
+from vedette.decode.bounded import Guard
 from vedette.inputs import containers
 from vedette.inputs.archives import Damaged
 from vedette.inputs.deliver import deliver
@@ -128,6 +129,10 @@ class FileTail(Stoppable):
         self._reported: dict[str, str] = {}
         self._problems: dict[str, str] = {}
         self._descriptors: set[int] = set()
+        self._guard = Guard()
+        """Of the pattern of ``multiline``, on the lines of all files."""
+        self._slow = False
+        """Its quarantine is in the log."""
         self._thread: ThreadPoolExecutor
 
     async def _run(self) -> None:
@@ -253,7 +258,7 @@ class FileTail(Stoppable):
         many = settings.multiline
         if many is None:
             return Events(None, unwrap, PART_SECONDS) if unwrap is not None else None
-        return Events(many.begins, unwrap, many.timeout)
+        return Events(many.asked(self._guard), unwrap, many.timeout)
 
     # --- what rotation made of a path before it was seen first
 
@@ -533,6 +538,15 @@ class FileTail(Stoppable):
     def _give(self, file: Tailed, run: Run | None) -> None:
         if run is None:
             return
+        if self._guard.quarantined and not self._slow:
+            self._slow = True
+            log.error(
+                Log.FORMAT_QUARANTINED,
+                input=self._name,
+                path=file.path,
+                reason="the pattern of multiline takes too long",
+                action="each line is an event until the configuration is read again: change the pattern",
+            )
         if run.marks:
             log.warning(Log.EVENT_CUT, input=self._name, path=file.path, events=len(run.marks))
         codec = self._settings.format

@@ -26,7 +26,7 @@ from functools import partial
 
 import structlog
 
-from vedette.decode.declared import Guard
+from vedette.decode.bounded import Guard
 from vedette.engine.cache import Cache
 from vedette.engine.join import Joined
 from vedette.engine.match import Context, Engine, Match

@@ -26,7 +26,8 @@ import msgpack
 from vedette.plan.query import Modules, dump
 from vedette.stream.keyed import pack, unpack
 from vedette.stream.userfunctions import HARMFUL, Answers, Broken, Spec
-from vedette.system import child, turns
+from vedette.system import child, sandbox, turns
+from vedette.udf import answers
 
 ROWS = 1024
 """Of a batch, at most."""
@@ -42,7 +43,10 @@ ASLEEP = 4
 """Looks at which it neither runs nor has run since the last one: it sleeps."""
 RUN_SECONDS = 30.0
 """For all rows of one call."""
-MAX_FRAME = 16 << 20
+MAX_FRAME = 8 << 20
+"""Bytes of an answer; as Python's objects it can take thirty times that."""
+MAX_REASON = 400
+"""Characters of what a child says is wrong."""
 BACKOFF_SECONDS = 0.05
 """Before the second start in succession; doubled for each further one."""
 TRIES = 5
@@ -139,8 +143,7 @@ class Child:
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._to, False)
         os.set_blocking(self._from, False)
-        self._numbers: dict[Spec, int] = {}
-        self.bytes = 0
+        self._opened: dict[Spec, tuple[int, answers.Check]] = {}
         first = [[list(one) for one in modules.modules], limits.seconds]
         self.isolation: tuple[str, ...] = tuple(self._exchange(pack(first), START_SECONDS, START_SECONDS))
 
@@ -155,19 +158,23 @@ class Child:
     def call(self, spec: Spec, rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """Values of the first of ``rows``, and failures by place. Raises ``Broken`` when the function cannot be
         used."""
-        number = self._numbers.get(spec)
-        if number is None:
-            number = len(self._numbers)
+        opened = self._opened.get(spec)
+        if opened is None:
+            number = len(self._opened)
             args, result = [dump(one) for one in spec.args], [dump(one) for one in spec.result]
             try:
                 self._ask(["open", number, spec.target, spec.method, args, result], START_SECONDS, IMPORT_SECONDS)
             except ValueError as error:
                 raise Broken(str(error)) from None
-            self._numbers[spec] = number
+            opened = self._opened[spec] = number, answers.checked(spec)
+        number, check = opened
         try:
             values, failures = self._ask(["call", number, rows], self._limits.wall, self._limits.answer)
-            if not 0 < len(values) <= len(rows) or any(not 0 <= at < len(values) for at, _, _ in failures):
-                raise TypeError
+            if not 0 < len(values) <= len(rows) or not all(map(check, values)):
+                raise TypeError("values of other types than the function has declared, or of other rows")
+            for at, reason, _ in failures:
+                if type(at) is not int or not 0 <= at < len(values) or type(reason) is not str:
+                    raise TypeError("failures of other rows")
         except (TypeError, ValueError) as error:
             self.end()
             raise Died(f"its answer is none: {error}") from None
@@ -179,7 +186,7 @@ class Child:
             self.end()
             raise Died("its answer is none")
         if answer[0] == "error":
-            raise ValueError(str(answer[1]))
+            raise ValueError(str(answer[1])[:MAX_REASON])
         return answer[1:]
 
     def _exchange(self, data: bytes, seconds: float, of_cpu: float) -> Any:
@@ -306,6 +313,16 @@ class Host:
         except Broken as error:
             raise ValueError(str(error)) from None
 
+    def refused(self) -> str:
+        """Why no function runs on this host; empty where they do."""
+        empty = Modules(())
+        self.know((empty,))
+        try:
+            self._child(empty.digest)
+        except Broken as error:
+            return str(error)
+        return ""
+
     def call(self, spec: Spec, rows: Sequence[Any]) -> Answers:
         values: list[Any] = []
         failed: dict[int, str] = {}
@@ -336,7 +353,7 @@ class Host:
             self.calls += len(given)
             values += given
             for place, reason, slow in failures:
-                failed[at + place] = f"{spec.target}: {reason}"
+                failed[at + place] = f"{spec.target}: {reason[:MAX_REASON]}"
                 if slow:
                     harmful.append(failed[at + place])
             if len(harmful) >= HARMFUL:
@@ -367,9 +384,13 @@ class Host:
                 with turns.waiting():
                     time.sleep(BACKOFF_SECONDS * 2 ** (starts - 1))
             with suppress(Died, OSError):
-                running = self._children[digest] = Child(self._modules[digest], self._limits)
+                running = Child(self._modules[digest], self._limits)
                 self.started += 1
                 self.isolation = running.isolation
+                if lacking := [one for one in sandbox.NEEDED if one not in running.isolation]:
+                    running.end()
+                    raise Broken(f"functions are refused on this host: it does not grant {' and '.join(lacking)}")
+                self._children[digest] = running
         return running
 
     def _dead(self, digest: str, error: Died) -> None:

@@ -26,6 +26,8 @@ from vedette.plan.widths import BITS
 from vedette.udf.datatypes import Row
 
 Change = Callable[[Any], Any]
+MAX_ACCUMULATOR = 1 << 20
+"""Bytes of one accumulator, and of the value of one row."""
 _EPOCH, _EPOCH_UTC = datetime(1970, 1, 1), datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS = 719_163
 _MICROSECOND = timedelta(microseconds=1)

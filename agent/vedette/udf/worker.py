@@ -2,7 +2,7 @@
 
 Frames on what was standard input and output: four bytes of length, little-endian, then msgpack. The first has the
 modules (``[[name, is_package, source], …]``) and the bound on a value in seconds of CPU; the answer is what
-``sandbox.enclose`` gave up. Then requests, each answered by ``["ok", …]`` or ``["error", text]``:
+``sandbox.enclose`` has put in force. Then requests, each answered by ``["ok", …]`` or ``["error", text]``:
 
     ["describe", target]                       kind, types, arguments and more of ``module.attr``
     ["open", number, target, method, argument types, result types]
@@ -20,6 +20,7 @@ What a function prints goes nowhere. The end of the input ends the process.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -31,17 +32,26 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, BinaryIO
 
-from vedette.udf import sandbox, shim
+from vedette.system import sandbox
+from vedette.udf import shim
 from vedette.udf.datatypes import Row
-from vedette.udf.values import Change, given, pack, pack_accumulator, taken, unpack, unpack_accumulator
+from vedette.udf.values import (
+    MAX_ACCUMULATOR,
+    Change,
+    given,
+    pack,
+    pack_accumulator,
+    taken,
+    unpack,
+    unpack_accumulator,
+)
 
-MAX_FRAME = 16 << 20
-MAX_ACCUMULATOR = 1 << 20
-"""Bytes of one accumulator, and of the value of one row."""
+MAX_FRAME = 8 << 20
 ANSWER_BYTES = 4 << 20
 """Of the values of one answer, about: the rest is asked again."""
 _LENGTH = struct.Struct("<I")
@@ -324,6 +334,19 @@ def write(file: BinaryIO, value: Any) -> None:
     file.flush()
 
 
+def _imported(sources: Iterable[str]) -> set[str]:
+    """What modules name in their imports; nothing of them is executed."""
+    names: set[str] = set()
+    for source in sources:
+        with suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # importing it says so
+            for node in ast.walk(ast.parse(source)):
+                if isinstance(node, ast.Import):
+                    names.update(alias.name for alias in node.names)
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    names.add(node.module)
+    return names
+
+
 def main() -> int:
     taking, giving = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -333,12 +356,16 @@ def main() -> int:
     if first is None:
         return 0
     modules, seconds = first
-    held = sandbox.enclose()
+    before = {*sys.modules}
+    in_force = sandbox.enclose(_imported(source for _, _, source in modules))
+    for name, _, _ in modules:  # a module of the set comes before one of Python's that nobody has needed so far
+        if name not in before:
+            sys.modules.pop(name, None)
     shim.install()
     sys.meta_path.insert(0, Modules(modules))
     worker = Worker(seconds)
     signal.signal(signal.SIGPROF, worker.tick)
-    write(giving, held)
+    write(giving, in_force)
     while (request := read(taking)) is not None:
         write(giving, worker.answer(request))
     worker.close()

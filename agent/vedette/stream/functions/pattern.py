@@ -46,9 +46,24 @@ def _like_test(pattern: str, escape: str) -> Callable[[str], bool]:
         pieces = "".join("\0" if one == "%" else one[1:] for one in parts if one is not None).split("\0")
         if "\0" not in pattern:
             return _chain(pieces)
-    text = "".join(_NO_END if one is None else "(?s:.*)" if one == "%" else re.escape(one[1:]) for one in parts)
-    search = re.compile(text).fullmatch
+    search = re.compile(_linear(parts)).fullmatch
     return lambda value: search(value) is not None
+
+
+def _linear(parts: Sequence[str | None]) -> str:
+    """The expression of a pattern. What stands between two ``%`` is of a fixed length, so its first place is the best
+    one, and no other is tried: the time does not grow with the number of ``%``."""
+    pieces = [""]
+    for one in parts:
+        if one == "%":
+            pieces.append("")
+        else:
+            pieces[-1] += _NO_END if one is None else re.escape(one[1:])
+    first, *between = pieces
+    if not between:
+        return first
+    last = between.pop()
+    return first + "".join(f"(?>(?s:.)*?{piece})" for piece in between if piece) + "(?s:.*)" + last
 
 
 def _chain(pieces: list[str]) -> Callable[[str], bool]:

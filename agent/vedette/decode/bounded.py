@@ -1,0 +1,260 @@
+"""Patterns that somebody else wrote, on texts that a third wrote: no pair of them holds the agent.
+
+* A pattern that is surely linear, by its syntax (``why_slow``), runs in ``re``, without a clock.
+* Every other one runs in ``regex``, whose time-out is the CPU time of this process: a busy host does not bring it
+  closer. Other threads' work counts too, so ``SECONDS`` is a thousand times what a good pattern takes.
+* A question that takes longer raises ``TooSlow``: it is undecided, never "no". After ``QUARANTINE_AFTER`` of them, or
+  when questions take more than ``MEAN`` for long, the pattern's ``Guard`` is in quarantine, and it is asked no more.
+
+Whoever asks says what an undecided text becomes; no text is lost by it.
+"""
+
+from __future__ import annotations
+
+import re
+import re._constants as sre
+import re._parser as sre_parse
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import regex
+
+SECONDS = 0.05
+"""Of CPU for one pattern on one text."""
+QUARANTINE_AFTER = 10
+MEAN = 0.001
+"""Seconds of CPU that a question may take in the long run."""
+DEBT = 1.0
+"""Seconds of CPU beyond that until quarantine."""
+MOST_WAYS = 100
+"""In which a linear pattern may fit at one place of a text."""
+
+T = TypeVar("T", str, bytes)
+
+
+class TooSlow(Exception):
+    """It could not be decided in time."""
+
+
+@dataclass(slots=True)
+class Guard:
+    """What the patterns of one owner have taken."""
+
+    overruns: int = 0
+    """Texts on which one took too long."""
+    debt: float = 0.0
+
+    @property
+    def quarantined(self) -> bool:
+        return self.overruns >= QUARANTINE_AFTER or self.debt >= DEBT
+
+    def ask(self, question: Callable[..., Any], text: str | bytes, seconds: float = SECONDS) -> Any:
+        """What a method of a ``compiled`` pattern answers. Raises ``TooSlow``."""
+        if self.quarantined:
+            raise TooSlow
+        began = time.thread_time()
+        try:
+            return question(text, timeout=seconds)
+        except TimeoutError:
+            self.overruns += 1
+            raise TooSlow from None
+        finally:
+            self.debt = max(0.0, self.debt + time.thread_time() - began - MEAN)
+
+
+def compiled(pattern: str | bytes, flags: int = 0) -> Any:
+    """A pattern whose methods take ``timeout``. Raises ValueError for what is no regular expression."""
+    try:
+        return regex.compile(pattern, flags)
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise ValueError(str(error)) from None
+
+
+def finder(pattern: T, guard: Guard) -> Callable[[T], object]:
+    """What finds ``pattern`` in a text: a match, or None. It raises ``TooSlow``; this ValueError."""
+    made = compiled(pattern)
+    if not why_slow(pattern):
+        plain = re.compile(pattern)
+        return plain.match if _anchored(_parsed(pattern)) else plain.search
+    search = made.search
+    return lambda text: guard.ask(search, text)
+
+
+def why_slow(pattern: str | bytes, *, matched: bool = False, flags: int = 0) -> str:
+    """Why a search (``matched``: at the text's beginning only) may take more than a time linear in the text; empty: it
+    cannot."""
+    try:
+        parsed = _parsed(pattern, flags)
+        cost = _cost(parsed, last=True)
+    except (re.error, RecursionError, OverflowError):
+        return "it is more than this can tell of"
+    except _Backtracks as error:
+        return str(error)
+    if cost.ways > MOST_WAYS:
+        return _MANY_WAYS
+    if cost.work + (not matched and not _anchored(parsed)) > 1:
+        return "it has several parts of any length, or one that is sought at any place"
+    return ""
+
+
+def grows(pattern: str | bytes) -> str:
+    """Why the time of a search may grow beyond every power of a short text's length; empty: it does not, or this cannot
+    tell."""
+    why = why_slow(pattern)
+    return why if why in (_REPEATED, _MANY_WAYS) else ""
+
+
+_REPEATED = "a part that fits in several ways is repeated"
+_MANY_WAYS = "its parts fit in many ways"
+
+
+class _Backtracks(Exception):
+    """The time may grow beyond every power of the text's length."""
+
+
+class _Cost(NamedTuple):
+    """How a part fits from one place on: the steps are of ``work`` powers of the text's length; it may end at places
+    of as many as ``many`` powers, and for each of these in ``ways``."""
+
+    work: int = 0
+    many: int = 0
+    ways: int = 1
+
+
+def _parsed(pattern: str | bytes, flags: int = 0) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return sre_parse.parse(pattern, flags)
+
+
+def _anchored(parsed: Any) -> bool:
+    """Whether it fits at the text's beginning or nowhere."""
+    if parsed.state.flags & re.MULTILINE:
+        return False
+    return _begins(parsed.data)
+
+
+def _begins(items: Any) -> bool:
+    if not items:
+        return False
+    op, value = items[0]
+    if op is sre.AT:
+        return bool(value in (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING))
+    if op is sre.SUBPATTERN:
+        return _begins(value[3].data)
+    return op is sre.BRANCH and all(_begins(one.data) for one in value[1])
+
+
+def _cost(items: Any, last: bool = False) -> _Cost:
+    """Of a sequence; ``last``: nothing follows it. Raises ``_Backtracks``."""
+    work, many, ways = 0, 0, 1
+    for place, (op, value) in enumerate(items):
+        one = _of(op, value)
+        if one.many and op in _REPEATS and _one_end(value[2], items[place + 1 :], last):
+            one = _Cost(one.work, 0)
+        work, many, ways = max(work, many + one.work), many + one.many, min(ways * one.ways, 1 << 30)
+    return _Cost(work, many, ways)
+
+
+def _of(op: Any, value: Any) -> _Cost:
+    match op:
+        case sre.BRANCH:
+            several = [_cost(one) for one in value[1]]
+            return _Cost(
+                max(one.work for one in several), max(one.many for one in several), sum(one.ways for one in several)
+            )
+        case sre.SUBPATTERN:
+            return _cost(value[3])
+        case sre.ATOMIC_GROUP:
+            return _Cost(_cost(value).work)
+        case sre.ASSERT | sre.ASSERT_NOT:
+            return _Cost(_cost(value[1]).work)
+        case sre.MAX_REPEAT | sre.MIN_REPEAT | sre.POSSESSIVE_REPEAT:
+            return _repeated(op, *value)
+        case sre.GROUPREF | sre.GROUPREF_EXISTS:
+            raise _Backtracks("it refers to a group")
+    return _Cost()
+
+
+_REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)
+
+
+def _repeated(op: Any, least: int, most: Any, body: Any) -> _Cost:
+    one = _cost(body)
+    alone = op is sre.POSSESSIVE_REPEAT
+    if most is sre.MAXREPEAT or most > MOST_WAYS:
+        if one.many or one.ways > 1:
+            raise _Backtracks(_REPEATED)
+        return _Cost(one.work + 1, 0 if alone else 1)
+    work = one.work + max(0, most - 1) * one.many
+    if alone:
+        return _Cost(work)
+    return _Cost(work, most * one.many, min(max(1, most - least + 1) * one.ways**most, 1 << 30))
+
+
+# --- a repeat of one character behind which another must stand ends at one place alone
+
+_OTHER = 256
+"""In place of all characters beyond Latin-1."""
+_EVERY = frozenset(range(257))
+_Between = tuple[frozenset[int], frozenset[int]]
+"""Characters that surely fit, and those that perhaps do: with and without Unicode, with and without regard to case."""
+
+
+def _kind(escape: str) -> _Between:
+    plain = frozenset(code for code in range(256) if re.match(escape, chr(code), re.ASCII))
+    return plain, plain | {code for code in range(256) if re.match(escape, chr(code))} | {_OTHER}
+
+
+_KINDS = {
+    sre.CATEGORY_DIGIT: _kind(r"\d"), sre.CATEGORY_NOT_DIGIT: _kind(r"\D"), sre.CATEGORY_SPACE: _kind(r"\s"),
+    sre.CATEGORY_NOT_SPACE: _kind(r"\S"), sre.CATEGORY_WORD: _kind(r"\w"), sre.CATEGORY_NOT_WORD: _kind(r"\W"),
+}  # fmt: skip
+
+
+def _one_end(body: Any, behind: Any, last: bool) -> bool:
+    if len(body) != 1 or (repeated := _characters(*body[0])) is None:
+        return False
+    if not behind:
+        return last
+    op, value = behind[0]
+    if op in _REPEATS and value[0] > 0 and len(value[2]) == 1:
+        op, value = value[2][0]
+    if op is sre.AT and value in (sre.AT_END, sre.AT_END_STRING):
+        return ord("\n") not in repeated[1]
+    following = _characters(op, value)
+    return following is not None and repeated[1].isdisjoint(following[1])
+
+
+def _characters(op: Any, value: Any) -> _Between | None:
+    """What fits where one character is asked for; None: it is no such thing."""
+    match op:
+        case sre.LITERAL:
+            return _range(value, value)
+        case sre.NOT_LITERAL:
+            return frozenset(), _EVERY - _range(value, value)[0]
+        case sre.ANY:
+            return frozenset(), _EVERY
+        case sre.IN:
+            negated = value[0][0] is sre.NEGATE
+            parts = [
+                _KINDS[one] if kind is sre.CATEGORY else _range(*((one, one) if kind is sre.LITERAL else one))
+                for kind, one in value[negated:]
+            ]
+            surely, perhaps = (frozenset[int]().union(*several) for several in zip(*parts, strict=True))
+            return (_EVERY - perhaps, _EVERY - surely) if negated else (surely, perhaps)
+    return None
+
+
+_WITH_OTHERS = frozenset(map(ord, "iIkKsS")) | frozenset(range(128, 256))
+"""Of which letters beyond Latin-1 are the upper or lower case."""
+
+
+def _range(first: int, last: int) -> _Between:
+    codes = range(first, min(last, 255) + 1)
+    letters = {ord(both) for code in codes for both in chr(code).swapcase() if chr(code).isalpha()}
+    others = {_OTHER} if last > 255 or not letters.isdisjoint(_WITH_OTHERS) else set[int]()
+    return frozenset(codes), frozenset(codes) | {code for code in letters if code < 256} | others
