@@ -8,6 +8,8 @@ Promises:
 * The group's offset is committed after that is on disk, with the topic's id as its metadata. It is for others: lag is
   measured by it, and a partition that moves to another agent goes on from it. Before a partition is given up in order,
   what was read of it is on disk and committed; when one dies, the next may read again what it had not committed.
+  What reaches the disk after a partition was lost is not committed for a later assignment (``Reading``): where that
+  begins is committed once all that was stored before is on disk.
 * **Where reading begins** says ``placement.py``: the further of the two, but for a topic that was deleted and made
   again under its name (its id differs), which is read from its start. Records that were deleted before they were read
   are counted and logged.
@@ -23,11 +25,11 @@ thread of this input's own, one at a time, and so are its callbacks.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -61,11 +63,27 @@ COMMIT_SECONDS = 1.0
 ASK_SECONDS = 10.0
 """For a broker to answer."""
 
+NOWHERE = -1
+"""In place of an offset that the group does not have."""
+
 T = TypeVar("T")
 
 
 class Unavailable(Exception):
     """A file of the settings cannot be read, and why."""
+
+
+@dataclass(slots=True, eq=False)
+class Reading:
+    """One partition from its assignment until it is given up or lost; a later assignment is another one."""
+
+    topic_id: str
+    next: int
+    """Offset of the record that comes next."""
+    durable: int
+    """Offset behind the last record that is on disk; the event loop sets it, the thread commits it."""
+    committed: int
+    """Offset that the group has, or was sent."""
 
 
 class KafkaConsumer:
@@ -92,16 +110,11 @@ class KafkaConsumer:
             (one.path.removeprefix(self._path), one.inode): one for one in positions if one.path.startswith(self._path)
         }
         """Where reading was left, by what is stored."""
-        self._next: dict[Place, int] = {}
-        """Of the partitions that are assigned: the offset of the record that comes next."""
-        self._ids: dict[str, str] = {}
-        self._durable: dict[Place, int] = {}
-        """Offsets to commit."""
-        self._lock = threading.Lock()
-        """Of those: the event loop adds some, the thread takes them."""
+        self._reading: dict[Place, Reading] = {}
+        """The partitions that are assigned; changed by the thread only."""
         self._committed = self._looked = 0.0
         self._paused = False
-        self._acknowledgements: Acknowledgements[tuple[Place, int]] = Acknowledgements(intake, self._to_commit)
+        self._acknowledgements: Acknowledgements[tuple[Reading, int]] = Acknowledgements(intake, self._on_disk)
         self._consumer: Consumer | None = None
         self._reported: set[object] = set()
         """What was logged since records came."""
@@ -163,33 +176,32 @@ class KafkaConsumer:
             if self._paused is self._intake.accepting():
                 await self._in_thread(self._pause)
             parts = await self._in_thread(self._take)
-            for part in parts:
+            for reading, part in parts:
                 for chunk, until in part.chunks(self._settings, self._clock()):
-                    self._store(part.place, chunk, until)
+                    self._store(reading, part.place, chunk, until)
                     await asyncio.sleep(0)
 
-    def _store(self, place: Place, chunk: Chunk | None, until: int) -> None:
+    def _store(self, reading: Reading, place: Place, chunk: Chunk | None, until: int) -> None:
         topic, partition = place
         offset = None
         if chunk is not None:
-            position = FilePosition(self._path + topic, partition, self._ids.get(topic, ""), until)
+            position = FilePosition(self._path + topic, partition, reading.topic_id, until)
             chunk = Chunk(
                 chunk.input, chunk.codec, chunk.received_at, chunk.data, chunk.ends, chunk.origins, chunk.origin_of,
                 chunk.marks, file=position,
             )  # fmt: skip
             offset = deliver(chunk, self._intake, self._counters)
             self._left[place] = position
-        self._acknowledgements.owe([(place, until)], offset)
+        self._acknowledgements.owe([(reading, until)], offset)
 
-    def _to_commit(self, read: tuple[Place, int]) -> None:
-        place, until = read
-        with self._lock:
-            self._durable[place] = until
+    def _on_disk(self, read: tuple[Reading, int]) -> None:
+        reading, until = read
+        reading.durable = until
 
     # --- in the thread
 
     def _open(self) -> None:
-        self._next.clear()
+        self._reading.clear()
         self._paused = False
         self._looked = time.monotonic()
         settings = self._settings
@@ -212,7 +224,7 @@ class KafkaConsumer:
                 **({} if any("__" in one for one in settings.topics) else {"topic.blacklist": "^__"}),
                 "socket.timeout.ms": int(ASK_SECONDS * 1000),
                 "error_cb": self._error,
-                "on_commit": self._to_commit_again,
+                "on_commit": self._not_committed,
             }
         )
         self._consumer = consumer
@@ -231,7 +243,7 @@ class KafkaConsumer:
                 self._commit(consumer, wait=True)
             with suppress(KafkaException, RuntimeError):
                 consumer.close()
-            self._next.clear()
+            self._reading.clear()
 
     def _pause(self) -> None:
         assert self._consumer is not None
@@ -239,7 +251,7 @@ class KafkaConsumer:
         assigned = self._consumer.assignment()
         (self._consumer.pause if self._paused else self._consumer.resume)(assigned)
 
-    def _take(self) -> list[Part]:
+    def _take(self) -> list[tuple[Reading, Part]]:
         """What has come, by partition."""
         consumer = self._consumer
         assert consumer is not None
@@ -253,33 +265,33 @@ class KafkaConsumer:
         first = consumer.poll(POLL_SECONDS)
         if first is None:
             return []
-        parts: dict[Place, Part] = {}
+        parts: dict[Reading, Part] = {}
         message: Any
         for message in (first, *consumer.consume(BATCH - 1, 0)):
             if (error := message.error()) is not None:
                 self._problem(error)
                 continue
             place, offset = (message.topic(), message.partition()), message.offset()
-            if offset < self._next.get(place, 1 << 63):  # of a partition that was taken away, or read already
+            reading = self._reading.get(place)
+            if reading is None or offset < reading.next:  # of a partition that was taken away, or read already
                 continue
-            self._next[place] = offset + 1
-            if (part := parts.get(place)) is None:
-                part = parts[place] = Part(place)
+            reading.next = offset + 1
+            if (part := parts.get(reading)) is None:
+                part = parts[reading] = Part(place)
             part.add(message, bool(self._batches), self._settings.key, self._headers)
         if parts:
             self._backoff.reset()
             self._reported.clear()
-        return list(parts.values())
+        return list(parts.items())
 
     def _commit(self, consumer: Consumer, *, wait: bool = False) -> None:
         """``wait``: until the broker has answered, unless none does."""
-        with self._lock:
-            durable, self._durable = self._durable, {}
-        offsets = [
-            TopicPartition(*place, offset, metadata=self._ids.get(place[0], ""))
-            for place, offset in durable.items()
-            if place in self._next
-        ]
+        offsets = []
+        for place, reading in self._reading.items():
+            durable = reading.durable
+            if durable != reading.committed:
+                reading.committed = durable
+                offsets.append(TopicPartition(*place, durable, metadata=reading.topic_id))
         if not offsets:
             return
         try:
@@ -288,14 +300,14 @@ class KafkaConsumer:
             else:
                 consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as error:
-            self._to_commit_again(error.args[0], offsets)
+            self._not_committed(error.args[0], offsets)
 
-    def _to_commit_again(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        """Others see older offsets for a while; ours are in the raw log."""
-        with self._lock:
-            for one in offsets:
-                if (error is not None or one.error is not None) and (one.topic, one.partition) in self._next:
-                    self._durable.setdefault((one.topic, one.partition), one.offset)
+    def _not_committed(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        """Others see older offsets until the next commit; ours are in the raw log."""
+        for place in offsets:
+            reading = self._reading.get((place.topic, place.partition))
+            if reading is not None and (error is not None or place.error is not None):
+                reading.committed = NOWHERE
 
     def _error(self, error: KafkaError) -> None:
         """A broker cannot be reached, or does not believe us."""
@@ -336,17 +348,17 @@ class KafkaConsumer:
                 low, high = consumer.get_watermark_offsets(TopicPartition(*place), timeout=ASK_SECONDS)
                 of, now = one.metadata, ids[one.topic]
                 ours = one.offset >= 0 and (not of or not now or of == now)  # else it is of an old topic
-                known = Known(now, one.offset if ours else -1, low, high)
+                known = Known(now, one.offset if ours else NOWHERE, low, high)
                 begin = placed(self._left.get(place), known, from_start=self._settings.from_start)
                 if begin.reason:
                     self._gap(place, begin.lost, begin.reason)
-                    self._left.pop(place, None)
+                    self._left[place] = FilePosition(self._path + one.topic, one.partition, now, begin.offset)
                 begun.append(TopicPartition(*place, begin.offset))
-                self._next[place] = begin.offset
-                self._ids[one.topic] = ids[one.topic]
-                # A kill before the first record leaves no hole, and what is gone is counted once.
-                if begin.reason or (one.offset < 0 and begin.offset == high):
-                    self._to_commit((place, begin.offset))
+                reading = Reading(now, begin.offset, known.committed, known.committed)
+                self._reading[place] = reading
+                # A kill before the first record leaves no hole, and what is gone is counted once. What lies before the
+                # beginning may be on its way to the disk still.
+                self._loop.call_soon_threadsafe(self._acknowledgements.owe, [(reading, begin.offset)])
         finally:  # the group must have its answer, also where what follows begins again
             consumer.incremental_assign(begun)
         if self._paused and begun:
@@ -371,7 +383,7 @@ class KafkaConsumer:
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Partitions are another's already."""
         for one in partitions:
-            self._next.pop((one.topic, one.partition), None)
+            self._reading.pop((one.topic, one.partition), None)
         consumer.incremental_unassign(partitions)
 
     def _topic_ids(self, topics: set[str]) -> dict[str, str]:
@@ -387,8 +399,9 @@ class KafkaConsumer:
     def _look(self) -> None:
         """Whether a topic that is read has been made again. Raises KafkaException, so that it is read again."""
         with suppress(Unavailable):
-            for topic, found in self._topic_ids({topic for topic, _ in self._next}).items():
-                if found and self._ids.get(topic, found) != found:
+            ids = self._topic_ids({topic for topic, _ in self._reading})
+            for (topic, _), reading in self._reading.items():
+                if ids[topic] and reading.topic_id != ids[topic]:
                     raise KafkaException(KafkaError(KafkaError._AUTO_OFFSET_RESET, f"{topic} has been made again"))
 
     def _gap(self, place: Place, lost: int, why: str) -> None:

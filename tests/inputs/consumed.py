@@ -1,0 +1,63 @@
+"""What tests of the Kafka input share: a running one, and events with numbers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from tests.inputs.intake import Bin, account
+from vedette.inputs.kafka import KafkaInput
+from vedette.model.counters import Counters
+
+if TYPE_CHECKING:
+    from vedette.inputs.consume import KafkaConsumer
+
+LONG_SESSION = 6.0
+"""Seconds, Kafka's least by default: no load of the machine ends such a session."""
+SHORT_SESSION = 0.5
+"""For tests of one agent, which bear that it is assigned its partitions again. The mock broker does not know a static
+member that comes again, as Kafka does: it comes into its group when its former session is over."""
+
+
+def numbered(begin: int, end: int) -> list[bytes | None]:
+    return [b"event %d" % i for i in range(begin, end)]
+
+
+def numbers(*bins: Bin) -> list[int]:
+    return sorted(int(event.split()[1]) for bin in bins for event in bin.events)
+
+
+@asynccontextmanager
+async def consuming(
+    address: str, bin: Bin, counters: Counters, *, who: str = "a", **settings: Any
+) -> AsyncIterator[Any]:
+    """A running input that goes on from the bin's positions; stopped afterwards, and the account checked.
+
+    It counts its turns in which no record came: ``empty``; ``a_session`` of them take as long as a long session.
+    """
+    from vedette.inputs.consume import POLL_SECONDS, KafkaConsumer
+
+    class Counted(KafkaConsumer):
+        empty = 0
+        a_session = int(LONG_SESSION / POLL_SECONDS)
+
+        def _take(self) -> Any:
+            parts = super()._take()
+            self.empty += not parts
+            return parts
+
+    settings = {"brokers": (address,), "tls": False, "session_timeout": SHORT_SESSION, **settings}
+    positions = [*bin.positions.values()]
+    consumer: KafkaConsumer = Counted(
+        KafkaInput("in", **settings), f"vedette-{who}-in", bin, counters, positions, backoff=(0.05, 0.2)
+    )
+    task = asyncio.create_task(consumer.run())
+    try:
+        yield consumer
+        assert not task.done() or task.exception() is None
+    finally:
+        await consumer.stop()
+        await task
+    account(counters, bin, "in")
