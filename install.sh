@@ -7,6 +7,10 @@
 #   sudo sh /opt/vedette/current/install.sh --rollback | --uninstall [--purge]
 #   sh PREFIX/supervise.sh --supervise                          without systemd: runs the agent, and its upgrades
 #
+# It acts on the installation that --prefix names, else on the one that it is part of (PREFIX/current/install.sh,
+# PREFIX/supervise.sh), else, out of a zip, on /opt/vedette. Program, configuration and data of another installation on
+# the host are never touched: PREFIX/installed says which prefix it is of, FOLDER/.vedette which prefix has the folder.
+#
 # Every option can also be given by a variable, for provisioning without arguments; an option wins:
 #
 #   VEDETTE_REGION  VEDETTE_LISTEN  VEDETTE_PREFIX  VEDETTE_CONFIG_DIR  VEDETTE_DATA_DIR  VEDETTE_RELEASE_KEY
@@ -35,11 +39,14 @@
 #   11 another architecture                  32 the agent did not come up; undone
 #   12 the processor lacks instructions      40 another run is at work
 #   13 not enough disk; undone               41 nothing to roll back to
-#   14 not enough memory                     42 nothing is installed (--upgrade)
-#   15 the port is in use
+#   14 not enough memory                     42 nothing is installed (--upgrade, --supervise)
+#   15 the port is in use                    43 an older release than the installed one (--upgrade)
 #   16 no systemd, or older than 229
-#   17 read-only file system
+#   17 a folder cannot be written to
 #   18 an add-on is missing, or is for another release
+#   19 systemd runs another installation
+#
+# --supervise ends with the code of the agent, --staged always with 0: its answer has the code.
 
 set -eu
 
@@ -50,7 +57,7 @@ usage: sh install.sh [OPTION...]
   --region URL        send alerts to this broker: mqtt://HOST[:PORT] or mqtts://HOST[:PORT] (default: a local folder)
   --token TOKEN       become a member of the region by this token ('vedette region token create'); needs --region
   --listen ADDRESS    take syslog here, HOST:PORT over UDP and TCP (default 127.0.0.1:514)
-  --prefix DIR        program, default /opt/vedette
+  --prefix DIR        program, default the installation that this script is part of, else /opt/vedette
   --config-dir DIR    vedette.toml, default /etc/vedette
   --data-dir DIR      raw logs, outbox and bundles, default /var/lib/vedette
   --release-key KEY   the key that must have signed this release, ed25519:BASE64; later releases must be signed by it
@@ -60,7 +67,8 @@ usage: sh install.sh [OPTION...]
   --with ADD-ON       with this add-on, archive or kafka: by name, when its file lies beside the zip, or the file; may be
                       given again, and names with commas between (default: those that the installed release has)
   --without NAME      without this add-on, though the installed release has it
-  --upgrade           fail when nothing is installed yet
+  --upgrade           fail when nothing is installed yet, or what is installed is a newer release
+  --allow-downgrade   with --upgrade: go to an older release all the same
   --supervise         run the agent where there is no systemd, with upgrades by its fleet: sh PREFIX/supervise.sh
                       --supervise
   --rollback          go back to the release before this one
@@ -83,22 +91,23 @@ MINIMUM_SYSTEMD=229
 MINIMUM_MEMORY=131072
 SERVICE_FILES="vedette.service vedette-udp.socket vedette-tcp.socket vedette-watch.service vedette-upgrade.service vedette-upgrade.path"
 UNITS=/etc/systemd/system
+COMMAND=/usr/local/bin/vedette
 
 note() {
     if [ -n "$log" ]; then printf '%s %s\n' "$(date '+%Y-%m-%dT%H:%M:%S%z')" "$*" >>"$log" 2>/dev/null || :; fi
 }
 say() {
-    printf '%s\n' "vedette: $*"
+    printf '%s\n' "vedette: $*" 2>/dev/null || : # whoever read it may be gone
     note "$*"
 }
 warn() {
-    printf '%s\n' "vedette: warning: $*" >&2
+    printf '%s\n' "vedette: warning: $*" >&2 || :
     note "warning: $*"
 }
 die() {
     code=$1
     shift
-    printf '%s\n' "vedette: $*" >&2
+    printf '%s\n' "vedette: $*" >&2 || :
     note "$* (exit code $code)"
     told=yes
     exit "$code"
@@ -118,6 +127,33 @@ path() {
             die 2 "$1: $value belongs to the system; give a folder of its own"
             ;;
     esac
+}
+
+# number TEXT: it is one that this shell can reckon with, as programs and files should give it.
+number() {
+    case $1 in '' | *[!0-9]* | ????????????????*) return 1 ;; esac
+}
+
+# needs PROGRAM...
+needs() {
+    for program in "$@"; do
+        command -v "$program" >/dev/null 2>&1 || die 10 "the program '$program' is needed and not there"
+    done
+}
+
+# writable FOLDER: this run may write to it, or make it; sets folder, the innermost part of its path that is there.
+writable() {
+    folder=$1
+    while [ ! -e "$folder" ] && [ ! -L "$folder" ]; do folder=$(dirname "$folder"); done
+    if [ "$systemd" = yes ] && [ "$(id -u)" != 0 ]; then return 0; fi # a dry run, of what root would do
+    [ -d "$folder" ] && [ -w "$folder" ] && ! read_only "$folder"
+}
+
+# read_only FOLDER: its file system is. BusyBox answers `-w` by the mode alone when root asks.
+read_only() {
+    mounted=$(df -P "$1" | sed -n '$s|^.* [0-9]*[%-]  *\(/.*\)$|\1|p') flags=''
+    { while read -r _ point _ options _; do [ "$point" != "$mounted" ] || flags=$options; done </proc/mounts; } 2>/dev/null || :
+    case $flags in ro | ro,*) ;; *) return 1 ;; esac
 }
 
 # public KEY: it has the form of one.
@@ -156,8 +192,39 @@ recorded() {
     listen=$(fact "$prefix/installed" listen) config=$config_dir/vedette.toml
 }
 
+# ours LINK: the command, of the installation in $prefix.
+ours() { [ "$(readlink "$1" 2>/dev/null || :)" = "$prefix/current/bin/vedette" ]; }
+
+# Sets home, the prefix of the installation that this script is part of: it lies there as releases/ID/install.sh,
+# watch.sh or supervise.sh. Empty where it came out of a zip.
+place_of_script() {
+    home=''
+    if [ -f "$here/installed" ]; then
+        home=$here
+    elif [ -f "$here/FILES.sha256" ]; then
+        case ${here%/*} in
+            */releases) home=${here%/releases/*} ;;
+            *) [ -n "$prefix" ] || die 2 "$here is a release outside of an installation: name the one that is meant with --prefix" ;;
+        esac
+    fi
+    prefix=${prefix:-$home}
+}
+
+# The prefix as the installation has it, whatever link leads there. A copy of an installation names folders that are not
+# its own.
+place_of_installation() {
+    named=$(fact "$prefix/installed" prefix) real=$(cd "$prefix" 2>/dev/null && pwd -P) || :
+    if [ -n "$named" ] && [ "$named" != "$prefix" ]; then
+        [ "$(cd "$named" 2>/dev/null && pwd -P)" = "$real" ] ||
+            die 2 "$prefix was copied or moved from $named, whose configuration and data it names: nothing is done with it"
+        prefix=$named
+    fi
+    [ -z "$home" ] || [ "$action" != install ] || [ "$home" = "$real" ] ||
+        die 2 "$0 is part of the installation in $home: for $prefix take the zip"
+}
+
 arguments() {
-    action=install upgrade=no purge=no dry_run=no force=no within=''
+    action=install upgrade=no downgrade=no purge=no dry_run=no force=no within=''
     region=${VEDETTE_REGION:-} token=${VEDETTE_TOKEN:-} listen=${VEDETTE_LISTEN:-} prefix=${VEDETTE_PREFIX:-}
     config_dir=${VEDETTE_CONFIG_DIR:-} data_dir=${VEDETTE_DATA_DIR:-} release_key=${VEDETTE_RELEASE_KEY:-}
     site_key=${VEDETTE_SITE_KEY:-}
@@ -191,6 +258,7 @@ arguments() {
             --no-start) start=no ;;
             --force-restart) force=yes ;;
             --upgrade) upgrade=yes ;;
+            --allow-downgrade) downgrade=yes ;;
             --rollback) action=rollback ;;
             --uninstall) action=uninstall ;;
             --watch) action=watch ;; # what vedette-watch.service runs
@@ -203,13 +271,19 @@ arguments() {
         esac
         shift
     done
-    if [ -z "$prefix" ] && [ -f "$here/installed" ]; then prefix=$here; fi # watch.sh and supervise.sh lie there
+    programs
+    place_of_script
     path --prefix "${prefix:-/opt/vedette}"
-    prefix=$value wanted_listen=$listen wanted_config_dir=$config_dir wanted_data_dir=$data_dir wanted_log=$log_file
+    prefix=$value
+    place_of_installation
+    wanted_listen=$listen wanted_config_dir=$config_dir wanted_data_dir=$data_dir wanted_log=$log_file
     looked=$(grounds)
     [ -n "$config_dir" ] || config_dir=$(fact "$prefix/installed" config_dir)
     [ -n "$data_dir" ] || data_dir=$(fact "$prefix/installed" data_dir)
     [ -n "$listen" ] || listen=$(fact "$prefix/installed" listen)
+    if [ "$systemd" = no ] && [ "$(fact "$prefix/installed" systemd)" = yes ]; then
+        die 2 "--no-systemd: systemd runs the installation in $prefix; remove that one first, or name another with --prefix"
+    fi
     [ -n "$systemd" ] || systemd=$(fact "$prefix/installed" systemd)
     path --config-dir "${config_dir:-/etc/vedette}"
     config_dir=$value
@@ -218,7 +292,8 @@ arguments() {
     listen=${listen:-127.0.0.1:514}
     systemd=${systemd:-yes}
     config=$config_dir/vedette.toml
-    if [ "$prefix" = /opt/vedette ]; then command=/usr/local/bin/vedette; else command=$prefix/bin/vedette; fi
+    command=$prefix/bin/vedette
+    if [ "$prefix" = /opt/vedette ] && { ours "$COMMAND" || writable "${COMMAND%/*}"; }; then command=$COMMAND; fi
     if [ -n "$log_file" ]; then
         case $log_file in
             /*) ;;
@@ -231,18 +306,15 @@ arguments() {
     fi
     [ "$purge" = no ] || [ "$action" = uninstall ] || die 2 "--purge goes with --uninstall"
     [ "$upgrade" = no ] || [ "$action" = install ] || die 2 "--upgrade does not go with --$action"
+    [ "$downgrade" = no ] || [ "$upgrade" = yes ] || die 2 "--allow-downgrade goes with --upgrade"
     [ -z "$with$with_files$without" ] || [ "$action" = install ] || die 2 "--with and --without do not go with --$action"
     if [ "$action" = install ]; then
         [ -n "$with$with_files" ] || [ -z "${VEDETTE_WITH:-}" ] || wish VEDETTE_WITH "$VEDETTE_WITH"
         [ -n "$without" ] || [ -z "${VEDETTE_WITHOUT:-}" ] || { names VEDETTE_WITHOUT "$VEDETTE_WITHOUT" && without=$value; }
     fi
-    case $within in
-        *[!0-9]*) die 2 "--within: expects seconds, not '$within'" ;;
-    esac
+    [ -z "$within" ] || number "$within" || die 2 "--within: expects seconds, not '$within'"
     if [ "$systemd" = yes ]; then answers=/run/vedette-upgrade; else answers=$data_dir/upgrade; fi
-    case $grace in
-        '' | *[!0-9]*) die 2 "--grace: expects seconds, not '$grace'" ;;
-    esac
+    number "$grace" || die 2 "--grace: expects seconds, not '$grace'"
     case $region in
         '') ;;
         *[!]A-Za-z0-9.:/[-]*) die 2 "--region: expects mqtt://HOST[:PORT] or mqtts://HOST[:PORT], not '$region'" ;;
@@ -286,11 +358,12 @@ arguments() {
 
 # --- what the host and the archive must be, before anything is written
 
+programs() {
+    needs cat chmod cp cut date dd df dirname flock grep gzip head id ln ls mkdir mktemp mv printf readlink rm rmdir sed sha256sum sleep tail tar tr uname
+}
+
 preflight() {
     step="looking at the host"
-    for program in cat chmod cp cut date dd df dirname flock grep gzip head id ln ls mkdir mktemp mv printf readlink rm rmdir sed sha256sum sleep tail tar uname; do
-        command -v "$program" >/dev/null 2>&1 || die 10 "the program '$program' is needed and not there"
-    done
     [ -f "$here/RELEASE" ] && [ -f "$here/SHA256SUMS" ] || [ -f "$here/FILES.sha256" ] ||
         die 2 "$here is not a release (no RELEASE): build the zip with 'make dist'"
     version=$(fact "$here/RELEASE" version)
@@ -310,25 +383,35 @@ preflight() {
     if [ "$systemd" = yes ] && { [ "$dry_run" = no ] || [ -d /run/systemd/system ]; }; then
         [ -d /run/systemd/system ] ||
             die 16 "systemd does not run here; install with --no-systemd and start 'vedette run' your own way"
+        needs systemctl stat chown chgrp getent
+        for base in passwd group; do getent $base vedette >/dev/null || needs groupadd useradd userdel; done
         systemd_version
+        number "$systemd_is" || die 10 "'systemctl --version' gives no version"
         [ "$systemd_is" -ge $MINIMUM_SYSTEMD ] || die 16 "systemd $systemd_is is older than $MINIMUM_SYSTEMD: install with --no-systemd"
     fi
+    one_under_systemd
     integrity
     addons
-    parent=$prefix
-    while [ ! -d "$parent" ]; do parent=$(dirname "$parent"); done
-    for folder in "$prefix" "$config_dir" "$data_dir"; do
-        while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
-        if [ "$systemd" = yes ] && [ "$(id -u)" != 0 ]; then continue; fi # a dry run, of what root would do
-        [ -w "$folder" ] || die 17 "$folder cannot be written to (read-only file system?): give another place with --prefix, --config-dir, --data-dir"
+    set -- "$prefix" "$config_dir" "$data_dir" "$(dirname "$command")" "$(dirname "$log_file")"
+    if [ "$systemd" = yes ]; then set -- "$@" "$UNITS"; fi
+    for place in "$@"; do
+        writable "$place" || die 17 "$folder cannot be written to (a read-only file system, or no folder?): give another place with --prefix, --config-dir, --data-dir, --log"
     done
+    for place in "$config_dir" "$data_dir"; do
+        ! others "$place" || die 2 "$place is of the installation in $owner: give a folder of its own with --config-dir, --data-dir"
+    done
+    writable "$prefix"
+    parent=$folder
     if [ "$systemd" = yes ] && foreign "$data_dir"; then
         die 2 "$data_dir holds files that are not Vedette's, and would be the user vedette's: give an empty folder with --data-dir, or make a file $data_dir/.vedette to say that all in it is Vedette's"
     fi
-    needed=$(($(fact "$here/RELEASE" unpacked_kib) * 6 / 5 + 16384))
+    needed=$(fact "$here/RELEASE" unpacked_kib)
+    number "$needed" || die 20 "$here/RELEASE is damaged: it does not say how much is unpacked"
+    needed=$((needed * 6 / 5 + 16384))
     if [ -d "$release" ]; then needed=16384; fi
     needed=$((needed + addons_kib))
     free=$(free_kib "$parent")
+    number "$free" || die 10 "'df -Pk $parent' does not say how much is free"
     [ "$free" -ge $needed ] || die 13 "$parent: $needed KiB are needed and $free KiB free"
     available=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB$/\1/p' /proc/meminfo)
     [ "${available:-$MINIMUM_MEMORY}" -ge $MINIMUM_MEMORY ] ||
@@ -345,7 +428,7 @@ preflight() {
 # member FILE NAME: a part of an add-on file, of which the first 4096 bytes say where it lies.
 member() {
     where=$(head -c 4096 "$1" | sed -n "s/^# part $2 \([0-9]\{1,9\} [0-9]\{1,9\}\)\$/\1/p" | head -n 1)
-    [ -z "$where" ] || tail -c +"${where% *}" "$1" | head -c "${where#* }"
+    [ -z "$where" ] || tail -c +"${where% *}" "$1" 2>/dev/null | head -c "${where#* }"
 }
 
 # described FILE KEY: what an add-on file says of itself.
@@ -434,7 +517,8 @@ systemd_version() { systemd_is=$(systemctl --version | sed -n '1s/^systemd \([0-
 # journald: this host's logs are in systemd's journal.
 journald() { [ -S /run/systemd/journal/socket ] && command -v journalctl >/dev/null 2>&1; }
 
-free_kib() { df -Pk "$1" | sed -n '$p' | sed 's/  */ /g' | cut -d ' ' -f 4; }
+# The number before the percentage: names of file systems and folders may have spaces.
+free_kib() { df -Pk "$1" | sed -n '$s|^.* \(-\{0,1\}[0-9]\{1,\}\)  *[0-9]*[%-]  */.*$|\1|p' | sed 's/^-.*/0/'; }
 
 # in_use PORT: something is bound to it, by TCP (state 0A: listening) or UDP.
 in_use() {
@@ -448,10 +532,11 @@ in_use() {
     return 1
 }
 
-# The release's files, as a stream: from beside this script, or from inside the zip that this script came out of.
+# The release's files, as a stream: from beside this script, or from inside the zip that this script came out of. `tail`
+# may find its reader gone, and say so where SIGPIPE is ignored; a digest tells whether all came.
 payload() {
     if [ -n "${VEDETTE_ARCHIVE:-}" ]; then
-        tail -c +"$VEDETTE_ARCHIVE_START" "$VEDETTE_ARCHIVE" | head -c "$VEDETTE_ARCHIVE_BYTES"
+        tail -c +"$VEDETTE_ARCHIVE_START" "$VEDETTE_ARCHIVE" 2>/dev/null | head -c "$VEDETTE_ARCHIVE_BYTES"
     else
         cat "$here/payload.tar.gz"
     fi
@@ -462,13 +547,11 @@ integrity() {
     step="checking the archive"
     pin=$(fact "$prefix/installed" release_key)
     site_pin=${site_key:-$(fact "$prefix/installed" site_key)}
-    case $here in
-        "$prefix"/releases/*)
-            id=${here##*/} release=$here
-            whole "$release" || die 20 "$here is damaged: install it again from its archive"
-            return 0
-            ;;
-    esac
+    if [ -n "$home" ]; then
+        id=${here##*/} release=$prefix/releases/${here##*/}
+        whole "$release" || die 20 "$here is damaged: install it again from its archive"
+        return 0
+    fi
     for part in install.sh RELEASE release.pub; do
         (cd "$here" && grep "  $part\$" SHA256SUMS | sha256sum -c - >/dev/null 2>&1) ||
             die 20 "the archive is damaged: $part is not what SHA256SUMS says; copy and unpack it again"
@@ -502,7 +585,7 @@ signature() {
         report=$("$tool" -X utf8 -I -S -B "$prefix/current/verify.py" "$key" "$here/SHA256SUMS" "$here/SHA256SUMS.sig" 2>&1) ||
             die 21 "refused: $report: this is not a release of those who made the installed one; if they have a new key, give it with --release-key"
     elif command -v openssl >/dev/null 2>&1 && command -v base64 >/dev/null 2>&1 && openssl pkeyutl -help 2>&1 | grep -q -- '-rawin'; then
-        scratch=$(mktemp -d)
+        scratch=$(mktemp -d 2>/dev/null) || die 17 "${TMPDIR:-/tmp} cannot be written to: name another folder for temporary files with TMPDIR"
         printf '%s\n' '-----BEGIN PUBLIC KEY-----' "MCowBQYDK2VwAyEA${key#ed25519:}" '-----END PUBLIC KEY-----' >"$scratch/key"
         base64 -d "$here/SHA256SUMS.sig" >"$scratch/signature" 2>/dev/null || : # OpenSSL refuses what it leaves
         verdict=0
@@ -542,8 +625,9 @@ plan() {
         say "user vedette and unit $UNITS/vedette.service, started; syslog on $listen"
     fi
     if [ -d "$data_dir" ]; then folder=$data_dir; else folder=$parent; fi
-    if [ "$(free_kib "$folder")" -lt 2097152 ]; then
-        warn "$folder has $(($(free_kib "$folder") / 1024)) MiB free: set [raw_log] max_bytes (default 10GiB) below that in $config"
+    free=$(free_kib "$folder")
+    if number "$free" && [ "$free" -lt 2097152 ]; then
+        warn "$folder has $((free / 1024)) MiB free: set [raw_log] max_bytes (default 10GiB) below that in $config"
     fi
 }
 
@@ -560,13 +644,27 @@ render() {
 
 same() { [ "$(sha256sum <"$1")" = "$(sha256sum <"$2")" ]; }
 
-# own FOLDER: makes FOLDER if need be, marked as ours when it is new or empty, so that --purge removes no other's.
+# own FOLDER: makes FOLDER if need be, marked as ours when it is new, empty or was so, so that --purge removes no other's.
+# The mark comes by a rename: in a folder of the user vedette no link is followed.
 own() {
     if [ ! -d "$1" ]; then
         mkdir -p "$1"
         made="$1 $made"
     fi
-    [ -n "$(ls -A "$1")" ] || : >"$1/.vedette"
+    if [ -n "$(ls -A "$1")" ] && [ ! -e "$1/.vedette" ] || [ "$(marked "$1")" = "$prefix" ]; then return 0; fi
+    printf '%s\n' "$prefix" >"$prefix/.mark.$$"
+    mv -fT "$prefix/.mark.$$" "$1/.vedette" || warn "$1 is not marked as of $prefix: --purge will leave it"
+}
+
+# marked FOLDER: the prefix of the installation that has it, if one does.
+marked() {
+    if [ -f "$1/.vedette" ]; then head -c 4096 "$1/.vedette" | sed -n '1{\,[^A-Za-z0-9._/-],d;p;}'; fi
+}
+
+# others FOLDER: another installation, which is still there, has it; sets owner, its prefix.
+others() {
+    owner=$(marked "$1")
+    [ -n "$owner" ] && [ "$owner" != "$prefix" ] && grep -qxF -e "config_dir=$1" -e "data_dir=$1" "$owner/installed" 2>/dev/null
 }
 
 # keep FILE: as it is before this run writes it, for undo to put back.
@@ -798,12 +896,12 @@ switch() {
     mkdir -p "$(dirname "$command")"
     if [ -e "$command" ] && [ ! -L "$command" ]; then
         warn "$command is there and not ours; call $prefix/current/bin/vedette"
-    elif [ "$(readlink "$command" 2>/dev/null || :)" != "$prefix/current/bin/vedette" ]; then
+    elif ! ours "$command"; then
         keep "$command"
         point "$command" "$prefix/current/bin/vedette"
     fi
     keep "$prefix/installed"
-    printf '%s\n' "config_dir=$config_dir" "data_dir=$data_dir" "listen=$listen" "systemd=$systemd" "release_key=$pin" "site_key=$site_pin" >"$prefix/installed.tmp.$$"
+    printf '%s\n' "prefix=$prefix" "config_dir=$config_dir" "data_dir=$data_dir" "listen=$listen" "systemd=$systemd" "release_key=$pin" "site_key=$site_pin" >"$prefix/installed.tmp.$$"
     mv "$prefix/installed.tmp.$$" "$prefix/installed"
 }
 
@@ -912,7 +1010,7 @@ service() {
     if [ "$changed" = yes ] || [ "$force" = yes ]; then restart; else systemctl --no-block start vedette >/dev/null 2>&1 || :; fi
     if healthy; then return 0; fi
     report=$(journalctl -u vedette -n 20 --no-pager 2>&1 || :)
-    printf '%s\n' "$report" >&2
+    printf '%s\n' "$report" >&2 || :
     note "$report"
     if [ -n "$before" ] && [ "$before" != "releases/$id" ]; then
         die 32 "release $id did not come up; going back to ${before#releases/}"
@@ -957,10 +1055,11 @@ healthy() {
     return 1
 }
 
-main_pid() { systemctl show -p MainPID vedette | sed 's/^MainPID=//'; }
+# 0: there is none.
+main_pid() { systemctl show -p MainPID vedette | sed -n 's/^MainPID=\([0-9]\{1,\}\)$/\1/p' | grep . || echo 0; }
 
 # How often systemd started the agent again by itself; before systemd 235 nothing.
-restarts() { systemctl show -p NRestarts vedette | sed 's/^NRestarts=//'; }
+restarts() { systemctl show -p NRestarts vedette | sed -n 's/^NRestarts=\([0-9]\{1,\}\)$/\1/p'; }
 
 # Run by vedette-watch.service after an upgrade: goes back when the agent crashes three times or stays away for 30 s.
 watch() {
@@ -977,7 +1076,7 @@ watch() {
         waited=$((waited + 1))
     done
     log=$log_file crashes=0 away=0 process=$(main_pid) base=$(restarts) elapsed=0
-    while [ $elapsed -lt "${seconds:-0}" ]; do
+    while [ $elapsed -lt "$seconds" ]; do
         sleep 2
         elapsed=$((elapsed + 2))
         [ "$(readlink "$prefix/current" 2>/dev/null || :)" = "releases/$id" ] || exit 0
@@ -1022,6 +1121,7 @@ watch() {
 guarded() {
     id=$(fact "$prefix/watch" id) seconds=$(fact "$prefix/watch" seconds) before=$(fact "$prefix/watch" before)
     confirm=$(fact "$prefix/watch" confirm) wrong=''
+    number "$seconds" || seconds=300
 }
 
 # verdict: what the new release says of itself: ends the watch when it works, sets $wrong when it does not.
@@ -1067,7 +1167,7 @@ staged() {
         "$(fact "$prefix/installed" release_key)" 2>&1) || code=$?
     [ $code != 13 ] || refused 13 "$report"
     [ $code = 0 ] || refused 21 "$report"
-    set -- --upgrade --prefix "$prefix" --log "$log_file" --within "$(fact "$scratch/request" within)"
+    set -- --upgrade --allow-downgrade --prefix "$prefix" --log "$log_file" --within "$(fact "$scratch/request" within)"
     if [ "$systemd" = no ]; then set -- "$@" --no-systemd; fi
     sh "$scratch/install.sh" "$@" >"$scratch/report" 2>&1 9>&- || code=$?
     [ $code = 0 ] || refused $code "$(grep '^vedette: ' "$scratch/report" | grep -v '^vedette: release .* runs again$' | tail -n 1 | cut -c 10-500)"
@@ -1195,7 +1295,7 @@ alone() {
 
 # lock SECONDS: for this run alone; waits so long for another one to end.
 lock() {
-    command -v flock >/dev/null 2>&1 || die 10 "the program 'flock' (util-linux) is needed and not there"
+    writable "$prefix" || die 17 "$folder cannot be written to (a read-only file system, or no folder?)"
     mkdir -p "$prefix"
     waited=0
     exec 9>>"$prefix/.lock"
@@ -1213,12 +1313,12 @@ clean() {
     trap '' HUP INT TERM
     set +e
     if [ $result != 0 ] && [ "$told" = no ]; then
-        printf '%s\n' "vedette: failed while $step${log:+; see $log}" >&2
+        printf '%s\n' "vedette: failed while $step${log:+; see $log}" >&2 || :
         note "failed while $step (exit code $result)"
         result=1
     fi
     rm -rf "$config_dir/.site.$$" "$config_dir/.token.$$"
-    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$" "$prefix/watch.tmp.$$" "$prefix/watch.sh.tmp.$$" "$prefix/supervise.sh.tmp.$$" ${command:+"$command.tmp.$$"}
+    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$" "$prefix/watch.tmp.$$" "$prefix/watch.sh.tmp.$$" "$prefix/supervise.sh.tmp.$$" "$prefix/.mark.$$" ${command:+"$command.tmp.$$"}
     if [ $units_written = yes ]; then unfinished; fi
     if [ -n "$new" ]; then rm -rf "$new"; fi
     if [ -n "$scratch" ]; then rm -rf "$scratch"; fi
@@ -1265,10 +1365,31 @@ undo() {
     fi
 }
 
+# older VERSION OTHER: it comes before OTHER: by their numbers, from the left; with equal numbers a candidate (1.0rc1)
+# comes before its release.
+older() {
+    left=${1%%[!0-9.]*} right=${2%%[!0-9.]*}
+    if [ "$1" != "$left" ] && [ "$2" = "$right" ]; then candidate=yes; else candidate=no; fi
+    while [ -n "$left$right" ]; do
+        l=${left%%.*} r=${right%%.*}
+        number "${l:=0}" && number "${r:=0}" || return 1
+        [ "$l" -ge "$r" ] || return 0
+        [ "$l" -le "$r" ] || return 1
+        case $left in *.*) left=${left#*.} ;; *) left='' ;; esac
+        case $right in *.*) right=${right#*.} ;; *) right='' ;; esac
+    done
+    [ $candidate = yes ]
+}
+
 install() {
     preflight
     before=$(readlink "$prefix/current" 2>/dev/null || :)
-    [ "$upgrade" = no ] || [ -n "$before" ] || die 42 "--upgrade: nothing is installed in $prefix"
+    if [ "$upgrade" = yes ]; then
+        [ -n "$before" ] || die 42 "--upgrade: nothing is installed in $prefix"
+        present=$(fact "$prefix/current/RELEASE" version)
+        [ "$downgrade" = yes ] || ! older "$version" "$present" ||
+            die 43 "--upgrade: $version is older than the installed $present: --rollback goes back to the release before; to go to this one add --allow-downgrade"
+    fi
     plan
     if [ "$dry_run" = yes ]; then
         say "nothing was done (--dry-run)"
@@ -1307,6 +1428,7 @@ install() {
 
 rollback() {
     step="rolling back"
+    one_under_systemd
     before=$(readlink "$prefix/current" 2>/dev/null || :)
     target=$(readlink "$prefix/previous" 2>/dev/null || :)
     if [ "$target" = "$before" ] || ! whole "$prefix/${target:-none}"; then die 41 "there is no release before ${before#releases/} to go back to"; fi
@@ -1357,27 +1479,32 @@ remove_units() {
     systemctl reset-failed vedette vedette-udp.socket vedette-tcp.socket 2>/dev/null || :
 }
 
-# owners: sets known, whether this prefix has an installation, and whose the units are: ours, others or none.
+# owners: sets units, whose they are: ours, others or none; then owner, the prefix of the others.
 owners() {
-    if [ -e "$prefix/installed" ]; then known=yes; else known=no; fi
     if [ ! -e "$UNITS/vedette.service" ]; then
         units=none
     elif grep -qF "=$prefix/current/" "$UNITS/vedette.service"; then
         units=ours
     else
         units=others
+        owner=$(sed -n 's|^ExecStart=\(/.*\)/current/bin/vedette .*|\1|p' "$UNITS/vedette.service" | head -n 1)
     fi
 }
 
-# mine FOLDER GIVEN: FOLDER may be purged, as it was given by name, or it is of the installation in this prefix. A default
-# name alone does not tell that: the prefix may be mistyped, and another installation have it.
+# systemd runs one installation: the names of its units are fixed.
+one_under_systemd() {
+    [ "$systemd" = yes ] || return 0
+    owners
+    [ $units != others ] ||
+        die 19 "systemd runs the installation in ${owner:-another place} (see $UNITS/vedette.service) and not one in $prefix: remove that one first, or give --no-systemd and folders of its own${owner:+; to upgrade that one: --prefix $owner}"
+}
+
+# mine FOLDER GIVEN: FOLDER may be purged: it was given by name, or its mark names this prefix, and it is not of another
+# installation. A default name alone does not tell that: the prefix may be mistyped. One that an operator has marked by
+# hand, before it was used, has no name in it.
 mine() {
-    if [ -n "$2" ]; then return 0; fi
-    case $units in
-        ours) ;;
-        none) [ "$known" = yes ] || [ "$prefix" = /opt/vedette ] ;;
-        others) [ "$known" = yes ] && ! grep -qF "$1" "$UNITS/vedette.service" ;;
-    esac
+    if others "$1"; then return 1; fi
+    [ -n "$2" ] || [ "$owner" = "$prefix" ] || { [ -z "$owner" ] && [ -e "$prefix/installed" ]; }
 }
 
 uninstall() {
@@ -1387,7 +1514,7 @@ uninstall() {
         say "nothing is installed in $prefix"
     fi
     if [ "$systemd" = yes ] && [ $units = others ]; then
-        warn "the units are those of another installation (see $UNITS/vedette.service) and stay: is --prefix as it was?"
+        warn "the units are those of another installation (${owner:+in $owner, }see $UNITS/vedette.service) and stay: is --prefix as it was?"
     fi
     purge_config=no purge_data=no
     if [ "$purge" = yes ]; then
@@ -1405,15 +1532,16 @@ uninstall() {
         if [ "$purge" = no ] && [ "$systemd" = yes ]; then log=$log_file; fi
     fi
     if [ "$systemd" = yes ] && [ $units != others ]; then remove_units; fi
-    if [ "$(readlink "$command" 2>/dev/null || :)" = "$prefix/current/bin/vedette" ]; then rm -f "$command"; fi
+    for link in "$COMMAND" "$prefix/bin/vedette"; do
+        ! ours "$link" || rm -f "$link" || warn "$link cannot be removed"
+    done
     rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/installed.was.* "$prefix"/previous.was.* "$prefix/watch" "$prefix/watch.sh" "$prefix/supervise.sh" "$prefix/.staged" "$prefix/.lock" "$prefix/install.log"
     if [ "$purge" = yes ]; then
         purge
     else
         say "configuration $config_dir and data $data_dir stay; --uninstall --purge removes them"
     fi
-    [ "$prefix" = /opt/vedette ] || rmdir "$prefix/bin" 2>/dev/null || :
-    rmdir "$prefix" 2>/dev/null || :
+    rmdir "$prefix/bin" "$prefix" 2>/dev/null || :
     say "uninstalled"
 }
 
@@ -1429,14 +1557,22 @@ purge() {
     if [ "$systemd" = yes ] && getent passwd vedette >/dev/null; then userdel vedette; fi
 }
 
-not_mine() { [ ! -d "$1" ] || warn "$1 stays, as nothing tells that it belongs to $prefix: if it does, add $2 $1"; }
+not_mine() {
+    if others "$1"; then
+        warn "$1 stays: it is of the installation in $owner"
+    elif [ -d "$1" ]; then
+        warn "$1 stays, as nothing tells that it belongs to $prefix: if it does, add $2 $1"
+    fi
+}
 
 main() {
+    PATH=${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/sbin:/sbin # `su` leaves root without them
     here=$(cd "$(dirname "$0")" && pwd -P)
     log='' told=no complete=yes changed=no switched=no units_written=no made='' kept='' made_user=no guarded=no
     new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also='' stopping='' scratch='' command=''
     trap clean EXIT
     trap 'exit 1' HUP INT TERM
+    trap : PIPE # `install.sh | head`: what is under way goes on
     arguments "$@"
     "$action"
 }

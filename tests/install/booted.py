@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.install.conftest import ROOT, Done
+from tests.waits import DEADLINE, until
 
 ROOTS = ROOT / "build/roots"
 INCLUDE = "systemd,systemd-sysv,dbus,bsdutils"
@@ -147,7 +147,7 @@ class Host:
     def reboot(self) -> None:
         """Down in good order, as ``systemctl reboot`` has it, and up again with the same disk."""
         self.run("systemctl", "poweroff")
-        self.nspawn.wait(90)
+        self.nspawn.wait(DEADLINE)
         self.pid = 0
         self._boot()
 
@@ -173,8 +173,8 @@ class Host:
             return False
 
         try:
-            self.wait(find, 30)
-            self.wait(lambda: self.run("systemctl", "is-system-running").text.strip() in ("running", "degraded"), 60)
+            self.wait(find)
+            self.wait(lambda: self.run("systemctl", "is-system-running").text.strip() in ("running", "degraded"))
         except AssertionError:
             said = self.console.read_text(errors="replace").strip().splitlines()
             if self.nspawn.poll() is not None and not self.pid:
@@ -186,18 +186,17 @@ class Host:
             os.kill(self.pid, signal.SIGKILL)  # the container's process 1: the kernel ends the others
         if self.nspawn.poll() is None and not self.pid:
             self.nspawn.kill()
-        self.nspawn.wait(30)
+        self.nspawn.wait(DEADLINE)
         _sweep()
 
-    def run(self, *command: str | Path, seconds: float = 180) -> Done:
+    def run(self, *command: str | Path) -> Done:
         """Run a command inside; output and errors in one. Never on this machine: without a container it fails."""
         assert self.pid > 1, "the container does not run"
         done = subprocess.run(
             ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "--",
              "env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
              *map(str, command)],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=seconds,
-            check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, check=False,
         )  # fmt: skip
         return Done(done.returncode, done.stdout)
 
@@ -209,11 +208,11 @@ class Host:
     def show(self, name: str, unit: str = "vedette") -> str:
         return self.run("systemctl", "show", "-p", name, unit).text.strip().partition("=")[2]
 
-    def wait(self, condition: Callable[[], bool], seconds: float = 60) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, self.console.read_text(errors="replace")[-2000:]
-            time.sleep(0.2)
+    def wait(self, condition: Callable[[], bool]) -> None:
+        try:
+            until("a state of the host", condition)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.console.read_text(errors='replace')[-2000:]}") from None
 
 
 def _sweep() -> None:

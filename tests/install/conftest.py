@@ -1,15 +1,19 @@
 """The packed zip with a starter bundle of one rule, other releases made of it, and ways to install them into a folder.
 
 The zip is built once and kept in build/tests, named for the digest of all that goes into it, with the keys that signed
-it. A ``Variant`` is a whole release in its own right: its files replaced, packed and signed again. All installations of
-a session have one path, emptied before each test, so that one made by ``ready`` can be a copy.
+it; workers that run side by side wait for the one that builds it. A ``Variant`` is a whole release in its own right:
+its files replaced, packed and signed again. All installations of a session have one path, emptied before each test, so
+that one made by ``ready`` can be a copy.
 
-What is marked ``release`` takes long and is of use before a release; ``make test-install`` runs it.
+Building takes minutes, so every test of the zip itself, and of a booted host, is ``long``. What is quick installs a
+light release (``light.py``) or stand-ins (``stubbed.py``).
 """
 
 from __future__ import annotations
 
 import base64
+import fcntl
+import functools
 import gzip
 import hashlib
 import importlib
@@ -23,6 +27,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,7 +59,7 @@ detection:
 """
 YEAR = 366 * 86_400_000_000
 CACHE = ROOT / "build/tests"
-QUICK = (
+UNOPTIMISED = (
     {}
     if os.environ.get("VEDETTE_BOOT") == "all"
     else {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
@@ -78,7 +83,6 @@ def call(*command: str | Path) -> Done:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
         check=False,
     )
     return Done(done.returncode, done.stdout)
@@ -114,11 +118,22 @@ class Place:
         }
 
 
+@functools.cache
+def alone() -> list[str]:
+    """``unshare`` into a mount namespace where mounting is allowed, or skip."""
+    command = ["unshare", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*command, "true"], check=False).returncode:
+        pytest.skip("mount namespaces are not allowed here")
+    return command
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if QUICK:
-        for item in items:
-            if item.get_closest_marker("release"):
-                item.add_marker(pytest.mark.skip(reason="for releases: make test-install"))
+    """Marks what builds the zip or boots a host, before tests are chosen by their marks."""
+    for item in items:
+        if "dist_folder" in getattr(item, "fixturenames", ()) or item.get_closest_marker("boot"):
+            item.add_marker(pytest.mark.long)
+            item.add_marker(pytest.mark.timeout(1800))  # the first one builds, and others wait for that
 
 
 class Inputs(NamedTuple):
@@ -153,10 +168,19 @@ def starter_bundle(path: Path, private: Path) -> None:
     path.write_bytes(sign(bundle, load_key(private)))
 
 
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """For one of all processes that run tests here."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(scope="session")
 def inputs() -> Inputs:
     """Made once for the same sources, and anew each month, as bundles and locked packages grow old."""
-    digest = hashlib.sha256(f"{time.strftime('%Y-%m')} {QUICK} {RULE}".encode())
+    digest = hashlib.sha256(f"{time.strftime('%Y-%m')} {UNOPTIMISED} {RULE}".encode())
     kernel = native_kernel.CRATE
     digest.update(str(native_kernel.missing("x86_64") or native_kernel.compiler()).encode())
     sources = [ROOT / "install.sh", *(ROOT / "packaging").rglob("*"), *(ROOT / "agent").rglob("*.py"),
@@ -164,17 +188,17 @@ def inputs() -> Inputs:
     for path in sorted(path for path in sources if path.is_file() and "__pycache__" not in path.parts):
         digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
     folder = CACHE / digest.hexdigest()[:16]
-    if not folder.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=CACHE))
-        (scratch / "key").write_text(keygen(scratch / "starter.pem"))
-        keygen(scratch / "release.pem")
-        starter_bundle(scratch / "starter.vbundle", scratch / "starter.pem")
-        for old in CACHE.iterdir():
-            if time.time() - old.stat().st_mtime > UNUSED_SECONDS:
-                shutil.rmtree(old)
-        scratch.rename(folder)
-    os.utime(folder)
+    with one_at_a_time():
+        if not folder.exists():
+            scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=CACHE))
+            (scratch / "key").write_text(keygen(scratch / "starter.pem"))
+            keygen(scratch / "release.pem")
+            starter_bundle(scratch / "starter.vbundle", scratch / "starter.pem")
+            for old in CACHE.iterdir():
+                if old.is_dir() and time.time() - old.stat().st_mtime > UNUSED_SECONDS:
+                    shutil.rmtree(old)
+            scratch.rename(folder)
+        os.utime(folder)
     return Inputs(folder, folder / "starter.vbundle", (folder / "key").read_text(), folder / "release.pem")
 
 
@@ -195,12 +219,11 @@ def dist(output: Path, inputs: Inputs, *arguments: str) -> Path:
     if shutil.which("apt-get") is None:
         pytest.skip("the zip is built on Debian 12")
     with tempfile.TemporaryDirectory(prefix=".new-", dir=output.parent) as scratch:
-        # All tests of the stream wait for the kernel's compiler: before others' share of the cores, where it may be.
         done = subprocess.run(
-            ["nice", "-n", "-10", sys.executable, ROOT / "packaging/dist.py", "--output", f"{scratch}/dist", "--cache",
+            [sys.executable, ROOT / "packaging/dist.py", "--output", f"{scratch}/dist", "--cache",
              ROOT / "build/dist", "--bundle", inputs.starter, "--key", inputs.key, "--release-key", inputs.release_key,
              *arguments],
-            env={**os.environ, **QUICK}, capture_output=True, text=True, timeout=1500, check=False,
+            env={**os.environ, **UNOPTIMISED}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         Path(scratch, "dist").rename(output)
@@ -211,7 +234,8 @@ def dist(output: Path, inputs: Inputs, *arguments: str) -> Path:
 def dist_folder(inputs: Inputs) -> Path:
     """What ``make dist`` makes for x86_64."""
     folder = inputs.folder / "x86_64"
-    return folder if folder.exists() else dist(folder, inputs, "--arch", "x86_64")
+    with one_at_a_time():
+        return folder if folder.exists() else dist(folder, inputs, "--arch", "x86_64")
 
 
 @pytest.fixture(scope="session")
@@ -285,31 +309,38 @@ def variant(
         if arch:
             facts = facts.replace("arch=x86_64", f"arch={arch}")
         contents["RELEASE"] = facts.encode()
-        sums = (f"{sha256(data)}  {path}\n" for path, data in sorted(contents.items()) if path != "FILES.sha256")
-        contents["FILES.sha256"] = "".join(sums).encode()
-        packed = io.BytesIO()
-        with (
-            gzip.GzipFile("", "wb", 0, packed, mtime=0) as stream,
-            tarfile.open(fileobj=stream, mode="w") as tar,
-        ):
-            for path, data in contents.items():
-                info = tarfile.TarInfo(path)
-                info.size, info.mode = len(data), files.get(path, (0o644, b""))[0]
-                tar.addfile(info, io.BytesIO(data))
-        parts = {
-            "install.sh": contents["install.sh"],
-            "RELEASE": contents["RELEASE"],
-            "payload.tar.gz": packed.getvalue(),
-            "release.pub": members["release.pub"],
-        }
-        listed = "".join(f"{sha256(data)}  {part}\n" for part, data in sorted(parts.items())).encode()
-        parts["SHA256SUMS"] = listed
-        parts["SHA256SUMS.sig"] = base64.b64encode(load_key(key).sign(listed)) + b"\n"
         path = folder / f"{name}.zip"
-        path.write_bytes(archive(path.name, parts))
+        modes = {name: mode for name, (mode, _) in files.items()}
+        path.write_bytes(packed(path.name, contents, modes, members["release.pub"], key))
         return path
 
     return make
+
+
+def packed(name: str, files: Mapping[str, bytes], modes: Mapping[str, int], public: bytes, key: Path) -> bytes:
+    """The zip of a release of these files, with ``public`` as its key, signed by the private ``key``."""
+    contents = dict(files)
+    sums = (f"{sha256(data)}  {path}\n" for path, data in sorted(contents.items()) if path != "FILES.sha256")
+    contents["FILES.sha256"] = "".join(sums).encode()
+    payload = io.BytesIO()
+    with (
+        gzip.GzipFile("", "wb", 0, payload, mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w") as tar,
+    ):
+        for path, data in contents.items():
+            info = tarfile.TarInfo(path)
+            info.size, info.mode = len(data), modes.get(path, 0o644)
+            tar.addfile(info, io.BytesIO(data))
+    parts = {
+        "install.sh": contents["install.sh"],
+        "RELEASE": contents["RELEASE"],
+        "payload.tar.gz": payload.getvalue(),
+        "release.pub": public,
+    }
+    listed = "".join(f"{sha256(data)}  {part}\n" for part, data in sorted(parts.items())).encode()
+    parts["SHA256SUMS"] = listed
+    parts["SHA256SUMS.sig"] = base64.b64encode(load_key(key).sign(listed)) + b"\n"
+    return archive(name, parts)
 
 
 def sha256(data: bytes) -> str:

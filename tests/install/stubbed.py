@@ -15,8 +15,7 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.install.conftest import ROOT, Done, call, sha256
-from tests.install.test_install import alone
+from tests.install.conftest import ROOT, Done, alone, call, sha256
 
 PARTS = ("etc", "opt", "run", "srv", "usr/local/bin", "var")
 IN = """
@@ -50,7 +49,8 @@ run() {
     rm -f $state/vedette.service $state/crashing
     echo 0 >$state/crashes
     echo $(($(number processes) + 1)) >$state/processes
-    if /opt/vedette/current/bin/vedette run; then number processes >$state/vedette.service; else : >$state/crashing; fi
+    program=$(sed -n 's/^ExecStart=\\([^ ]*\\) .*/\\1/p' $units/vedette.service)
+    if "$program" run; then number processes >$state/vedette.service; else : >$state/crashing; fi
 }
 start() {
     case $1 in
@@ -144,8 +144,9 @@ class Stubbed:
         return f"/srv/{version}"
 
     def run(self, release: str, *options: str, first: str = ":") -> Done:
-        """install.sh of a release; ``first`` is done in the namespace before."""
-        return call(*alone(), "--net", "sh", "-c", IN, "sh", self.folder, first, f"{release}/install.sh", *options)
+        """install.sh of a release, or another script; ``first`` is done in the namespace before."""
+        script = release if release.endswith(".sh") else f"{release}/install.sh"
+        return call(*alone(), "--net", "sh", "-c", IN, "sh", self.folder, first, script, *options)
 
     def breaks(self, version: str) -> None:
         """From now on this release does not come up."""

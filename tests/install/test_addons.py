@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.archive import s3
-from tests.install.conftest import Done, Place, Variant, add_on, call, sha256
-from tests.install.test_agent import free_port, running, wait_for
-from tests.install.test_install import alone
+from tests.broker import own_port
+from tests.install.conftest import Done, Place, Variant, add_on, alone, call, sha256
+from tests.install.test_agent import running
+from tests.waits import until
 from vedette import __version__
 from vedette.region.polyglot import read
 from vedette.region.sign import keygen
@@ -94,7 +95,7 @@ def test_with_one_from_the_start(place: Place, beside: Path) -> None:
     assert "nothing changed" in again.text
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_added_later(ready: Place, beside: Path, addon_file: Path) -> None:
     """By the installed release's own script and the add-on's path alone; uninstalled, nothing of it is left."""
     assert " with " not in version(ready)
@@ -105,7 +106,7 @@ def test_added_later(ready: Place, beside: Path, addon_file: Path) -> None:
     assert not ready.prefix.exists()
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_two_at_once(ready: Place, zip_file: Path) -> None:
     done = ready.sh(zip_file, "--with", "archive,kafka")
     assert done.code == 0, done.text
@@ -133,7 +134,7 @@ def test_check_says_what_to_run(extended: Place, beside: Path, settings: str) ->
 @pytest.mark.peer
 def test_an_object_store(extended: Place, tmp_path: Path) -> None:
     """The installed agent archives to a real S3 server, and finds a line there that it has no more itself."""
-    port = free_port()
+    port = own_port()
     with s3.s3(tmp_path / "s3") as store:
         text = extended.config.read_text().replace("127.0.0.1:514", f"127.0.0.1:{port}")
         text = text.replace('"/var/log/', f'"{extended.folder}/')
@@ -154,7 +155,7 @@ def test_an_object_store(extended: Place, tmp_path: Path) -> None:
                 assert found["addons"] == ["archive"]
                 return dict(found["archive"])
 
-            wait_for(lambda: int(str(status()["segments"])) >= 2, lambda: json.dumps(status()), 120)
+            until("two segments in the archive", lambda: int(str(status()["segments"])) >= 2)
             assert "  with archive" in call(extended.vedette, "status", "-c", extended.config).text
         assert {verb for verb, _ in store.proxy.requests} >= {"PUT", "HEAD"}
         rows = call(extended.vedette, "archive", "list", "-c", extended.config).text.splitlines()
@@ -174,7 +175,7 @@ def refused(place: Place, release: Path, *options: str | Path, code: int, said: 
     assert {name: row for name, row in after.items() if row is not None} == before
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_none_there(ready: Place, zip_file: Path, tmp_path: Path) -> None:
     """What says which file is wanted, and where."""
     (tmp_path / zip_file.name).hardlink_to(zip_file)
@@ -186,7 +187,7 @@ def test_none_there(ready: Place, zip_file: Path, tmp_path: Path) -> None:
     refused(ready, zip_file, "--rollback", "--with", "archive", code=2, said="--with and --without do not go")
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_of_another_release(
     ready: Place, zip_file: Path, addon_file: Path, variant: Variant, release_key: Path
 ) -> None:
@@ -197,7 +198,7 @@ def test_of_another_release(
         assert f"and this is {ready.current()}: take" in ready.sh(zip_file, "--with", other).text
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_of_another_architecture(
     ready: Place, zip_file: Path, addon_file: Path, tmp_path: Path, release_key: Path
 ) -> None:
@@ -206,7 +207,7 @@ def test_of_another_architecture(
     refused(ready, zip_file, "--with", other, code=11, said="is for aarch64, and this release for x86_64")
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_signed_by_others(ready: Place, zip_file: Path, addon_file: Path, tmp_path: Path) -> None:
     """Refused by the key of the release, on an installed host and at a first installation, which leaves nothing."""
     keygen(tmp_path / "other.pem")
@@ -219,7 +220,7 @@ def test_signed_by_others(ready: Place, zip_file: Path, addon_file: Path, tmp_pa
     assert [path.name for path in first.folder.rglob("*")] == ["opt", "install.log"]
 
 
-@pytest.mark.release
+@pytest.mark.long
 @pytest.mark.parametrize("torn", ["end", "half", "stub", "empty", "byte", "text"])
 def test_a_torn_file(ready: Place, zip_file: Path, addon_file: Path, tmp_path: Path, torn: str) -> None:
     """Wherever it ends, or one byte is another: damaged, before anything is written."""
@@ -234,7 +235,7 @@ def test_a_torn_file(ready: Place, zip_file: Path, addon_file: Path, tmp_path: P
     refused(ready, zip_file, "--with", path, code=20, said="damaged")
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_upgrade_and_back(extended: Place, addon_file: Path, variant: Variant, release_key: Path) -> None:
     """An upgrade needs the new release's add-on, and changes nothing without; it takes it from beside the new zip;
     a rollback brings back the old release with the old add-on. Without it one goes on only when one says so."""
@@ -281,7 +282,7 @@ def test_an_upgrade_that_fails(extended: Place, addon_file: Path, variant: Varia
     assert version(extended).endswith(" with archive")
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_a_run_that_fails_puts_back_what_it_took(extended: Place, beside: Path) -> None:
     """--without, and then the configuration is not taken: the add-on is there as before."""
     good = extended.config.read_text()
@@ -292,7 +293,7 @@ def test_a_run_that_fails_puts_back_what_it_took(extended: Place, beside: Path) 
     assert version(extended).endswith(" with archive")
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_damaged_on_the_disk(extended: Place, beside: Path) -> None:
     """A file of the add-on that was changed is put back; where one of the release is, the add-on stays."""
     path = extended.prefix / "current/addons/archive/packages/obstore/__init__.py"
@@ -305,7 +306,7 @@ def test_damaged_on_the_disk(extended: Place, beside: Path) -> None:
     assert version(extended).endswith(" with archive")
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_after_a_kill(extended: Place, zip_file: Path, tmp_path: Path) -> None:
     """What a run that was killed has left half unpacked goes; what it was taking out is put back, without its file."""
     folder = extended.prefix / "current/addons"
@@ -340,7 +341,7 @@ def bare(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_with_nothing_but_busybox(bare: Path, beside: Path, addon_file: Path, variant: Variant, release_key: Path,
                                   tmp_path: Path) -> None:  # fmt: skip
     """Installed, upgraded, rolled back and removed, with its add-on, offline."""

@@ -4,47 +4,24 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from tests.broker import own_port
 from tests.install.conftest import RULE_ID, Place, call
+from tests.waits import DEADLINE, until
 
 pytestmark = [pytest.mark.install, pytest.mark.peer]
-
-
-def free_port() -> int:
-    """A port that is free for TCP and UDP on loopback."""
-    while True:
-        with (
-            socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tcp,
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
-        ):
-            tcp.bind(("127.0.0.1", 0))
-            port = int(tcp.getsockname()[1])
-            try:
-                udp.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-
-
-def wait_for(condition: Callable[[], bool], said: Callable[[], str], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, said()
-        time.sleep(0.1)
 
 
 @pytest.fixture
 def port(ready: Place) -> int:
     """An installation whose syslog input listens on this port and reads no file of the host."""
-    port = free_port()
+    port = own_port()
     text = ready.config.read_text()
     ready.config.write_text(
         text.replace("127.0.0.1:514", f"127.0.0.1:{port}").replace('"/var/log/', f'"{ready.folder}/')
@@ -59,7 +36,7 @@ def running(ready: Place) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as file:
         process = subprocess.Popen([ready.vedette, "run", "-c", ready.config], stderr=file, stdout=file)
     try:
-        wait_for(lambda: call(ready.vedette, "status", "-c", ready.config).code == 0, log.read_text)
+        until("the agent to answer", lambda: call(ready.vedette, "status", "-c", ready.config).code == 0)
         yield process
     finally:
         process.kill()
@@ -82,14 +59,13 @@ def test_a_line_becomes_an_alert(ready: Place, port: int, agent: subprocess.Pope
     def alerts() -> str:
         return call(ready.vedette, "alerts", "-c", ready.config, "--json").text
 
-    wait_for(lambda: RULE_ID in alerts(), lambda: alerts() + (ready.folder / "agent.log").read_text())
-    assert alerts().count(RULE_ID) >= 1
+    until("the alert", lambda: RULE_ID in alerts())
     assert "install-test-marker" in alerts()
     assert "nothing to see" not in alerts()
     found = call(ready.vedette, "logs", "search", "-c", ready.config, "nothing to see")
     assert "nothing to see" in found.text
     agent.send_signal(signal.SIGTERM)
-    assert agent.wait(20) == 0, (ready.folder / "agent.log").read_text()
+    assert agent.wait(DEADLINE) == 0, (ready.folder / "agent.log").read_text()
 
 
 def test_every_module_that_it_starts_as_a_child_is_found(ready: Place) -> None:
@@ -124,7 +100,7 @@ def test_killed_it_goes_on_with_its_store(ready: Place, port: int) -> None:
 
     with running(ready):
         assert call("logger", "--server", "127.0.0.1", "--port", str(port), "--tcp", "install-test-marker").code == 0
-        wait_for(lambda: status()["alerts"]["receipted"] == 1, lambda: str(status()))
+        until("the receipt", lambda: status()["alerts"]["receipted"] == 1)
     with running(ready):
         found = status()
         assert found["disk"]["store_rebuilt"] is None

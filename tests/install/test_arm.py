@@ -14,7 +14,7 @@ from tests.install.conftest import RULE_ID, Inputs, dist, native_kernel, sha256
 from vedette import __version__
 from vedette.region.polyglot import PAYLOAD, read
 
-pytestmark = [pytest.mark.install, pytest.mark.release]
+pytestmark = [pytest.mark.install, pytest.mark.long]
 EVENT = "<38>Nov 20 10:00:00 h p: install-test-marker"
 
 
@@ -41,7 +41,7 @@ def run(release: Path, *arguments: str | Path, script: str = "launch.py") -> sub
     if emulator and shutil.which(emulator[0]) is None:
         pytest.skip("no qemu-aarch64-static here: sh tools/packages.sh tests")
     command = [*emulator, release / "runtime/bin/vedetted", "-X", "utf8", "-I", "-S", "-B", release / script]
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
 
 
 def test_every_program_is_for_it(unpacked: Path) -> None:

@@ -18,7 +18,7 @@ from tests.install.booted import Host
 from tests.install.conftest import Variant
 from tests.install.test_fleet_upgrade import launcher, name_release, wanted_id
 
-pytestmark = [pytest.mark.boot, pytest.mark.peer, pytest.mark.release]
+pytestmark = [pytest.mark.boot, pytest.mark.peer, pytest.mark.long]
 CONFIG = f"""
 [agent]
 id = "vienna-1"
@@ -73,7 +73,7 @@ class Carried:
 
     def wait(self, what: str, check: Any) -> None:
         try:
-            self.host.wait(check, 300)
+            self.host.wait(check)
         except AssertionError as error:
             said = self.host.run("journalctl", "-u", "vedette*", "-n", "60", "--no-pager").text
             shown = json.dumps(self.actual(), indent=1)

@@ -64,7 +64,7 @@ def test_a_second_root(host: Host) -> None:
     title = re.search(r"(?m)^title: (.+)$", (ROOT / "rules/sigma/linux" / RULE).read_text())
     assert title
     assert host.run("useradd", "-o", "-u", "0", "x").code == 0
-    host.wait(lambda: bool(landed(host)), 30)
+    host.wait(lambda: bool(landed(host)))
     alert = next(one for one in landed(host) if one["rule_title"] == title[1])
     took = (alert["received_at"] - alert["event_time"]).total_seconds()  # type: ignore[operator]
     assert alert["source"] == "journal"
@@ -98,12 +98,12 @@ def test_killed_and_booted(host: Host) -> None:
     log(host, 1, 500)
     assert host.run("sh", "-c", f"kill -9 {before}").code == 0
     log(host, 501, 1000)
-    host.wait(lambda: host.show("MainPID") not in ("0", before) and host.show("ActiveState") == "active", 60)
-    host.wait(lambda: len(stored(host)) >= 1000, 30)
+    host.wait(lambda: host.show("MainPID") not in ("0", before) and host.show("ActiveState") == "active")
+    host.wait(lambda: len(stored(host)) >= 1000)
     log(host, 1001, 1500)
     host.reboot()
     log(host, 1501, 2000)
-    host.wait(lambda: "2000" in stored(host), 60)
+    host.wait(lambda: "2000" in stored(host))
     expected = [*map(str, range(1, 1501)), "while it went down", *map(str, range(1501, 2001))]
     assert written(host) == expected
     assert stored(host) == expected
@@ -122,7 +122,7 @@ def test_by_unit(host: Host) -> None:
     more = '[[input]]\ntype = "journal"\nname = "{}"\nfrom_start = false\n{} = ["shop", "pay.service"]\n'
     config.write_text(before + more.format("only", "units") + more.format("rest", "exclude_units"))
     assert host.run("systemctl", "restart", "vedette").code == 0
-    host.wait(lambda: host.run("vedette", "status").code == 0, 60)
+    host.wait(lambda: host.run("vedette", "status").code == 0)
 
     def of(name: str) -> list[tuple[str, str]]:
         """Program and message of what an input has stored of these units."""
@@ -139,8 +139,8 @@ def test_by_unit(host: Host) -> None:
         assert host.run("systemd-run", "--wait", "--unit", unit, "sh", "-c", script).code == 0
     liar = "MESSAGE=by-unit of a liar\\nUNIT=shop.service\\n_SYSTEMD_UNIT=shop.service\\n"
     assert host.run("sh", "-c", f"printf '{liar}' | logger --journald").code == 0
-    host.wait(lambda: "by-unit of a liar" in said("rest"), 30)
-    host.wait(lambda: "by-unit of pay" in said("only"), 30)
+    host.wait(lambda: "by-unit of a liar" in said("rest"))
+    host.wait(lambda: "by-unit of pay" in said("only"))
     config.write_text(before)
     assert host.run("systemctl", "restart", "vedette").code == 0
     assert said("only") == ["by-unit of shop", "by-unit of pay"]
@@ -164,7 +164,7 @@ def test_local_response_in_the_unit(host: Host) -> None:
     config = host.folder / "etc/vedette/vedette.toml"
     config.write_text(config.read_text().replace("[response]\n#enabled = false", "[response]\nenabled = true"))
     assert host.run("systemctl", "reload", "vedette").code == 0
-    host.wait(lambda: "local response is off" not in host.run("vedette", "response", "test").text, 30)
+    host.wait(lambda: "local response is off" not in host.run("vedette", "response", "test").text)
     done = host.run("vedette", "response", "test")
     assert done.code == 1
     assert "the unit needs AF_NETLINK and CAP_NET_ADMIN (docs/install.md)" in done.text

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent import KILLS, until
+from tests.e2e.agent import KILLS
 from tests.e2e.test_steer import Steered
 from tests.install.conftest import Place, Variant
 from tests.install.test_fleet_upgrade import Host, launcher, want, wanted_id
+from tests.waits import until
 
-pytestmark = [pytest.mark.install, pytest.mark.peer, pytest.mark.release]
+pytestmark = [pytest.mark.install, pytest.mark.peer, pytest.mark.long]
 NAMES = ("vienna-1", "vienna-2")
 RINGS = """
 [[ring]]

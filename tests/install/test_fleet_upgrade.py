@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.agent import KILLS, chance, until
+from tests.e2e.agent import KILLS, chance
 from tests.e2e.agent import vedette as centre_command
 from tests.e2e.faults import tmpfs
 from tests.e2e.test_fleet import FLEET, Centre
 from tests.install.conftest import Place, Variant, add_on, call
+from tests.waits import until
 from vedette.fleet.audit import Audit, verify
 from vedette.region.sign import keygen
 from vedette.runtime.control import ask
@@ -75,7 +76,7 @@ class Host:
             return {"release": {}, "problems": [], "desired_serial": 0}
         return found
 
-    def wait(self, what: str, check: Callable[[dict[str, Any]], Any], seconds: float = 300.0) -> dict[str, Any]:
+    def wait(self, what: str, check: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         last: dict[str, Any] = {}
 
         def now() -> bool:
@@ -84,7 +85,7 @@ class Host:
             return bool(check(last))
 
         try:
-            until(what, now, seconds, 0.2)
+            until(what, now)
         except AssertionError as error:
             said = self.log.read_text("utf-8", "replace")[-5000:]
             raise AssertionError(f"{error}\n{json.dumps(last, indent=1)}\n{said}") from None
@@ -201,7 +202,7 @@ def test_there_and_back(host: Host, centre: Centre, variant: Variant, zip_file: 
         "fleet", "status", "--trust", centre.trust, *centre.at_broker, code=None).stdout)  # fmt: skip
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_an_add_on_goes_along(
     ready: Place, centre: Centre, variant: Variant, zip_file: Path, addon_file: Path, release_key: Path
 ) -> None:
@@ -229,7 +230,7 @@ def test_an_add_on_goes_along(
         host.kill()
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_a_failed_self_test(host: Host, centre: Centre, variant: Variant) -> None:
     """A release whose program does not start: the one before is never left, its process goes on, and the heartbeat says
     why. One that does not take the configuration: ``test_fleet_rings.py``."""
@@ -272,7 +273,7 @@ WORSE = {
 }
 
 
-@pytest.mark.release
+@pytest.mark.long
 @pytest.mark.parametrize("what", WORSE)
 def test_a_release_that_does_not_stay_up(host: Host, centre: Centre, variant: Variant, what: str) -> None:
     """The supervisor, which is of the release before, puts that back; it is not tried again."""
@@ -287,7 +288,7 @@ def test_a_release_that_does_not_stay_up(host: Host, centre: Centre, variant: Va
     assert host.recorded()[-1] == "release_refused"
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_a_release_that_is_not_well(
     host: Host, centre: Centre, variant: Variant, files: Mapping[str, tuple[int, bytes]]
 ) -> None:
@@ -308,7 +309,7 @@ def test_a_release_that_is_not_well(
     ]  # fmt: skip
 
 
-@pytest.mark.release
+@pytest.mark.long
 def test_no_room_and_no_right(host: Host, centre: Centre, variant: Variant, ground: Path) -> None:
     """A program folder that is full, or that cannot be written to: the heartbeat says so, the agent stays, and the
     installation is as it was."""
@@ -347,8 +348,7 @@ def _free(folder: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-@pytest.mark.release
-@pytest.mark.crash
+@pytest.mark.long
 def test_killed_at_random(host: Host, centre: Centre, variant: Variant, zip_file: Path) -> None:
     """Wherever agent, supervisor and installation are killed while releases come and go, the end is the one wanted."""
     rng, first = chance(), host.place.current()
@@ -360,7 +360,7 @@ def test_killed_at_random(host: Host, centre: Centre, variant: Variant, zip_file
             host.kill()
             host.start()
     end = wanted_id(centre)
-    host.wait("the release that is wanted", host.runs(end), 600)
+    host.wait("the release that is wanted", host.runs(end))
     assert host.place.current() == end
     assert end != first
     assert not host.actual()["problems"]

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.install.conftest import ROOT, Place, Variant, call
-from tests.install.test_install import alone
+from tests.install.conftest import ROOT, Place, Variant, alone, call
 from vedette.config import read as config
 from vedette.fleet.enrolment import new_token
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.install.conftest import ROOT, Place, Variant, call
+from tests.install.conftest import ROOT, Place, Variant, alone, call
 from vedette import __version__
 from vedette.config import read as config
 
@@ -43,14 +42,6 @@ def test_nothing_of_the_host_is_used(installed: Place) -> None:
     assert Path(executable).resolve() == (runtime / "bin/vedetted").resolve()
     assert len(libraries) > 20
     assert not [path for path in libraries if not Path(path).is_relative_to(installed.prefix)]
-
-
-def alone() -> list[str]:
-    """``unshare`` into a mount namespace where mounting is allowed, or skip."""
-    command = ["unshare", "--map-root-user", "--mount"]
-    if shutil.which("unshare") is None or subprocess.run([*command, "true"], check=False).returncode:
-        pytest.skip("mount namespaces are not allowed here")
-    return command
 
 
 def test_a_root_with_nothing_in_it(installed: Place, tmp_path: Path) -> None:
@@ -211,7 +202,7 @@ def emulated(files: Mapping[str, tuple[int, bytes]], cpu: str) -> dict[str, byte
     }
 
 
-@pytest.mark.parametrize("cpu", ["IvyBridge", pytest.param("Haswell", marks=pytest.mark.release)])
+@pytest.mark.parametrize("cpu", ["IvyBridge", pytest.param("Haswell", marks=pytest.mark.long)])
 def test_the_trial_on_an_old_processor(
     files: Mapping[str, tuple[int, bytes]], variant: Variant, ready: Place, cpu: str
 ) -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.install.conftest import ROOT, Done, call
-from tests.install.test_install import alone
+from tests.install.conftest import ROOT, Done, alone, call
 
-pytestmark = pytest.mark.install
+pytestmark = [pytest.mark.install, pytest.mark.long]
 
 OURS = "#!/bin/sh\n# of Vedette's tools/packages.sh\nexit 101\n"
 

@@ -17,6 +17,8 @@ sys.path.append(str(ROOT / "packaging"))
 import plugins
 from shell import BuildError
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = ROOT / "examples" / "plugins"
 
 

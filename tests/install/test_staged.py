@@ -11,7 +11,7 @@ import pytest
 from tests.install.conftest import sha256
 from tests.install.stubbed import VEDETTED, Stubbed
 
-pytestmark = pytest.mark.install
+pytestmark = [pytest.mark.install, pytest.mark.xdist_group("install")]
 
 CURRENT = "/opt/vedette/current"
 TAKES = VEDETTED.replace(
@@ -93,6 +93,7 @@ def test_installed_and_confirmed(host: Stubbed) -> None:
     assert (host.current(), host.previous()) == (f"releases/{wanted(host)}", before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
@@ -117,6 +118,7 @@ def test_not_confirmed(host: Stubbed, said: str, reason: str) -> None:
     assert host.state("vedette.service")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("code", [13, 1])
 def test_not_taken(host: Stubbed, code: int) -> None:
     """What is not what it should be, or has no room, changes nothing; the answer tells the two apart."""
@@ -130,6 +132,7 @@ def test_not_taken(host: Stubbed, code: int) -> None:
     assert host.state("vedette.service")
 
 
+@pytest.mark.long
 def test_it_does_not_come_up(host: Stubbed) -> None:
     """The release before runs again at once, and no watch is left."""
     before = host.current()

@@ -29,7 +29,7 @@ class Asked(NamedTuple):
         self.folder.mkdir(exist_ok=True)
         return subprocess.run(
             [sys.executable, ROOT / "packaging/take.py", self.upgrade, self.folder, self.key],
-            capture_output=True, text=True, check=False, timeout=60,
+            capture_output=True, text=True, check=False,
         )  # fmt: skip
 
     def ask(self, addons: str = "", **bent: str) -> None:
@@ -93,6 +93,7 @@ def test_add_ons(asked: Asked) -> None:
         assert reason in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("bent", "reason"),
     [

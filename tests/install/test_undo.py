@@ -12,7 +12,7 @@ import pytest
 from tests.install.conftest import ROOT, call
 from tests.install.stubbed import RELEASE_KEY, Stubbed
 
-pytestmark = pytest.mark.install
+pytestmark = [pytest.mark.install, pytest.mark.xdist_group("install")]
 
 CURRENT = "/opt/vedette/current"
 
@@ -35,6 +35,7 @@ def host(first: Path, tmp_path: Path) -> Stubbed:
     return Stubbed(tmp_path / "host")
 
 
+@pytest.mark.long
 def test_another_address_that_cannot_be_opened(host: Stubbed) -> None:
     """Moved to an address that this host does not have: every file is as before, the key that was given, too, and the
     agent takes syslog where it did."""
@@ -53,6 +54,7 @@ def test_another_address_that_cannot_be_opened(host: Stubbed) -> None:
     assert host.state("vedette.service")
 
 
+@pytest.mark.long
 def test_an_address_that_the_configuration_does_not_name(host: Stubbed) -> None:
     """--listen with a vedette.toml that names another address is refused before anything is done, as the agent would
     find no socket there; written there first, it moves, and may be given again."""
@@ -81,6 +83,7 @@ def dying(host: Stubbed) -> Stubbed:
     return host
 
 
+@pytest.mark.long
 def test_the_watch_goes_back(dying: Stubbed) -> None:
     """A release that crashes goes, and the one before runs."""
     good = dying.previous()
@@ -92,6 +95,7 @@ def test_the_watch_goes_back(dying: Stubbed) -> None:
     assert dying.state("vedette.service")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["fail", "kill"])
 def test_the_watch_is_interrupted(dying: Stubbed, fault: str) -> None:
     """Going back stops halfway, as the disk is full or the host goes down: the release that is gone back to is never
@@ -107,6 +111,7 @@ def test_the_watch_is_interrupted(dying: Stubbed, fault: str) -> None:
     assert good in dying.releases()
 
 
+@pytest.mark.long
 def test_a_watch_that_was_left_behind(host: Stubbed) -> None:
     """A watch whose release to go back to is the one that runs ends at once, though the agent is away."""
     (host.prefix / "watch").write_text(f"seconds=300\nbefore={host.current()}\n")
@@ -118,6 +123,7 @@ def test_a_watch_that_was_left_behind(host: Stubbed) -> None:
     assert "--no-block restart vedette" not in host.calls()
 
 
+@pytest.mark.long
 def test_a_slow_stop_hides_nothing(host: Stubbed) -> None:
     """While the old process is still ending and answers, that is not taken for the new release coming up."""
     before, process = host.current(), host.state("vedette.service")
@@ -133,6 +139,7 @@ def test_a_slow_stop_hides_nothing(host: Stubbed) -> None:
     assert host.state("vedette.service") not in ("", process), "install.sh ends when the new process is there"
 
 
+@pytest.mark.long
 def test_power_is_lost_after_the_switch(host: Stubbed) -> None:
     """An upgrade that is cut off once `current` has moved, and run again, keeps the release before it."""
     good = host.current()
@@ -164,6 +171,7 @@ def test_a_refused_release_leaves_the_one_before_in_place(host: Stubbed) -> None
     assert host.files() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["does not come up", "interrupted"])
 def test_a_rollback_that_fails(host: Stubbed, fault: str) -> None:
     """--rollback to what does not come up, or stopped halfway: both links and the units are as before, and the agent
@@ -182,6 +190,7 @@ def test_a_rollback_that_fails(host: Stubbed, fault: str) -> None:
     assert host.state("vedette.service")
 
 
+@pytest.mark.long
 def test_a_folder_of_somebody_else(host: Stubbed) -> None:
     """A data folder with other things in it is not handed to the agent's user: refused before anything is done. One
     that is marked as ours, or a disk of its own with nothing on it, is."""
@@ -221,6 +230,7 @@ def test_a_dry_run_by_an_ordinary_user() -> None:
         assert call(*command, "--no-systemd").code == 17
 
 
+@pytest.mark.long
 def test_another_run_has_just_ended(host: Stubbed) -> None:
     """What another run changed between this one's first look and its lock is seen, and nothing is done."""
     assert host.run(host.release("2")).code == 0
@@ -236,6 +246,7 @@ def test_another_run_has_just_ended(host: Stubbed) -> None:
     assert host.files() | {"opt/vedette/current": ""} == before | {"opt/vedette/current": ""}
 
 
+@pytest.mark.long
 def test_a_signature_that_cannot_be_checked(tmp_path: Path) -> None:
     """Without base64 that is said, and the archive not called wrong; stopped while OpenSSL checks, no file is left."""
     host = Stubbed(tmp_path)
@@ -250,6 +261,7 @@ def test_a_signature_that_cannot_be_checked(tmp_path: Path) -> None:
     assert host.files() == {}
 
 
+@pytest.mark.long
 def test_what_a_refused_release_put_beside(host: Stubbed) -> None:
     """The configuration and the certificate that an undone upgrade put beside the operator's are gone, and what lay
     there before is back."""
@@ -268,9 +280,9 @@ def test_what_a_refused_release_put_beside(host: Stubbed) -> None:
     ("tool", "arguments"),
     [
         ("chmod", "*/vedette-udp.socket.new.tmp.*"),
-        ("mv", "*/vedette.service.d/50-since-231.conf.new *"),
-        ("mv", "*/bin/vedette.tmp.*"),
-        ("systemctl", "start *"),
+        pytest.param("mv", "*/vedette.service.d/50-since-231.conf.new *", marks=pytest.mark.long),
+        pytest.param("mv", "*/bin/vedette.tmp.*", marks=pytest.mark.long),
+        pytest.param("systemctl", "start *", marks=pytest.mark.long),
     ],
 )
 def test_a_first_installation_is_interrupted(tmp_path: Path, tool: str, arguments: str) -> None:
@@ -289,6 +301,7 @@ def test_a_first_installation_is_interrupted(tmp_path: Path, tool: str, argument
     assert not (host.folder / "run/users").exists()
 
 
+@pytest.mark.long
 def test_a_link_that_cannot_be_moved_back(host: Stubbed) -> None:
     """When not even `current` can be moved back, as the disk is full, the release that it leads to is not deleted."""
     host.breaks("2")

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.install.stubbed import Stubbed
 
-pytestmark = pytest.mark.install
+pytestmark = [pytest.mark.install, pytest.mark.xdist_group("install")]
 
 
-@pytest.fixture
-def host(tmp_path: Path) -> Stubbed:
-    """Release 1 is installed with default folders, and runs."""
-    host = Stubbed(tmp_path)
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Release 1 is installed with default folders, and runs. To be copied."""
+    host = Stubbed(tmp_path_factory.mktemp("first"))
     done = host.run(host.release("1"))
     assert done.code == 0, done.text
     host.calls()
-    return host
+    return host.folder
+
+
+@pytest.fixture
+def host(first: Path, tmp_path: Path) -> Stubbed:
+    """A host on which release 1 is installed and runs."""
+    shutil.copytree(first, tmp_path / "host", symlinks=True)
+    return Stubbed(tmp_path / "host")
 
 
 @pytest.mark.parametrize("purge", [(), ("--purge",)])

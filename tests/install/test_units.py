@@ -54,6 +54,7 @@ def analyze(*arguments: str | Path) -> tuple[int, str]:
     return done.code, done.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", [229, *SINCE])
 def test_every_line_is_understood(tmp_path: Path, version: int) -> None:
     """`systemd-analyze verify` says nothing about any of the units, whatever drop-ins are there."""
@@ -64,6 +65,7 @@ def test_every_line_is_understood(tmp_path: Path, version: int) -> None:
         assert "vedette" not in text, text
 
 
+@pytest.mark.long
 def test_a_mistake_would_be_seen(tmp_path: Path) -> None:
     """A setting that systemd does not know, in a drop-in, is told: the test above does look at drop-ins."""
     unit = units(tmp_path / "units", 252)

@@ -45,10 +45,13 @@ main() {{
         exit 20
     fi
     umask 077
-    folder=$(mktemp -d "${{TMPDIR:-/tmp}}/vedette.XXXXXXXX")
+    folder=$(mktemp -d "${{TMPDIR:-/tmp}}/vedette.XXXXXXXX" 2>/dev/null) || {{
+        echo "vedette: ${{TMPDIR:-/tmp}} cannot be written to: name another folder for temporary files with TMPDIR" >&2
+        exit 17
+    }}
     trap 'rm -rf "$folder"' EXIT
     trap 'exit 1' HUP INT TERM
-    part() {{ tail -c +"$1" "$file" | head -c "$2" >"$folder/$3"; }}
+    part() {{ tail -c +"$1" "$file" 2>/dev/null | head -c "$2" >"$folder/$3"; }}
 {parts}
     if ! command -v sha256sum >/dev/null; then
         echo "vedette: the program 'sha256sum' is needed and not there" >&2

@@ -70,7 +70,8 @@ def sequences(plan: Plan) -> tuple[list[Sequence], list[str]]:
     items about a rule that is not in the file, and files beside correlations alone."""
     found: list[Sequence] = []
     mistakes: list[str] = []
-    ruled = {rule.path for rule in plan.detections} | {one.path for one in plan.statements}
+    paths = [*(rule.path for rule in plan.detections), *(statement.path for statement in plan.statements)]
+    ruled = dict.fromkeys(paths)  # in their order, which the bytes of a bundle keep
     for path in dict.fromkeys([*ruled, *(one.path for one in plan.correlations)]):
         every: list[Correlation | Statement] = [*plan.correlations, *plan.statements]
         here = [one for one in every if one.path == path]
