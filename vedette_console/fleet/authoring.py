@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from vedette.system import child
+from vedette.system.within import within
 from vedette_console.fleet.given import Given
 from vedette_console.fleet.models import EventInput, Explained, Finding, Linted, RuleFile, RuleInput, Tested
 from vedette_console.web import Problem
@@ -105,11 +106,7 @@ def written(files: Mapping[str, str], folder: Path | None = None) -> Path:
     """The files in ``folder``, or a new one of ours. Raises Problem 422 for names that exclude each other, OSError."""
     made = folder or Path(tempfile.mkdtemp(prefix="vedette-console-"))
     for name, text in files.items():
-        path = made / name
-        if not path.resolve().is_relative_to(made.resolve()) or any(
-            part in ("", ".", "..") for part in name.split("/")
-        ):
-            raise Problem(422, f"{name}: not a path below the rules' folder", where="rules")
+        path = below(made, name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8", newline="")
@@ -118,6 +115,14 @@ def written(files: Mapping[str, str], folder: Path | None = None) -> Path:
         except UnicodeEncodeError as error:
             raise Problem(422, f"{name}: not a text in UTF-8", where="rules") from error
     return made
+
+
+def below(folder: Path, path: str) -> Path:
+    """Where the rule file ``path`` of a request lies. Raises Problem 422."""
+    try:
+        return within(folder, path)
+    except ValueError as error:
+        raise Problem(422, f"not a path below the rules' folder: {error}", where="rules") from error
 
 
 def said(one: Finding) -> str:

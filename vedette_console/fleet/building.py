@@ -19,7 +19,8 @@ from vedette.fleet.documents import Desired, Group
 from vedette.region import sign
 from vedette.region.repository import Repository
 from vedette.system import child
-from vedette_console.fleet.authoring import written
+from vedette.system.within import within
+from vedette_console.fleet.authoring import below, written
 from vedette_console.fleet.given import Given, key_of
 from vedette_console.fleet.models import Finding, RuleFile
 
@@ -74,8 +75,9 @@ def lay(given: Given, repository: Repository, group: Group, ruleset: str, place:
     if len(bundle.sources) > MAX_BASE:
         raise ValueError(f"the bundle has more than {MAX_BASE} rule files")
     for path, data in bundle.sources.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(data)
+        file = within(root, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
     return [root], f"bundle {name}-{bundle.version}, which brings no test events of its rules", name
 
 
@@ -83,12 +85,13 @@ def over(roots: list[Path], files: Iterable[RuleFile]) -> list[Path]:
     """Lay the proposal's files over them; where each is now. Blocking; raises Problem 422, OSError."""
     found = []
     for one in files:
-        root = next((root for root in roots if (root / one.path).is_file()), roots[0])
+        places = [below(root, one.path) for root in roots]
+        place = next((place for place in places if place.is_file()), places[0])
         if one.text is None:
-            (root / one.path).unlink(missing_ok=True)
+            place.unlink(missing_ok=True)
             continue
-        written({one.path: one.text}, root)
-        found.append(root / one.path)
+        written({one.path: one.text}, roots[places.index(place)])
+        found.append(place)
     return found
 
 

@@ -23,6 +23,7 @@ from vedette_console.fleet.given import Given
 from vedette_console.fleet.live import Live
 from vedette_console.fleet.models import EvidenceOrder, EvidencePage, Line
 from vedette_console.fleet.operators import reasoned, signer
+from vedette_console.fleet.sight import Sight
 from vedette_console.security.principal import Principal
 from vedette_console.web import Problem, require
 
@@ -43,7 +44,7 @@ class Evidence:
     async def pull(self, who: Principal, order: EvidenceOrder) -> EvidencePage:
         """Raises Problem."""
         known = await asyncio.to_thread(self._documents.read)
-        beat = self._live.beat(known.fleet, order.agent)
+        beat = Sight(self._live, who).beat(known.fleet, order.agent)
         if beat is None:
             raise Problem(404, f"agent {order.agent} of fleet {known.fleet} was not heard", where="agent",
                           what_to_do="see /fleet: is it away, or of another fleet?")  # fmt: skip
@@ -70,10 +71,7 @@ class Evidence:
 
     def one(self, who: Principal, id: str, offset: int, limit: int) -> EvidencePage:
         """Raises Problem 404."""
-        asked = self._desk.find(id)
-        if asked.note.kind != "evidence" or not asked.note.seen(who):
-            raise Problem(404, f"no evidence {id[:64]}", where="id")
-        return page(asked, who, self._given, offset, limit)
+        return page(self._desk.of(who, id, "evidence"), who, self._given, offset, limit)
 
     def of(self, who: Principal, alert: str, limit: int) -> list[EvidencePage]:
         """What was asked for one alert, the newest first, without lines but those of the newest."""
@@ -96,16 +94,15 @@ def page(asked: Asked, who: Principal, given: Given, offset: int, limit: int) ->
     note, (agent, site) = asked.note, next(iter(asked.note.sites.items()))
     answer = asked.collection.answers[agent]
     state, why = answer_state(answer)
-    lines: list[Line] = []
+    alert, lines = str(note.more.get("alert", "")), list[Line]()
     total = 0
     try:
         for total, row in enumerate(_records(asked, agent), 1):
             if offset < total <= offset + limit:
                 lines.append(line(row))
-    except OSError as error:
+        manifest = kept.manifest_of(given.evidence, alert, note.id) if given.evidence is not None else None
+    except (OSError, ValueError) as error:
         raise Problem(503, f"the reply cannot be read: {error}") from error
-    alert = str(note.more.get("alert", ""))
-    manifest = given.evidence / alert / f"{note.id}.manifest.json" if given.evidence is not None else None
     here = manifest is not None and manifest.exists()
     return EvidencePage(
         job=job(note, who, asked, utc_now()), alert=alert, agent=agent, site=site, state=state, why=why, lines=lines,

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
+from vedette.system.within import NAME
 from vedette_console.fleet.shapes import Given, Listed, Model, Name, Reason, RequestId, RuleFile
 
 
@@ -130,7 +131,7 @@ class HuntOrder(Given):
 class EvidenceOrder(Given):
     """``POST /evidence``: the raw lines around an alert (``day``, ``agent`` and ``alert`` are those of its page)."""
 
-    alert: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
+    alert: Name
     agent: Name
     day: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
     around: Annotated[int, Field(strict=True, ge=0, le=10_000)] = 20
@@ -181,7 +182,7 @@ class Action(Given):
     """``POST /fleet/{fleet}/{agent}/do``."""
 
     action: Literal["release-quarantine", "reload", "rollback"]
-    ruleset: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{0,128}$")] = ""
+    ruleset: Annotated[str, StringConstraints(pattern=rf"^({NAME})?$")] = ""
     version: Annotated[int, Field(strict=True, ge=1, lt=2**53)] | None = None
     reason: Reason
 

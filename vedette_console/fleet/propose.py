@@ -29,6 +29,7 @@ from vedette.region import announce, compare, fleetfile, fleetlookups
 from vedette.region.repository import Repository
 from vedette.system.durable import write_whole
 from vedette.system.wallclock import utc_now
+from vedette.system.within import within
 from vedette_console.fleet import building
 from vedette_console.fleet.building import Built
 from vedette_console.fleet.documents import Documents, Known
@@ -122,6 +123,9 @@ class Proposals:
         group = next((group for group in groups if group.name == one.group), None)
         return who.sites().all or (group is not None and may_on_group(who, "read", known.fleet, group, sites))
 
+    def sees(self, id: str, who: Principal) -> bool:
+        return id in self._made and self._seen(who, self._made[id])
+
     def listed(self, who: Principal, offset: int, limit: int) -> ProposalsList:
         found = [one for one in reversed([*self._made.values()]) if self._seen(who, one)]
         end = offset + limit
@@ -175,7 +179,7 @@ class Proposals:
                 await asyncio.to_thread(write_whole, unsigned, data or built.data, 0o600)
                 commands = self._by_hand(known, one, unsigned, path, data is None)
                 return one.model_copy(update={"state": "commands", "bundle": str(unsigned), "commands": commands})
-            await asyncio.to_thread(_put, self._given.fleet_file.parent / path, data)
+            await asyncio.to_thread(_put, within(self._given.fleet_file.parent, path), data)
         else:
             path = asked.bundle
             if self._given.fleet_file is None:
@@ -187,11 +191,13 @@ class Proposals:
     def _below(self, path: str) -> Path:
         """Raises Problem 422."""
         assert self._given.fleet_file is not None
-        folder = self._given.fleet_file.parent.resolve()
-        found = (folder / path).resolve()
-        if not found.is_relative_to(folder) or not path.endswith(".vbundle"):
+        try:
+            place = within(self._given.fleet_file.parent, path)
+        except ValueError as error:
+            raise Problem(422, f"no bundle below the folder of fleet.toml: {error}", where="bundle") from error
+        if not path.endswith(".vbundle"):
             raise Problem(422, f"{path!r} is no bundle below the folder of fleet.toml", where="bundle")
-        return found
+        return place
 
     async def _build(
         self, known: Known, repository: Repository, group: Group, asked: Proposal, place: Path

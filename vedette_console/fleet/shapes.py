@@ -11,10 +11,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
+from vedette.system.within import NAME
+
 Text = Annotated[str, StringConstraints(max_length=2000)]
 Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
+Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
 RuleText = Annotated[str, StringConstraints(min_length=1, max_length=256 << 10)]
+_PART = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"
 RequestId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 
 
@@ -32,7 +35,7 @@ class RuleFile(Given):
     """A rule file of a proposal: ``path`` below the rules' folder (``linux/sshd.yml``), its whole new ``text``, None to
     remove it. ``NAME.test.yml`` beside a rule holds its test events."""
 
-    path: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,100}(/[A-Za-z0-9._-]{1,100}){0,7}$")]
+    path: Annotated[str, StringConstraints(pattern=rf"^{_PART}(/{_PART}){{0,7}}$")]
     text: Annotated[str, StringConstraints(max_length=256 << 10)] | None
 
 

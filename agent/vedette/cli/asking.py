@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from vedette.cli.console import broker_options, json_line, safe
+from vedette.cli.console import broker_options, json_line, required_or_empty, safe
 from vedette.fleet import labels
 from vedette.fleet.replies import Part
 from vedette.fleet.requests import Request
@@ -73,7 +73,7 @@ def asking_options(
             "--offline", is_flag=True, is_eager=True,
             help="Without a broker: what is asked goes with `vedette fleet export --site`.",
         ),
-        click.option("--reason", required=reason, default=None if reason else "", help="Why: recorded on both sides."),
+        click.option("--reason", **required_or_empty(reason), help="Why: recorded on both sides."),
         click.option("--json", "as_json", is_flag=True, help="One JSON object per agent."),
     ]  # fmt: skip
     if whom:

@@ -28,13 +28,19 @@ SECONDS = 120.0
 
 def carry_in(path: Path, file: Path) -> None:
     """Give the zip ``file`` to the agent of the configuration ``path``. Raises ValueError and OSError."""
+    from vedette.fleet.carriedin import unpack
+
     config = load(path)
-    folder = _fleet(config)
+    folder, root = _fleet(config)
     new, old = folder / ".carried.new", folder / ".carried.old"
     for left in (new, old):
         shutil.rmtree(left, ignore_errors=True)
     new.mkdir(parents=True)
-    count = carried.unpack(file, new)
+    try:
+        count = unpack(file, new, config.agent.fleet, root.read_bytes())
+    except (OSError, ValueError):
+        shutil.rmtree(new)
+        raise
     _give(new, config.agent.data_dir)
     for kept in sorted(new.rglob("*")):
         sync_path(kept)
@@ -64,7 +70,7 @@ def carry_in(path: Path, file: Path) -> None:
 def carry_out(path: Path, out: Path | None) -> None:
     """Write what the agent answers. Raises ValueError and OSError."""
     config = load(path)
-    folder = _fleet(config)
+    folder, _ = _fleet(config)
     status = ask(config.agent.control_socket, "status", seconds=SECONDS)
     audit, agent = folder / "audit.jsonl", config.agent
     target = out or Path(f"{agent.id}-answers.zip")
@@ -92,10 +98,11 @@ def _replies(config: Config, waiting: Mapping[str, Any]) -> Iterator[tuple[str, 
             yield f"replies/{request}/{0:06}", base64.b64decode(message)
 
 
-def _fleet(config: Config) -> Path:
+def _fleet(config: Config) -> tuple[Path, Path]:
+    """The agent's folder of its fleet, and the file of the fleet's root. Raises ValueError."""
     if config.fleet.root is None:
         raise ValueError("this agent follows no fleet: set [fleet] root")
-    return config.agent.fleet_dir
+    return config.agent.fleet_dir, config.fleet.root
 
 
 def _give(folder: Path, like: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -285,6 +286,12 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def required_or_empty(required: bool) -> dict[str, Any]:
+    """Attributes of an option that must be there, or is empty without being given. A required one has no default, not
+    even None: click takes any default for a value."""
+    return {"required": True} if required else {"default": ""}
+
+
 def broker_options(command: Callable[..., None], *, required: bool = True) -> Callable[..., None]:
     """The options that reach a broker: the fields of ``MqttSettings``."""
     for option in reversed(
@@ -292,8 +299,7 @@ def broker_options(command: Callable[..., None], *, required: bool = True) -> Ca
             click.option(
                 "--broker",
                 "url",
-                required=required,
-                default=None if required else "",
+                **required_or_empty(required),
                 metavar="URL",
                 help="mqtt://host:port, or mqtts://host:port for TLS.",
             ),
@@ -321,6 +327,16 @@ def broker_options(command: Callable[..., None], *, required: bool = True) -> Ca
 def broker_settings(options: Mapping[str, Any]) -> MqttSettings:
     """What ``broker_options`` were given; click gives each its type."""
     return MqttSettings(**options)
+
+
+class Number(click.FloatRange):
+    """A number; click's own range takes a NaN, and without a maximum infinity."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
 
 
 def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:

@@ -97,7 +97,7 @@ def user_add(settings: Settings, name: str, role: str, fleet: str, site: str, as
 
     Example: vedette region console user add ann --role analyst --site vienna
     """
-    with _store(settings) as store:
+    with _store(settings, new=True) as store:
         password = _asked(name) if ask else ""
         store.accounts.add(name, [_grant(role, fleet, site)], password=password)
         _audit(store, "users", "user add", user=name, grants=f"{role} {fleet}/{site}")
@@ -257,7 +257,11 @@ def _needed() -> Iterator[None]:
 
 
 @contextmanager
-def _store(settings: Settings) -> Iterator[Store]:
+def _store(settings: Settings, *, new: bool = False) -> Iterator[Store]:
+    """The console's database; only a ``new`` one is made. Raises FileNotFoundError and what ``open_store`` raises."""
+    kind, _, path = settings.database.partition(":")
+    if kind == "sqlite" and not new and not Path(path).exists():
+        raise FileNotFoundError(f"{path}: no database of a console here: give --database")
     with _needed():
         from vedette_console.store.store import open_store
 

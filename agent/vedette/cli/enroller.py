@@ -105,9 +105,11 @@ def token_list(folder: Path, as_json: bool) -> None:
     from vedette.region.tokens import Tokens
 
     now = time.time()
+    with existing(folder):
+        grants = Tokens(folder).grants
     if not as_json:
         click.echo(f"{'token':<18}{'fleet':<16}{'state':<10}{'used':>6}{'uses':>7}  expires")
-    for one in Tokens(folder).grants.values():
+    for one in grants.values():
         if as_json:
             row = {"token": one.id, "fleet": one.fleet, "state": one.state(now), "used": one.used, "uses": one.uses,
                    "expires": one.expires, "labels": one.labels}  # fmt: skip

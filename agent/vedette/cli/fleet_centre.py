@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from vedette.region.roles import ONLINE, Signatory
 from vedette.region.sign import keygen, load_key
 from vedette.runtime.logs import log_to_stderr
 from vedette.system.wallclock import utc_now
+from vedette.system.within import is_name
 
 trust_option = click.option(
     "--trust",
@@ -34,19 +35,38 @@ SHOWN = 20
 """Agents of a group that are named."""
 
 
-def _keys(entries: Sequence[str], keys: Path) -> list[Signatory]:
-    """``NAME`` (a key is made in ``keys``) or ``NAME=ed25519:…``. Raises ValueError and OSError."""
-    found: list[Signatory] = []
-    for entry in entries:
+@contextmanager
+def _signatories(
+    folder: Path, *roles: tuple[Sequence[str], Mapping[str, Signatory]]
+) -> Iterator[list[list[Signatory]]]:
+    """Those of each role, by entries ``NAME=ed25519:…`` or ``NAME``: one of the mapping, else a key is made in
+    ``folder``. When what is done with them fails, no key is left. Raises ValueError and OSError."""
+    paths: list[Path] = []
+    new = not folder.exists()
+
+    def signatory(entry: str) -> Signatory:
         name, sign, text = entry.partition("=")
-        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) or name in [one.name for one in found]:
-            raise ValueError(f"{entry!r}: expects NAME or NAME=ed25519:…, each name once")
         if not sign:
-            keys.mkdir(mode=0o700, parents=True, exist_ok=True)
-            text = keygen(keys / f"{name}.pem")
-            click.echo(f"made {keys / f'{name}.pem'}: give it to {name}, and keep no copy here")
-        found.append(Signatory(name, public_key(text)))
-    return found
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            text = keygen(folder / f"{name}.pem")
+            paths.append(folder / f"{name}.pem")
+        return Signatory(name, public_key(text))
+
+    for entries, _ in roles:
+        names = [entry.partition("=")[0] for entry in entries]
+        for entry, name in zip(entries, names, strict=True):
+            if not is_name(name, 64) or names.count(name) > 1:
+                raise ValueError(f"{entry!r}: expects NAME or NAME=ed25519:…, each name once")
+    try:
+        yield [[present.get(entry) or signatory(entry) for entry in entries] for entries, present in roles]
+    except (OSError, ValueError):
+        for path in paths:
+            path.unlink()
+        if new and paths:
+            folder.rmdir()
+        raise
+    for path in paths:
+        click.echo(f"made {path}: give it to {path.stem}, and keep no copy here")
 
 
 def key_options(required: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -85,10 +105,10 @@ def init(
     Example: vedette fleet init plants --root-key alice --root-key bob --targets-key carol --targets-key dave
     """
     repository = Repository(folder)
-    roots, operators = _keys(root_keys, keys), _keys(targets_keys, keys)
-    repository.create(
-        name, roots, root_threshold or min(2, len(roots)), operators, targets_threshold or min(2, len(operators))
-    )
+    with _signatories(keys, (root_keys, {}), (targets_keys, {})) as (roots, operators):
+        repository.create(
+            name, roots, root_threshold or min(2, len(roots)), operators, targets_threshold or min(2, len(operators))
+        )
     for one in dict.fromkeys(signatory.name for signatory in (*roots, *operators)):
         if (keys / f"{one}.pem").exists():
             repository.sign(load_key(keys / f"{one}.pem"))
@@ -279,13 +299,17 @@ def rotate(
     Example: vedette fleet rotate --targets-key carol --targets-key erin=ed25519:…
     """
     repository = Repository(folder)
-    roles = {}
-    for role, entries, threshold in (("root", root_keys, root_threshold), ("targets", targets_keys, targets_threshold)):
-        if entries:
-            known = {one.name: one for one in repository.signatories(role)}
-            found = [known[entry] if entry in known else _keys([entry], keys)[0] for entry in entries]
-            roles[role] = (found, threshold or min(2, len(found)))
-    repository.stage_root(roles=roles, online=online)
+    if repository.newest("root") is None:
+        raise FileNotFoundError(f"{folder}: no fleet here: `vedette fleet init` makes one")
+    wanted = {"root": (root_keys, root_threshold), "targets": (targets_keys, targets_threshold)}
+    present = {role: {one.name: one for one in repository.signatories(role)} for role in wanted}
+    with _signatories(keys, *((entries, present[role]) for role, (entries, _) in wanted.items())) as signatories:
+        roles = {
+            role: (named, threshold or min(2, len(named)))
+            for (role, (_, threshold)), named in zip(wanted.items(), signatories, strict=True)
+            if named
+        }
+        repository.stage_root(roles=roles, online=online)
     _show_signatures(repository)
 
 

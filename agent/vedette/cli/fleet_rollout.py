@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from vedette.cli.console import broker_options, broker_settings, json_line, safe
+from vedette.cli.console import Number, broker_options, broker_settings, json_line, safe
 from vedette.cli.fleet_centre import trust_option
 from vedette.region.repository import Repository
 from vedette.region.sign import load_key, public_text
@@ -84,7 +84,7 @@ def _command(name: str, what: str) -> click.Command:
                   help="Your private key as an operator (PEM, mode 0600).")  # fmt: skip
     @click.option("--as", "operator", default="", metavar="NAME", help="Your name as an operator; default: by key.")
     @click.option("--reason", default="", metavar="TEXT", help="Goes into the record.")
-    @click.option("--wait", default=30.0, show_default=True, help="Seconds to wait for the controller.")
+    @click.option("--wait", type=Number(0), default=30.0, show_default=True, help="Seconds to wait for the controller.")
     def run(
         change: str, folder: Path, key: Path, operator: str, reason: str, wait: float, **broker: object
     ) -> None:  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from vedette.cli import member as members
-from vedette.cli.console import broker_options, broker_settings, fail, json_line, safe
+from vedette.cli.console import Number, broker_options, broker_settings, fail, json_line, safe
 from vedette.cli.console_server import console
 from vedette.cli.enroller import enroller, token
 from vedette.cli.steer import steer
@@ -144,8 +144,15 @@ def withdraw(key: Path | None, fleet: str, channel: str, lookup: str | None, **b
               help="Its session at the broker: keep it over restarts.")  # fmt: skip
 @click.option("--group", metavar="NAME", default="landing", show_default=True,
               help="All landings of one group share the alerts.")  # fmt: skip
-@click.option("--seconds", default=5.0, show_default=True, help="Write a file after this many seconds at the latest.")
-@click.option("--rows", default=10_000, show_default=True, help="Write a file after this many rows at the latest.")
+@click.option(
+    "--seconds",
+    type=Number(0),
+    default=5.0,
+    show_default=True,
+    help="Write a file after this many seconds at the latest.",
+)
+@click.option("--rows", type=click.IntRange(1), default=10_000, show_default=True,
+              help="Write a file after this many rows at the latest.")  # fmt: skip
 @click.option("--kafka", metavar="HOST:PORT,…", default="", help="Also write every row to Kafka.")
 @click.option("--kafka-topics", metavar="NAME", default="vedette", show_default=True,
               help="Topics are NAME.alerts, NAME.status, NAME.bad and NAME.seqs.")  # fmt: skip
@@ -193,7 +200,8 @@ def land(
 @region.command()
 @click.option("--landing", type=click.Path(path_type=Path), required=True, help="The landing folder.")
 @click.option("--days", default=7, show_default=True, type=click.IntRange(1), help="How far back to look.")
-@click.option("--settle", default=900.0, show_default=True, help="Seconds for which an alert may be on its way.")
+@click.option("--settle", type=Number(0), default=900.0, show_default=True,
+              help="Seconds for which an alert may be on its way.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per agent and numbering.")
 def status(landing: Path, days: int, settle: float, as_json: bool) -> None:
     """Show which alerts are missing in the landing.

@@ -20,7 +20,7 @@ from typing import NoReturn
 import click
 
 from vedette.cli.agent import alert_line
-from vedette.cli.console import config_option, data_folder, data_option, fail
+from vedette.cli.console import Number, config_option, data_folder, data_option, fail
 from vedette.cli.top_page import SECTION_MOST, Look, page
 from vedette.system.terminal import safe
 
@@ -33,7 +33,7 @@ BOLD, PLAIN = "\x1b[1m", "\x1b[m"
 @click.command()
 @config_option
 @data_option
-@click.option("--interval", default=2.0, show_default=True, metavar="SECONDS", type=click.FloatRange(0.2, 3600),
+@click.option("--interval", default=2.0, show_default=True, metavar="SECONDS", type=Number(0.2, 3600),
               help="Between two looks; rates are of this time.")  # fmt: skip
 @click.option("--count", default=1, show_default=True, metavar="N", type=click.IntRange(1),
               help="Pages to print where standard output is no terminal.")  # fmt: skip

@@ -7,15 +7,14 @@ a program, a path or a setting. An answer that is a list comes a record each.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vedette.fleet.job import Job
+from vedette.system.within import is_name
 
 MAX_ROWS = 20_000
 """Records of an answer."""
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 class Command(NamedTuple):
@@ -27,10 +26,6 @@ class Command(NamedTuple):
 
 def _rule_id(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()
-
-
-def _named(value: object) -> bool:
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
 def _version(value: object) -> bool:
@@ -47,7 +42,7 @@ QUESTIONS: Mapping[str, Command] = {
 ACTIONS: Mapping[str, Command] = {
     "release-quarantine": Command("release"),
     "reload": Command("reload"),
-    "rollback": Command("rollback", {"ruleset": _named, "version": _version}),
+    "rollback": Command("rollback", {"ruleset": is_name, "version": _version}),
 }
 NEEDED = {"explain": ("rule",)}
 """What a question cannot do without."""

@@ -2,11 +2,11 @@
 
 To a host: ``tuf/NAME``, ``blobs/SHA256``, ``lookups/SHA256.vlookup``, the layout of a ``FolderSource``
 (``trust.py``), ``requests/ID.json``, what operators ask, as signed (``requests.py``), and ``certificates/AGENT.json``,
-renewed certificates (``enrolment.py``).
-Nothing in it is believed because it is there: it lies in a folder, and goes through the same checks as what a broker
-brings. Back: ``answer.json`` (fleet, agent, time, the status), its ``signature`` by the key of the agent's
-``certificate`` where it has one, ``audit.jsonl``, ``renewal.json``, its request for the next certificate when that is
-due, and ``replies/ID/NNNNNN``, parts of replies, each of which is signed itself (``replies.py``).
+renewed certificates (``enrolment.py``). A host unpacks no more of it than was signed (``carriedin.py``); then it lies
+in a folder, and goes through the same checks as what a broker brings.
+Back: ``answer.json`` (fleet, agent, time, the status), its ``signature`` by the key of the agent's ``certificate``
+where it has one, ``audit.jsonl``, ``renewal.json``, its request for the next certificate when that is due, and
+``replies/ID/NNNNNN``, parts of replies, each of which is signed itself (``replies.py``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from __future__ import annotations
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,23 +26,21 @@ from vedette.fleet import enrolment
 from vedette.fleet.certificates import sign, signed_by, vouched
 from vedette.fleet.documents import canonical
 from vedette.fleet.replies import MAX_MESSAGE
+from vedette.system.within import is_name
 
 FORMAT = 1
 DOMAIN = b"vedette answer 1\n"
 MAX_FILES = 100_000
 MAX_ANSWER = 64 << 20
 """Bytes of what a host answers, unpacked."""
-TO_HOST = re.compile(
-    r"tuf/(?:timestamp|[1-9][0-9]{0,8}\.(?:root|snapshot|targets|rollout))\.json|blobs/[0-9a-f]{64}"
-    r"|lookups/[0-9a-f]{64}\.vlookup|requests/[0-9a-f]{32}\.json"
-    r"|certificates/[A-Za-z0-9._-]{1,64}\.json"
-)
 REQUESTS = "carried/requests"
 CERTIFICATES = "carried/certificates"
 """In the agent's folder of its fleet."""
 RENEWAL = "renewal.json"
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Whose memory is bounded whatever they unpack; that of LZMA is not."""
+_ENCRYPTED = 1
 _REPLY = re.compile(r"replies/([0-9a-f]{32})/[0-9]{6,10}")
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 def pack(target: Path, files: Iterable[tuple[str, Path | bytes]]) -> None:
@@ -56,29 +56,6 @@ def pack(target: Path, files: Iterable[tuple[str, Path | bytes]]) -> None:
         temporary.rename(target)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def unpack(path: Path, folder: Path) -> int:
-    """What is for a host in the zip ``path``, into the empty ``folder``; how many files. Raises ValueError and
-    OSError."""
-    with _opened(path) as file:
-        found = [info for info in file.infolist() if not info.is_dir()]
-        for info in found:
-            if not TO_HOST.fullmatch(info.filename):
-                raise ValueError(
-                    f"{path}: {info.filename[:100]!r} does not belong there: `vedette fleet export --site`"
-                )
-        for info in found:
-            target = folder / info.filename
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with file.open(info) as source, target.open("xb") as out:
-                left = info.file_size
-                while piece := source.read(1 << 20):
-                    left -= len(piece)
-                    if left < 0:
-                        raise ValueError(f"{path}: {info.filename} is longer than it says")
-                    out.write(piece)
-        return len(found)
 
 
 class Answer(NamedTuple):
@@ -108,7 +85,7 @@ def answer(
 
 def replies_in(path: Path) -> Iterator[tuple[str, bytes]]:
     """Request and part of each reply in the zip ``path``, believed by nobody. Raises ValueError and OSError."""
-    with _opened(path) as file:
+    with opened(path) as file:
         for info in file.infolist():
             if (match := _REPLY.fullmatch(info.filename)) is None:
                 continue
@@ -119,7 +96,7 @@ def replies_in(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def renewal_in(path: Path) -> bytes | None:
     """The request for a certificate in the zip ``path``, believed by nobody. Raises ValueError and OSError."""
-    with _opened(path) as file:
+    with opened(path) as file:
         found = [info for info in file.infolist() if info.filename == RENEWAL]
         if not found:
             return None
@@ -131,7 +108,7 @@ def renewal_in(path: Path) -> bytes | None:
 def read_answer(path: Path, fleet: str, authorities: bytes | None, revoked: Collection[int] = ()) -> Answer:
     """What a host answers in the zip ``path``, but for replies. ``authorities`` (PEM): of agents; None: who signed it
     is not looked at; ``revoked``: serial numbers of certificates. Raises ValueError and OSError."""
-    with _opened(path) as file:
+    with opened(path) as file:
         names = {info.filename: info for info in file.infolist() if not _REPLY.fullmatch(info.filename)}
         if sum(info.file_size for info in names.values()) > MAX_ANSWER:
             raise ValueError(f"{path}: unpacks to more than an answer may have")
@@ -143,7 +120,7 @@ def read_answer(path: Path, fleet: str, authorities: bytes | None, revoked: Coll
         made = Answer(row["fleet"], row["agent"], row["time"], row["status"], parts["audit.jsonl"], False)
         if row["format"] != FORMAT or type(made.time) is not int or not isinstance(made.status, dict):
             raise ValueError("of another format")
-        if not isinstance(made.agent, str) or not _NAME.fullmatch(made.agent):
+        if not is_name(made.agent):
             raise ValueError(f"the agent {made.agent!r}")
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: no answer of a host: {error}") from error
@@ -161,14 +138,19 @@ def read_answer(path: Path, fleet: str, authorities: bytes | None, revoked: Coll
     return made._replace(proved=True)
 
 
-def _opened(path: Path) -> zipfile.ZipFile:
-    """Raises ValueError and OSError."""
+@contextmanager
+def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """The zip ``path``, whose files are only as long as they say, and are checked as they are read. Raises ValueError,
+    also for what the caller finds damaged, and OSError."""
     try:
-        file = zipfile.ZipFile(path)
-        if len(file.infolist()) > MAX_FILES:
-            raise ValueError(f"{path}: more than {MAX_FILES} files")
-        if (damaged := file.testzip()) is not None:
-            raise ValueError(f"{path}: {damaged} in it is damaged: copy it again")
-        return file
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        with zipfile.ZipFile(path) as file:
+            if len(file.infolist()) > MAX_FILES:
+                raise ValueError(f"{path}: more than {MAX_FILES} files")
+            if len(set(file.namelist())) < len(file.namelist()):
+                raise ValueError(f"{path}: a file is there twice")
+            for info in file.infolist():
+                if info.compress_type not in _METHODS or info.flag_bits & _ENCRYPTED:
+                    raise ValueError(f"{path}: {info.filename[:100]!r} is packed as no file of this zip is")
+            yield file
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, zlib.error) as error:
         raise ValueError(f"{path}: not a whole zip: {error}: copy it again") from error

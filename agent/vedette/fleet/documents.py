@@ -45,6 +45,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from vedette.fleet.labels import Expression
 from vedette.fleet.labels import parse as parse_labels
+from vedette.system.within import is_name, is_path
 
 FORMAT = 1
 DESIRED, ROLLOUT = "desired.json", "rollout.json"
@@ -55,7 +56,6 @@ MAX_GROUPS, MAX_RINGS, MAX_PARTS, MAX_EXTRA = 1000, 16, 64, 1000
 """Groups and rings of a document, bundles or lookups of a group, agents that a change names."""
 KINDS = ("bundles", "lookups", "config", "release")
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _PATH = re.compile(r"[A-Za-z0-9._/-]{1,256}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
@@ -358,7 +358,7 @@ def each(document: dict[str, Any], key: str, limit: int, read: Callable[[dict[st
 
 def _name(row: dict[str, Any], where: str) -> str:
     name = row.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not is_name(name):
         raise DocumentRefused(f"{where}.name: expects letters, digits, '.', '_' or '-', not {name!r}")
     return name
 
@@ -374,7 +374,7 @@ def _group(row: dict[str, Any], where: str) -> Group:
     named = {}
     for kind in ("bundles", "lookups"):
         rows = row.get(kind, {})
-        if not isinstance(rows, dict) or len(rows) > MAX_PARTS or not all(_NAME.fullmatch(key) for key in rows):
+        if not isinstance(rows, dict) or len(rows) > MAX_PARTS or not all(map(is_name, rows)):
             raise DocumentRefused(f"{where}.{kind}: expects an object of at most {MAX_PARTS} changes by name")
         named[kind] = {key: _change(one, f"{where}.{kind}.{key}") for key, one in rows.items()}
     single = {
@@ -414,7 +414,7 @@ def _change(row: object, where: str) -> Change:
     if not isinstance(row, dict):
         raise DocumentRefused(f"{where}: expects an object")
     id = row.get("id")
-    if not isinstance(id, str) or not _NAME.fullmatch(id):
+    if not is_name(id):
         raise DocumentRefused(f"{where}.id: expects letters, digits, '.', '_' or '-', not {id!r}")
     return Change(id, _target(row.get("to"), f"{where}.to"), _target(row.get("from"), f"{where}.from"))
 
@@ -425,7 +425,7 @@ def _target(row: object, where: str) -> Target | None:
     if not isinstance(row, dict):
         raise DocumentRefused(f"{where}: expects an object or null")
     path, sha256, version = row.get("target"), row.get("sha256"), row.get("version")
-    if not isinstance(path, str) or not _PATH.fullmatch(path) or ".." in path.split("/") or path.startswith("/"):
+    if not isinstance(path, str) or not _PATH.fullmatch(path) or not is_path(path):
         raise DocumentRefused(f"{where}.target: expects a path without '..', not {path!r}")
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
         raise DocumentRefused(f"{where}.sha256: expects 64 lower-case hex digits, not {sha256!r}")
@@ -455,7 +455,7 @@ def _gates(row: object) -> dict[str, float | bool]:
     if not isinstance(row, dict) or len(row) > MAX_PARTS:
         raise DocumentRefused(f"gates: expects an object of at most {MAX_PARTS}")
     for name, value in row.items():
-        if not _NAME.fullmatch(name) or not isinstance(value, int | float):
+        if not is_name(name) or not isinstance(value, int | float):
             raise DocumentRefused(f"gates.{name}: expects a number, true or false, not {value!r}")
     return row
 

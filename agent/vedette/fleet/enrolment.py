@@ -41,6 +41,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from vedette.system.within import is_name
+
 FORMAT = 1
 MAX_MESSAGE = 64 << 10
 """Bytes of a request or an answer."""
@@ -48,7 +50,6 @@ MAX_CSR = 8 << 10
 REQUEST, ANSWER = "vedette-enrolment-request", "vedette-enrolment-answer"
 """Kinds of messages."""
 _TOKEN = re.compile(r"v1:([A-Za-z0-9._-]{1,64}):([0-9a-f]{16}):([A-Za-z0-9_-]{43})")
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ID = re.compile(r"[0-9a-f]{32}")
 _HEX = re.compile(r"[0-9a-f]{0,64}")
 
@@ -74,7 +75,7 @@ def new_token(fleet: str) -> Token:
 
 def parse_token(text: str) -> Token:
     """Raises EnrolmentRefused; its text never holds the secret."""
-    if (found := _TOKEN.fullmatch(text.strip())) is None:
+    if (found := _TOKEN.fullmatch(text.strip())) is None or not is_name(found[1]):
         raise EnrolmentRefused("not a token: expects v1:FLEET:ID:SECRET, as 'vedette region token create' prints it")
     return Token(found[1], found[2], urlsafe_b64decode(found[3] + "="))
 
@@ -144,8 +145,10 @@ def read_request(data: bytes, secret: bytes) -> Request:
     )  # fmt: skip
     if not _ID.fullmatch(request.id) or not _HEX.fullmatch(request.machine):
         raise EnrolmentRefused("the request's id or machine is malformed")
-    if not _NAME.fullmatch(request.name):
-        raise EnrolmentRefused(f"name {request.name!r}: expects 1 to 64 letters, digits, '.', '_' or '-'")
+    if not is_name(request.name, 64):
+        raise EnrolmentRefused(
+            f"name {request.name!r}: expects 1 to 64 letters, digits, '.', '_' or '-', no dot at the beginning"
+        )
     return request
 
 

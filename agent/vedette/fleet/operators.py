@@ -9,7 +9,6 @@ The serial rises with every change. Pure: bytes and values in, values out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +19,7 @@ from vedette.bundle.manifest import rfc3339
 from vedette.bundle.seal import key_text, public_key
 from vedette.fleet.documents import DocumentRefused, each, opened, serial_of, written
 from vedette.model.times import iso_time
+from vedette.system.within import is_name
 
 OPERATORS = "operators.json"
 """The name of the target."""
@@ -27,7 +27,6 @@ ROLES = ("viewer", "analyst", "operator")
 """Each kind of request takes one of them (``kinds.py``); an operator may have several."""
 MAX_OPERATORS = 200
 MAX_BYTES = 256 << 10
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +44,13 @@ class Operators:
     fleet: str
     serial: int
     by_name: Mapping[str, Operator] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a key of two names: nobody could say who has signed."""
+        names: dict[str, str] = {}
+        for one in self.by_name.values():
+            if (other := names.setdefault(key_text(one.key), one.name)) != one.name:
+                raise ValueError(f"operators {other} and {one.name} have the same key: each needs one of their own")
 
     def to_bytes(self) -> bytes:
         rows = [
@@ -78,7 +84,7 @@ def operator(row: Any, where: str) -> Operator:
     if unknown := row.keys() - {"name", "key", "roles", "expires"}:
         raise ValueError(f"{where}.{min(unknown)}: unknown key; known: name, key, roles, expires")
     name, key, roles, expires = (row.get(one) for one in ("name", "key", "roles", "expires"))
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not is_name(name, 64):
         raise ValueError(f"{where}.name: expects letters, digits, '.', '_' or '-', not {name!r}")
     if not isinstance(key, str):
         raise ValueError(f"{where}.key: expects ed25519:…, not {key!r}")

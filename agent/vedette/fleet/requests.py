@@ -43,6 +43,7 @@ from vedette.fleet import labels
 from vedette.fleet.documents import canonical
 from vedette.fleet.operators import Operator, Operators
 from vedette.model.times import iso_time
+from vedette.system.within import is_name
 
 FORMAT = 1
 DOMAIN = b"vedette request 1\n"
@@ -62,7 +63,6 @@ of the reply have come, ``{"request": id}`` stops it."""
 UNANSWERED = ("malformed", "operator", "signature", "fleet", "agent", "replayed")
 """Refusals that are recorded and get no reply."""
 ID = re.compile(r"[0-9a-f]{32}")
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 class Refused(ValueError):
@@ -280,7 +280,7 @@ def _request(row: Any) -> Request:
     if row.get("format") != FORMAT:
         raise ValueError(f"format {str(row.get('format'))[:20]}: this agent knows {FORMAT}: upgrade the agent")
     for key in ("fleet", "operator", "kind"):
-        if not isinstance(row.get(key), str) or not _NAME.fullmatch(row[key]):
+        if not is_name(row.get(key)):
             raise ValueError(f"{key}: expects letters, digits, '.', '_' or '-'")
     for key in ("id", "nonce"):
         if not isinstance(row.get(key), str) or not ID.fullmatch(row[key]):
@@ -303,7 +303,8 @@ def _request(row: Any) -> Request:
 
 
 def _names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) and _NAME.fullmatch(one) for one in value)
+    """Of agents, or with a dot before it of who is none, as the fleet's controller."""
+    return isinstance(value, list) and all(isinstance(one, str) and is_name(one.removeprefix(".")) for one in value)
 
 
 def _time(row: dict[str, Any], key: str) -> int:

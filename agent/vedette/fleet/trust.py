@@ -182,6 +182,21 @@ class Trust:
         self._time.rise(held.stamped())
         return self.current()
 
+    def named(self, source: Source) -> dict[str, int]:
+        """SHA-256 and bytes of all targets that the metadata of ``source`` name, once they can be trusted. No target is
+        read. Raises TrustRefused (Missing) and OSError."""
+        try:
+            updater = self._updater(source)
+            updater.refresh()
+            roles = [self._sound(*_TOP)["targets"]]
+            if roles[0].delegations is not None:
+                updater.get_targetinfo(ROLLOUT)
+                roles += [role for name, role in Held.of(self._tuf).items() if name == "rollout"]
+        except (RepositoryError, DownloadError) as error:
+            raise _refused(error) from error
+        targets = [info for role in roles for info in role.targets.values()]
+        return {info.hashes["sha256"]: int(info.length) for info in targets if "sha256" in info.hashes}
+
     def fetch(self, target: documents.Target, source: Source) -> bytes:
         """The bytes of a target of the documents in force, verified by length, hash and fleet. Raises TrustRefused
         (Missing) and OSError."""

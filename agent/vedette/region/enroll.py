@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -62,6 +61,7 @@ from vedette.region.authority import MAX_NAME
 from vedette.region.members import ROLES, Member, access, dump, load, password_file
 from vedette.region.sign import load_key, public_text
 from vedette.system.durable import sync_path, write_whole
+from vedette.system.within import is_name
 
 DAYS = 365
 RENEW_DAYS = 30
@@ -70,7 +70,6 @@ CONSENT_SECONDS = 24 * 3600
 LOCK_SECONDS = 30.0
 """For another command, or the enroller, that works in the folder."""
 RECEIPT_KEY = "receipt.key"
-_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME}}}")
 _RESERVED = ("bundles", "enrolment", "steer", "tuf")
 """Names that topics give another meaning."""
 
@@ -212,6 +211,7 @@ class Region:
         """The next certificate (PEM) of an agent whose keys are made on its host; the one that it has, if it is the
         same key. Raises ValueError with the reason why not; OSError."""
         now = now or datetime.now(UTC)
+        self.check_name(name=name)
         member, key = self.member(name), fingerprint(public)
         if not member.key:
             raise ValueError(f"{name} has a key that was made by the region: 'vedette member renew {name}'")
@@ -316,10 +316,11 @@ class Region:
     def check_name(self, **names: str) -> None:
         """Raises ValueError for a name that topics cannot hold; each is given under what it names."""
         for what, text in names.items():
-            if not _NAME.fullmatch(text) or text in _RESERVED:
+            if not is_name(text, MAX_NAME) or text in _RESERVED:
                 reserved = ", ".join(_RESERVED)
                 raise ValueError(
-                    f"{what} {text!r}: expects 1 to {MAX_NAME} letters, digits, '.', '_' or '-', not {reserved}"
+                    f"{what} {text!r}: expects 1 to {MAX_NAME} letters, digits, '.', '_' or '-', no dot at the"
+                    f" beginning, not {reserved}"
                 )
 
     def _check(self, name: str, role: str, fleet: str, hosts: Sequence[str]) -> None:

@@ -10,7 +10,6 @@ or a file with one alert as JSON.
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +18,8 @@ import orjson
 from vedette.bundle.manifest import rfc3339
 from vedette.region.requests import Collection
 from vedette.system.durable import write_whole
+from vedette.system.within import is_name
 
-_ALERT = re.compile(r"[A-Za-z0-9._-]{1,200}")
 COLUMNS = ["alert_id", "agent_id", "raw_ref", "rule_title", "received_date", "event_time"]
 
 
@@ -69,12 +68,18 @@ def _rows(alert_id: str, place: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def manifest_of(folder: Path, alert_id: str, request: str) -> Path:
+    """Where the manifest of a request's evidence lies. Raises ValueError."""
+    if not is_name(alert_id):
+        raise ValueError(f"{alert_id[:80]!r} is no alert id")
+    return folder / alert_id / f"{request}.manifest.json"
+
+
 def store(folder: Path, alert_id: str, collection: Collection, agent: str) -> Path:
     """Keep an agent's reply, as far as it has come; the path of its manifest. Raises ValueError and OSError."""
-    if not _ALERT.fullmatch(alert_id):
-        raise ValueError(f"{alert_id!r} is no alert id")
     request, answer = collection.request, collection.answers[agent]
-    place = folder / alert_id
+    path = manifest_of(folder, alert_id, request.id)
+    place = path.parent
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = f"{request.id}.jsonl.zst"
     digest, size = hashlib.sha256(), 0
@@ -90,7 +95,6 @@ def store(folder: Path, alert_id: str, collection: Collection, agent: str) -> Pa
         "sha256": digest.hexdigest(), "bytes": size, "records": sum(1 for _ in collection.records(agent)),
         "whole": answer.whole, "state": answer.state, "why": answer.reason,
     }  # fmt: skip
-    path = place / f"{request.id}.manifest.json"
     write_whole(path, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n", 0o600)
     collection.audit.append(
         "evidence_stored", request=request.id, alert=alert_id, agent=agent, sha256=manifest["sha256"], bytes=size

@@ -40,7 +40,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from vedette.bundle.manifest import rfc3339
@@ -69,6 +69,7 @@ from vedette.lookup.sign import head_of, verify
 from vedette.model.times import micros, seconds
 from vedette.region import fleetreleases
 from vedette.region.steer.gates import read_limits
+from vedette.system.within import is_path
 
 KEYS = {
     "": ("fleet", "ring", "gates", "group", "operator"),
@@ -266,12 +267,13 @@ class _Reader:
         return [{"days": [*DAYS], **one} if isinstance(one, dict) else one for one in rows]
 
     def _path(self, path: object, where: str) -> Path | None:
-        if not isinstance(path, str) or not re.fullmatch(r"[A-Za-z0-9._/-]{1,200}", path) or ".." in path.split("/"):
+        below = PurePosixPath(path.lstrip("/")).as_posix() if isinstance(path, str) else ""
+        if not re.fullmatch(r"[A-Za-z0-9._/-]{1,200}", below) or not is_path(below):
             self.mistakes.append(
                 f"{where}: expects a path below the file's folder, without '..' and blanks, not {path!r}"
             )
             return None
-        return self._folder / path.lstrip("/")
+        return self._folder / below
 
     def _target(self, path: Path, data: bytes, version: int) -> Target:
         sha256 = hashlib.sha256(data).hexdigest()

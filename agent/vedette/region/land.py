@@ -67,6 +67,7 @@ from vedette.mqtt.settings import MqttSettings
 from vedette.region.kafka import TOPICS, KafkaLanding
 from vedette.system.backoff import BACKOFF, Backoff
 from vedette.system.wallclock import WallClock
+from vedette.system.within import is_name
 
 log = structlog.get_logger()
 
@@ -76,6 +77,7 @@ HELD_BYTES = 64 << 20
 """Of messages in memory, at most."""
 OVERSIZED_BYTES = REGION_PACKET
 """The same for messages over ``MAX_MESSAGE``, until they are cut down."""
+_ALERT_ID = re.compile(r"[0-9a-f]{32}")
 BATCH_BYTES = 8 << 20
 """Of messages after which a batch is written early, and decoded at a time: rows take up to 25 times their bytes."""
 ITEM_BYTES = 256
@@ -142,7 +144,7 @@ class Landing:
 
     def __init__(self, settings: LandingSettings, *, clock: Callable[[], int] | None = None) -> None:
         """Raises ValueError for a group that cannot stand in a subscription."""
-        if not re.fullmatch(r"[A-Za-z0-9._-]{1,128}", settings.group):
+        if not is_name(settings.group):
             raise ValueError(f"group: expects letters, digits, '.', '_' or '-', not {settings.group!r}")
         self.settings = settings
         self.landed = dict.fromkeys(TABLES, 0)
@@ -274,6 +276,8 @@ class Landing:
                     for key, name in named.items():
                         if row[key] != name:
                             raise ValueError(f"{key}: {row[key]!r} is not the topic's {name!r}")
+                    if not _ALERT_ID.fullmatch(row["alert_id"]):
+                        raise ValueError(f"alert_id: expects 32 hex digits, not {row['alert_id'][:80]!r}")
                     seqs.append(row["seq"])
                     batch.rows["alerts"].append(landed(row, **about))
                 except ValueError as error:
@@ -400,6 +404,8 @@ def _taken_apart(message: Message) -> _Received:
     size = len(message.payload)
     try:
         fleet, agent_id, leaf = parse(message.topic)
+        if not is_name(fleet) or not is_name(agent_id):
+            raise ValueError(f"a fleet or an agent whose name begins with a dot: {message.topic[:200]!r}")
         if size > MAX_MESSAGE:
             raise ValueError(f"{size} bytes, at most {MAX_MESSAGE}")
         if leaf == "alerts":

@@ -42,6 +42,7 @@ from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.system.durable import write_whole
 from vedette.system.wallclock import utc_now
+from vedette.system.within import is_name
 
 CONNECT_SECONDS = 15.0
 SILENT_SECONDS = 3.0
@@ -57,7 +58,7 @@ CARRY = "carry"
 """Marks a request that is carried by hand."""
 CANCELLED = "cancel.json"
 """Of a request that was cancelled."""
-_AGENT = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_FILES = ("request.json", "agents.json", "alert", CARRY, CANCELLED, "console.json")
 
 
 class Wire(Protocol):
@@ -109,7 +110,7 @@ class Collection:
         self.refusals: list[str] = []
         """Why parts were refused since it was opened; the first of them."""
         for agent, answer in self.answers.items():
-            for path in sorted((folder / agent).glob("*.part")):
+            for path in sorted(self._parts(agent).glob("*.part")):
                 with suppress(ReplyRefused):  # of a certificate that has ended meanwhile: it comes again
                     self._count(answer, unpack(path.read_bytes(), self.request.fleet, authorities).part)
 
@@ -119,7 +120,7 @@ class Collection:
         revoked: Iterable[int] = (), *, alert: str = "",
     ) -> Collection:  # fmt: skip
         """A new one in FOLDER. Raises ValueError for names that are none, OSError."""
-        if unfit := [agent for agent in agents if not _AGENT.fullmatch(agent)]:
+        if unfit := [agent for agent in agents if not is_name(agent)]:
             raise ValueError(f"{unfit[0]!r} is no agent id")
         place = folder / request.id
         place.mkdir(mode=0o700, parents=True)
@@ -178,7 +179,7 @@ class Collection:
         except ReplyRefused as error:
             self._refuse(agent, error)
             return None
-        place = self.folder / agent
+        place = self._parts(agent)
         place.mkdir(mode=0o700, exist_ok=True)
         write_whole(place / f"{part.number:06}.part", message, 0o600)
         self._count(answer, part)
@@ -195,7 +196,7 @@ class Collection:
         for number in range(len(have)):
             if number not in have:
                 return
-            yield unpack((self.folder / agent / f"{number:06}.part").read_bytes(), self.request.fleet,
+            yield unpack((self._parts(agent) / f"{number:06}.part").read_bytes(), self.request.fleet,
                          self._authorities).part  # fmt: skip
 
     def records(self, agent: str) -> Iterator[dict[str, Any]]:
@@ -213,6 +214,10 @@ class Collection:
             "request_collected", request=self.request.id, asked=len(self.answers), whole=whole,
             lacking=[agent for agent, one in self.answers.items() if not one.whole][:SHOWN],
         )  # fmt: skip
+
+    def _parts(self, agent: str) -> Path:
+        """The folder of an agent's parts; with a dot, with which no name begins, where a file has the agent's name."""
+        return self.folder / (f".{agent}" if agent in _FILES else agent)
 
     def _count(self, answer: Answer, part: Part) -> None:
         answer.have.add(part.number)
@@ -331,7 +336,7 @@ def made(folder: Path) -> Made:
         request, signature = read(envelope)
         path = folder / "agents.json"
         agents = orjson.loads(path.read_bytes())
-        if not isinstance(agents, list) or not all(isinstance(one, str) and _AGENT.fullmatch(one) for one in agents):
+        if not isinstance(agents, list) or not all(map(is_name, agents)):
             raise ValueError("expects a list of agent ids")
     except FileNotFoundError as error:
         raise ValueError(f"{path} is missing: the request was not made to its end; make another") from error

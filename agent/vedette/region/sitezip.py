@@ -22,12 +22,14 @@ private key: its mode is 0600, its name and the zip's comment say SECRET, and eq
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import io
 import json
 import re
 import tarfile
 import tomllib
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,15 +111,24 @@ def merge(template: str, values: Mapping[str, Mapping[str, Any]]) -> str:
     return "".join(lines)
 
 
+class _Bounded(gzip.GzipFile):
+    """A compressed tar, of which ``tarfile`` reads a header whole, however long that says to be."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= _MAX_TEMPLATE:
+            raise OSError(f"a header of {size} bytes, at most {_MAX_TEMPLATE}")
+        return super().read(size)
+
+
 def _template(payload: bytes) -> str:
     """vedette.toml of a release's payload."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(payload), mode="r:gz") as tar:
+        with _Bounded(fileobj=io.BytesIO(payload)) as plain, tarfile.open(fileobj=plain, mode="r:") as tar:
             member = tar.extractfile("vedette.toml")
             if member is None:
                 raise KeyError("vedette.toml")
             return member.read(_MAX_TEMPLATE).decode()
-    except (tarfile.TarError, KeyError, OSError, EOFError) as error:
+    except (tarfile.TarError, KeyError, OSError, EOFError, zlib.error) as error:
         raise ValueError(f"the release's payload has no vedette.toml that can be read: {error}") from error
 
 

@@ -52,7 +52,9 @@ class Control:
             async with asyncio.timeout(SECONDS):
                 writer.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
                 await writer.drain()
-        except (OSError, ValueError, TimeoutError):
+        except TimeoutError:
+            writer.transport.abort()  # what is not read is not kept for ever
+        except (OSError, ValueError):
             pass  # the operator's command went away, or sent no request
         finally:
             writer.close()

@@ -1,12 +1,14 @@
 """``/metrics`` in Prometheus' text format, of the loopback unless the operator says otherwise.
 
 It shows the names of inputs and rules to whoever can connect. It answers in the event loop, where all numbers are of
-one moment: one request per connection, ``MAX_CONNECTIONS`` at a time, each for ``SECONDS`` at most.
+one moment: one request per connection, ``MAX_CONNECTIONS`` at a time and ``EACH`` of one network, each for ``SECONDS``
+at most, so that nobody who connects and waits keeps a scraper at another address out.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +17,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import CollectorRegistry
 
+from vedette.inputs.accept import network
+from vedette.inputs.datagrams import host
 from vedette.model.counters import Log
 from vedette.model.settings import split_address
 from vedette.runtime.metrics import AGENT, METRICS, samples
@@ -22,7 +26,7 @@ from vedette.runtime.metrics import AGENT, METRICS, samples
 log = structlog.get_logger()
 
 MAX_REQUEST = 8 << 10
-MAX_CONNECTIONS = 16
+MAX_CONNECTIONS, EACH = 16, 4
 SECONDS = 5.0
 _FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
@@ -59,7 +63,7 @@ class Exporter:
         self._host, self._port = split_address(listen)
         self._status = status
         self._server: asyncio.Server | None = None
-        self._open = 0
+        self._open = Counter[str]()
 
     async def start(self) -> None:
         """Raises OSError naming the setting and the address."""
@@ -80,17 +84,22 @@ class Exporter:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        peer = network(host((writer.get_extra_info("peername") or [""])[0]))
+        self._open[peer] += 1
         try:
-            if self._open <= MAX_CONNECTIONS:
+            if self._open.total() <= MAX_CONNECTIONS and self._open[peer] <= EACH:
                 async with asyncio.timeout(SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
                     writer.write(await self._answer(head))
                     await writer.drain()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        except TimeoutError:
+            writer.transport.abort()  # what is not read is not kept for ever
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # no request, or nobody who waits for the answer
         finally:
-            self._open -= 1
+            self._open[peer] -= 1
+            if not self._open[peer]:
+                del self._open[peer]
             writer.close()
 
     async def _answer(self, head: bytes) -> bytes:

@@ -59,13 +59,14 @@ def slack(row: Row, token: str) -> Any:
 
 
 def teams(row: Row, token: str) -> Any:
-    body: list[Any] = [
-        {"type": "TextBlock", "text": _cut(summary(row), 300), "weight": "Bolder", "size": "Medium", "wrap": True,
-         "color": _COLOUR.get(row["level"], "Default")},
-        {"type": "FactSet", "facts": [{"title": name, "value": _cut(text, 500)} for name, text in facts(row)]},
+    """Of TextRuns alone: Markdown in what an attacker wrote, a link say, is shown as it is."""
+    body = [
+        _runs(_run(_cut(summary(row), 300), weight="Bolder", size="Medium",
+                   color=_COLOUR.get(row["level"], "Default"))),
+        *(_runs(_run(f"{name}  ", weight="Bolder"), _run(_cut(text, 500))) for name, text in facts(row)),
     ]  # fmt: skip
     if row["raw"]:
-        body.append({"type": "TextBlock", "text": _cut(row["raw"], 1500), "fontType": "Monospace", "wrap": True})
+        body.append(_runs(_run(_cut(row["raw"], 1500), fontType="Monospace")))
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
@@ -107,6 +108,14 @@ TEMPLATES: Mapping[str, Callable[[Row, str], Any]] = {
     "pagerduty": pagerduty,
 }
 """By ``template``; the second argument is the token, which PagerDuty wants in the document."""
+
+
+def _run(text: str, **look: str) -> dict[str, str]:
+    return {"type": "TextRun", "text": text, **look}
+
+
+def _runs(*inlines: Any) -> dict[str, Any]:
+    return {"type": "RichTextBlock", "inlines": [*inlines]}
 
 
 def _slack(text: str) -> str:
