@@ -1,4 +1,4 @@
-"""News to open pages: what is published reaches each subscriber of its topic who may see its place.
+"""News to open pages: what is published reaches each subscriber of its topic, as far as they may see it.
 
 A subscriber holds the last ``HELD`` messages; one that does not read loses the oldest and is sent ``missed``, upon
 which a page loads itself again. Publishing never waits. Bounded: ``Limits.streams`` subscribers in all,
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -103,29 +103,25 @@ class Hub:
             if not self._each[who.name]:
                 del self._each[who.name]
 
-    def publish(
-        self, topic: str, data: Any, *, places: Collection[tuple[str, str]] | None = None, owner: str = ""
-    ) -> None:
-        """Send ``data`` (JSON) to the subscribers of ``topic`` (of ``TOPICS``): to those who see one of ``places``,
-        pairs of fleet and site, with None to all; with ``owner`` only to that user."""
+    def publish(self, topic: str, data: Any) -> None:
+        """Send ``data`` to the subscribers of ``topic`` (of ``TOPICS``): JSON, or a function that gives what one may
+        see of it, None for nothing."""
         assert topic in TOPICS
-        text = ""
+        part: Callable[[Principal], Any] = data if callable(data) else lambda who: data
+        texts: dict[Principal, str] = {}
         for one in self._subscribers:
-            if topic not in one.topics or (owner and one.who.name != owner):
+            if topic not in one.topics:
                 continue
-            if places is not None:
-                scope = one.who.sites()
-                if not any(scope.sees(fleet, site) for fleet, site in places):
-                    continue
-            text = text or _json(data)
-            one.put(topic, text)
+            if one.who not in texts:
+                seen = part(one.who)
+                texts[one.who] = "" if seen is None else _json(seen)
+            if text := texts[one.who]:
+                one.put(topic, text)
 
-    def publish_soon(
-        self, topic: str, data: Any, *, places: Collection[tuple[str, str]] | None = None, owner: str = ""
-    ) -> None:
+    def publish_soon(self, topic: str, data: Any) -> None:
         """``publish`` from another thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(lambda: self.publish(topic, data, places=places, owner=owner))
+            self._loop.call_soon_threadsafe(lambda: self.publish(topic, data))
 
 
 def _json(data: Any) -> str:

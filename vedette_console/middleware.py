@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
@@ -18,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vedette_console.security import csrf, headers
 from vedette_console.security.identity import bearer, cookie_name, identify
-from vedette_console.settings import Settings
+from vedette_console.settings import Settings, is_loopback
 from vedette_console.store.database import Unavailable
 from vedette_console.store.store import Store
 from vedette_console.web import CHANGING, ErrorBody
@@ -68,7 +69,7 @@ class Guard:
         except Unavailable:
             await self._error(send, 503, ErrorBody(error="the console's database does not answer"))
             return
-        refused = self._refusal(request) if changing else None
+        refused = self._elsewhere(request) or (self._refusal(request) if changing else None)
         if refused is not None:
             state["problem"] = refused[1]
             await self._error(answer, *refused)
@@ -92,6 +93,14 @@ class Guard:
             except Unavailable:
                 return 503, ErrorBody(error="the audit log cannot be written", what_to_do="look whether it was done")
         return None
+
+    def _elsewhere(self, request: HTTPConnection) -> tuple[int, ErrorBody] | None:
+        """Whether it is asked by a name that is not its own, as a page does whose name was made to point here."""
+        names = {host_of(value) for value in request.headers.getlist("host")} or {""}
+        if not self._settings.hosts or all(name in self._settings.hosts or is_loopback(name) for name in names):
+            return None
+        return 421, ErrorBody(error="the console is not at this address", where="Host",
+                              what_to_do=f"use {self._settings.url}")  # fmt: skip
 
     def _refusal(self, request: HTTPConnection) -> tuple[int, ErrorBody] | None:
         given, limits = request.headers, self._settings.limits
@@ -160,6 +169,14 @@ class Guard:
             state.get("actor") or (who.who if who else ""), state.get("act", ""), what, outcome=outcome[:500],
             address=client[0] if client else "",
         )  # fmt: skip
+
+
+def host_of(value: str) -> str:
+    """The name in a header Host, without its port; "" for what is none."""
+    try:
+        return (urlsplit(f"//{value}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
 
 
 def _too_large(most: int) -> ErrorBody:

@@ -1,4 +1,5 @@
 """The console listens: uvicorn on one address, by TLS or on loopback; plain HTTP elsewhere only when it is asked for.
+``accept`` says who may connect.
 
 At SIGTERM or SIGINT event streams end first, then requests get ``DRAIN`` seconds, then services stop.
 """
@@ -14,16 +15,21 @@ from contextlib import closing, contextmanager
 import uvicorn
 from fastapi import FastAPI
 
+from vedette.system.descriptors import raise_limit
+from vedette_console import accept
+from vedette_console.accept import Listening, Timed
 from vedette_console.settings import Settings
 
 DRAIN = 5
 BACKLOG = 512
-AT_ONCE = 1_500
-"""Connections; further ones are answered with 503."""
 
 
 class _Server(uvicorn.Server):
     """Leaves signals to its caller, and ends event streams before it waits for requests to end."""
+
+    def __init__(self, config: uvicorn.Config, sock: socket.socket) -> None:
+        super().__init__(config)
+        self._sock = sock
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -31,9 +37,15 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
-            await super().startup(sockets)
+            await super().startup([])
         except SystemExit as error:  # which would end the event loop, too
             raise OSError("the console could not start; its log says why") from error
+        config, waiting = self.config, dict[Timed, None]()
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Timed(config, self.server_state, self.lifespan.state, waiting), sock=self._sock,
+            backlog=BACKLOG, ssl=config.ssl, ssl_handshake_timeout=accept.HEAD_SECONDS if config.ssl else None,
+        )  # fmt: skip
+        self.servers.append(server)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.config.app.state.hub.close()  # type: ignore[union-attr]
@@ -50,14 +62,15 @@ async def listen(app: FastAPI, stop: asyncio.Event, started: Callable[[int], Non
     if mistakes := [*settings.mistakes()]:
         raise ValueError("\n".join(mistakes))
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="on", ws="none", server_header=False, backlog=BACKLOG,
-        limit_concurrency=AT_ONCE, timeout_graceful_shutdown=DRAIN, proxy_headers=bool(settings.trusted_proxies),
+        app, log_config=None, access_log=False, lifespan="on", ws="none", server_header=False,
+        limit_concurrency=accept.AT_ONCE, timeout_graceful_shutdown=DRAIN, proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=[*settings.trusted_proxies], ssl_certfile=settings.cert_file, ssl_keyfile=settings.key_file,
     )  # fmt: skip
-    with closing(_bound(settings.host, settings.port)) as sock:
+    raise_limit()
+    with closing(_bound(settings.host, settings.port, settings.trusted_proxies)) as sock:
         config.load()
-        server = _Server(config)
-        work, asked = asyncio.create_task(server.serve([sock])), asyncio.create_task(stop.wait())
+        server = _Server(config, sock)
+        work, asked = asyncio.create_task(server.serve()), asyncio.create_task(stop.wait())
         try:
             while not server.started and not work.done():
                 await asyncio.sleep(0.01)
@@ -82,15 +95,14 @@ def serve(app: FastAPI, started: Callable[[int], None] | None = None) -> None:
     asyncio.run(main())
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int, proxies: tuple[str, ...] = ()) -> Listening:
     """A socket at that address. Raises OSError that names it."""
     try:
         found_at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found_at[0]
         # asyncio sends at once, without Nagle's delay, only on sockets that say that they are TCP's.
-        found = socket.socket(family, kind, protocol)
+        found = Listening(family, kind, protocol, proxies)
         try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found.bind(address)
         except OSError:
             found.close()

@@ -6,10 +6,12 @@ import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from vedette.mqtt.settings import MqttSettings
 
 HOUR = 3600.0
+EVERY_PROXY = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,10 @@ class Sessions:
     idle: float = 12 * HOUR
     absolute: float = 7 * 24 * HOUR
     once: float = 900.0
+    confirmed: float = 24 * HOUR
+    """For a user of the OpenID provider: from their last login there to the next."""
+    tokens_confirmed: float = 30 * 24 * HOUR
+    """From the same to when their tokens rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ class Settings:
     key_file: Path | None = None
     insecure: bool = False
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+    """Addresses and networks, or ``*``, whose X-Forwarded-For and X-Forwarded-Proto are believed."""
 
     broker: MqttSettings | None = None
     fleet: str = ""
@@ -116,12 +122,7 @@ class Settings:
     @property
     def loopback(self) -> bool:
         """Whether only this host can reach the console."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @property
     def url(self) -> str:
@@ -136,6 +137,28 @@ class Settings:
         """Whether cookies are only for HTTPS."""
         return self.url.startswith("https://")
 
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Names by which the console may be asked, beside those of loopback; none: by any."""
+        return frozenset({urlsplit(self.public_url).hostname or ""}) if self.public_url else frozenset()
+
+    def _of_address(self) -> Iterator[str]:
+        if self.public_url:
+            parts = urlsplit(self.public_url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+                yield f"--public-url: expects https://HOST, not {self.public_url!r}"
+            elif parts.path not in ("", "/") or parts.query or parts.fragment:
+                yield f"--public-url {self.public_url}: the console needs a host name of its own, without a path"
+            elif not confidential(self.public_url) and not self.insecure:
+                yield f"--public-url {self.public_url}: passwords would travel in plain text; give https://…"
+        elif self.trusted_proxies:
+            yield "--trusted-proxy needs --public-url: links and cookies are for the address that browsers use"
+        for proxy in self.trusted_proxies:
+            try:
+                ipaddress.ip_network("::" if proxy == EVERY_PROXY else proxy, strict=False)
+            except ValueError:
+                yield f"--trusted-proxy: expects an address or a network, not {proxy!r}"
+
     def mistakes(self) -> Iterator[str]:
         """What is wrong, each with the option that it is about and what to do."""
         if (self.cert_file is None) != (self.key_file is None):
@@ -145,13 +168,30 @@ class Settings:
                 f"--listen {self.host}:{self.port}: passwords would travel in plain text. Give --tls-cert and"
                 " --tls-key, or listen on 127.0.0.1 behind a proxy that does TLS; --insecure listens all the same"
             )
-        if self.public_url and not self.public_url.startswith(("http://", "https://")):
-            yield f"--public-url: expects https://…, not {self.public_url!r}"
+        yield from self._of_address()
         if (self.operator == "") != (self.operator_key is None):
             yield "--operator and --operator-key go together"
         if not self.database.startswith(("sqlite:", "postgresql://", "postgres://")):
             yield f"--database: expects sqlite:PATH or postgresql://…, not {self.database!r}"
         if self.report_hour is not None and not 0 <= self.report_hour < 24:
             yield f"--report-hour: expects 0 to 23, not {self.report_hour}"
+        if self.oidc is not None and not confidential(self.oidc.issuer):
+            yield f"--oidc-issuer: expects https://…, not {self.oidc.issuer!r}"
         if self.broker is not None:
             yield from (f"--broker{mistake}" for mistake in self.broker.mistakes())
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this name or address is the host's own."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def confidential(url: str) -> bool:
+    """Whether nobody on the way can read or change what is sent to ``url``: HTTPS, or loopback."""
+    parts = urlsplit(url)
+    return bool(parts.hostname) and (
+        parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+    )

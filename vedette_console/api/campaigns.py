@@ -67,5 +67,5 @@ async def post_triage(
     note(request, finding=finding, state=body.state, reason=body.reason, assignee=body.assignee)
     pool: Pool = request.app.state.pool
     made = await pool.ask(triage.decide, who, finding, body)
-    request.app.state.hub.publish("now", {"finding": made.finding_id, "state": made.triage.state})
+    request.app.state.hub.publish("now", {"moved": True})
     return made

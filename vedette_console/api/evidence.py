@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
+from vedette.system.within import NAME
 from vedette_console.api.fleet import Cursor, RequestId, fleet_of
 from vedette_console.fleet.models import EvidenceOrder, EvidencePage, Job
 from vedette_console.security.principal import Principal
@@ -14,7 +15,7 @@ from vedette_console.web import Page, need, note
 router = APIRouter(tags=["evidence"])
 
 Lines = Annotated[int, Query(ge=1, le=5000)]
-Alert = Annotated[str, Query(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
+Alert = Annotated[str, Query(pattern=rf"^{NAME}$")]
 
 
 @router.post("/evidence", status_code=202)

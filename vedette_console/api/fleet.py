@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 
+from vedette.system.within import NAME
 from vedette_console.fleet.models import Action, AgentPage, AnswerPage, FleetPage, Job, Question
 from vedette_console.security.principal import Principal
 from vedette_console.web import MAX_LIMIT, need, note
 
 router = APIRouter(tags=["fleet"])
 
-Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
+Name = Annotated[str, Path(pattern=rf"^{NAME}$")]
 RequestId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
 Cursor = Annotated[str, Query(max_length=9)]

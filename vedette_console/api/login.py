@@ -72,6 +72,7 @@ async def post_login(body: Login, request: Request, response: Response) -> Logge
     try:
         good = await state.passwords.check(user.password if user is not None else "", body.password)
     except Busy as error:
+        state.attempts.taken_back(body.name, address(request))
         raise Problem(503, str(error), what_to_do="try again in a few seconds", headers={"Retry-After": "5"}) from error
     if not good or user is None or user.disabled:
         raise Problem(401, "the name or the password is wrong", what_to_do="after several attempts each takes longer")
@@ -121,7 +122,7 @@ async def get_login_oidc_callback(request: Request) -> Response:
     provider = _provider(request)
     try:
         claims, then = await provider.finish(request)
-        user = await asyncio.to_thread(provider.enter, claims, request.app.state.store.accounts)
+        user = await asyncio.to_thread(provider.enter, claims, request.app.state.store)
     except Refused as refused:
         return _back(request, refused)
     _audited(request, user.name, way=provider.settings.name)
@@ -153,8 +154,8 @@ def _audited(request: Request, name: str, way: str) -> None:
 
 
 def attempt(request: Request, name: str) -> None:
-    """Count an attempt as failed before its password is looked at, so that many at once do not slip through; a success
-    takes it back. Raises Problem 429."""
+    """Count an attempt as failed before its password is looked at, so that many at once do not slip through; who finds
+    that it has not takes it back. Raises Problem 429."""
     attempts, now = request.app.state.attempts, time.monotonic()
     wait = attempts.wait(name, address(request), now)
     if wait > 0:

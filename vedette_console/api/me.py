@@ -92,12 +92,15 @@ async def set_own_password(body: OwnPassword, request: Request, who: Principal =
     state = request.app.state
     store: Store = state.store
     user = await asyncio.to_thread(store.accounts.get, who.name)
+    if user.subject is not None:
+        raise Problem(409, f"{who.name} logs in by the OpenID provider, and has no password here")
     if user.password:
         try:
             attempt(request, who.name)
             if not await state.passwords.check(user.password, body.old):
                 raise Problem(403, "the old password is wrong", where="old")
         except Busy as error:
+            state.attempts.taken_back(who.name, address(request))
             raise Problem(503, str(error), what_to_do="try again in a few seconds") from error
         state.attempts.succeeded(who.name, address(request))
     made = await hashed(request, body.new, who.name)

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict
 
+from vedette.system.within import NAME
 from vedette_console.api.fleet import Cursor, Limit, fleet_of
 from vedette_console.fleet.models import Order, Proposal, ProposalsList, Proposed, Reason, RolloutPage, RolloutsPage
 from vedette_console.security.principal import Principal
@@ -14,7 +15,7 @@ from vedette_console.web import need, note
 
 router = APIRouter(tags=["rollouts"])
 
-Change = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,128}$", description="The id of a change, or its beginning.")]
+Change = Annotated[str, Path(pattern=rf"^{NAME}$", description="The id of a change, or its beginning.")]
 ProposalId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 

@@ -179,7 +179,8 @@ async def _try(function: Callable[[], T]) -> T:
     except KeyError as error:
         raise Problem(404, f"there is no user {error.args[0]}", where="name") from error
     except Conflict as error:
-        raise Problem(409, "there is a user of that name already", where="name", what_to_do="take another") from error
+        raise Problem(409, "there is a user of that name already, or was one", where="name",
+                      what_to_do="take another") from error  # fmt: skip
     except LastAdmin as error:
         raise Problem(409, str(error), what_to_do="give another user the role admin, everywhere") from error
     except ValueError as error:

@@ -30,7 +30,7 @@ COLUMNS = (
     "count", "tags", "entities", "fields", "raw", "event_time", "received_at", "received_date", "bundle", "flags",
 )  # fmt: skip
 """Of CSV."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\r", "\n")  # what spreadsheets take for them
 
 
 def check(q: str, format: str, now: datetime | None = None) -> None:

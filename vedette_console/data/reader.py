@@ -2,8 +2,9 @@
 
 ``Pool.ask(function, who, …)`` runs ``function(reader, who, …)`` in a thread, with the views that it makes narrowed to
 what ``who`` may see (``scope``). A table may be written, compacted, vacuumed or missing meanwhile: a question whose
-files are gone is asked once more of the table as it is then. When the one who asked goes away, or after ``seconds``,
-DuckDB is interrupted. What a question costs is bounded: memory, readers, questions that wait, and time.
+files are gone is asked once more of the table as it is then. When the one who asked goes away, after ``seconds``, and
+when the pool is closed, DuckDB is interrupted, and again until the question has ended: an interrupt that comes before
+DuckDB has begun is lost. What a question costs is bounded: memory, readers, questions that wait, and time.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ KEPT = 5.0
 NARROWED = "narrowed"
 LOOK = 0.25
 """Seconds between two looks at whether a browser is still there."""
+AGAIN = 0.1
+"""Seconds between two interrupts of a question that is to end."""
 
 
 log = structlog.get_logger(__name__)
@@ -185,14 +188,17 @@ class Pool:
         self._free: asyncio.LifoQueue[Reader] = asyncio.LifoQueue()
         self._exports: asyncio.LifoQueue[Reader] = asyncio.LifoQueue()
         self._waiting = 0
+        self._at_work: dict[Reader, asyncio.Future[Any]] = {}
         for queue, count in ((self._free, readers), (self._exports, EXPORTS)):
             for _ in range(count):
                 queue.put_nowait(Reader(self._database.cursor(), self.catalog, self.memo))
 
     async def close(self) -> None:
         """Interrupt what runs, and end."""
-        self._database.interrupt()
-        await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for reader, work in self._at_work.items():
+            self._stop(reader, work)
+        await asyncio.to_thread(self._threads.shutdown)
         self._open.close()
 
     async def ask(
@@ -253,37 +259,42 @@ class Pool:
         return rest()
 
     async def _pieces(self, reader: Reader, pieces: Iterator[bytes]) -> AsyncGenerator[bytes]:
-        loop = asyncio.get_running_loop()
-        work: asyncio.Future[bytes | None] | None = None
-        late = loop.call_later(EXPORT_SECONDS, reader.stop)
-
         def following() -> bytes | None:
             with _named():
                 return next(pieces, None)
 
+        def overdue() -> None:
+            reader.stop()  # also where the browser is slow, and no piece is under way
+            self._stop(reader, work)
+
+        work = self._begin(reader, following)
+        late = asyncio.get_running_loop().call_later(EXPORT_SECONDS, overdue)
         try:
-            while True:
-                work = loop.run_in_executor(self._threads, following)
-                piece = await asyncio.shield(work)
-                if piece is None:
-                    return
+            while (piece := await asyncio.shield(work)) is not None:
                 yield piece
+                work = self._begin(reader, following)
         finally:
             late.cancel()
+            self._stop(reader, work)
+            work.add_done_callback(lambda _: self._exports.put_nowait(reader))
+
+    def _begin(self, reader: Reader, work: Callable[[], Answer]) -> asyncio.Future[Answer]:
+        """``work`` in a thread, by ``reader``, noted until it has ended."""
+
+        def ended(done: asyncio.Future[Answer]) -> None:
+            del self._at_work[reader]
+            if not done.cancelled():
+                done.exception()
+
+        future = self._at_work[reader] = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        future.add_done_callback(ended)
+        return future
+
+    def _stop(self, reader: Reader, work: asyncio.Future[Any]) -> None:
+        """Interrupt ``work``, and again until it has ended; once it has, the reader is another's."""
+        if not work.done():
             reader.stop()
-            if work is not None and not work.done():
-                work.add_done_callback(self._exported(reader))
-            else:
-                self._exports.put_nowait(reader)
-
-    def _exported(self, reader: Reader) -> Callable[[asyncio.Future[Any]], None]:
-        """Frees the reader once the thread that was stopped has ended."""
-
-        def free(done: asyncio.Future[Any]) -> None:
-            done.exception()
-            self._exports.put_nowait(reader)
-
-        return free
+            asyncio.get_running_loop().call_later(AGAIN, self._stop, reader, work)
 
     async def _run(
         self,
@@ -294,22 +305,19 @@ class Pool:
         work: Callable[[], Answer],
     ) -> Answer:
         """``work`` in a thread; the reader is free again when that has ended, whoever still waits for it."""
-        loop = asyncio.get_running_loop()
         reader.begin(who)
-        future = loop.run_in_executor(self._threads, self._twice, reader, work)
-        late = loop.call_later(seconds, reader.stop)
+        future = self._begin(reader, lambda: self._twice(reader, work))
+        late = asyncio.get_running_loop().call_later(seconds, self._stop, reader, future)
 
-        def ended(done: asyncio.Future[Answer]) -> None:
+        def ended(_: asyncio.Future[Answer]) -> None:
             late.cancel()
             home.put_nowait(reader)
-            if not done.cancelled():
-                done.exception()
 
         future.add_done_callback(ended)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            reader.stop()
+            self._stop(reader, future)
             raise
 
     def _twice(self, reader: Reader, work: Callable[[], Answer]) -> Answer:

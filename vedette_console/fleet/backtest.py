@@ -176,6 +176,9 @@ class Backtests:
         scope = who.sites("rules.try")
         return all(scope.all or scope.sees(known.get(agent, ALL), site) for agent, site in run.sites.items())
 
+    def sees(self, id: str, who: Principal) -> bool:
+        return id in self._runs and self._seen(who, self._runs[id])
+
     def listed(self, who: Principal, offset: int, limit: int) -> BacktestsList:
         runs = sorted((run for run in self._runs.values() if self._seen(who, run)), key=lambda run: -run.created)
         end = offset + limit

@@ -31,6 +31,7 @@ from vedette.system.backoff import Backoff
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet.asked import Asked, Note
 from vedette_console.fleet.given import Given
+from vedette_console.security.principal import Principal
 from vedette_console.web import Problem
 
 log = structlog.get_logger()
@@ -246,6 +247,19 @@ class Desk:
                 found.append(asked.note if asked is not None else Note.read(path.parent))
         return sorted(found, key=lambda note: (-note.created, note.id))[:LISTED]
 
+    def sees(self, id: str, who: Principal) -> bool:
+        """Whether ``who`` may see one that is at hand."""
+        asked = self._open.get(id) or self._kept.get(id)
+        return asked is not None and bool(asked.note.seen(who))
+
+    def of(self, who: Principal, id: str, *kinds: str) -> Asked:
+        """One of these kinds, with its replies, that ``who`` may see. Blocking; raises Problem 404, the same when there
+        is none."""
+        asked = self.find(id)
+        if asked.note.kind not in kinds or not asked.note.seen(who):
+            raise _none(id)
+        return asked
+
     def at_work(self, id: str) -> Asked | None:
         return self._open.get(id)
 
@@ -259,7 +273,7 @@ class Desk:
                 raise FileNotFoundError
             asked = self._load(folder, Note.read(folder / id))
         except (OSError, ValueError) as error:
-            raise Problem(404, f"no request {id[:64]}", where="id", what_to_do="see /hunts") from error
+            raise _none(id) from error
         self._keep(asked)
         return asked
 
@@ -267,3 +281,7 @@ class Desk:
         self._kept[asked.note.id] = asked
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
+
+
+def _none(id: str) -> Problem:
+    return Problem(404, f"no request {id[:64]}", where="id", what_to_do="see /hunts")

@@ -23,6 +23,7 @@ from vedette_console.fleet.given import Given
 from vedette_console.fleet.live import Beat, Live
 from vedette_console.fleet.models import HostCount, HuntOrder, HuntPage, HuntRow, HuntsList, Match, RuleCount, RuleFile
 from vedette_console.fleet.operators import reasoned, signer
+from vedette_console.fleet.sight import Sight
 from vedette_console.security.principal import ALL, Principal
 from vedette_console.web import Problem
 
@@ -48,7 +49,7 @@ class Hunts:
         if since >= until:
             raise Problem(422, "until must be after since", where="until")
         expires = now + lasting(order.expires)
-        whom = chosen(self._live.beats(known.fleet), known, who, "hunt", order.group, order.agents)
+        whom = chosen(Sight(self._live, who).beats(known.fleet), known, who, "hunt", order.group, order.agents)
         whole = bool(order.group) and who.may("hunt", known.fleet, ALL)
         if not whole and len(whom) > MAX_AGENTS:
             raise Problem(422, f"{len(whom)} agents: at most {MAX_AGENTS} by name", where="group",
@@ -60,7 +61,7 @@ class Hunts:
             None if whole else tuple(sorted(whom)), order.group if whole else None, reasoned(order.reason, who.who),
         )  # fmt: skip
         more = {
-            "since": since, "until": until, "group": order.group or ", ".join(order.agents)[:500],
+            "since": since, "until": until, "group": order.group,
             "not_run": [said(one) for one in findings][:SHOWN_NOTES],
             "texts": [one.model_dump() for one in order.rules],
         }  # fmt: skip
@@ -82,17 +83,14 @@ class Hunts:
 
     def one(self, who: Principal, id: str) -> HuntPage:
         """Raises Problem 404."""
-        asked = self._desk.find(id)
-        if asked.note.kind != "hunt" or not asked.note.seen(who):
-            raise Problem(404, f"no hunt {id[:64]}", where="id", what_to_do="see /hunts")
-        return page(asked, who)
+        return page(self._desk.of(who, id, "hunt"), who)
 
 
 def chosen(
     beats: Iterable[Beat], known: Known, who: Principal, act: str, group: str, agents: Iterable[str]
 ) -> dict[str, str]:
-    """Whom to ask, with the site of each: those of ``agents``, or whose labels match, where ``who`` may. Those that are
-    away answer when they are back. Raises Problem."""
+    """Whom to ask of ``beats``, those that ``who`` sees, with the site of each: those of ``agents``, or whose labels
+    match, where ``who`` may. Those that are away answer when they are back. Raises Problem."""
     named = dict.fromkeys(agents)
     if bool(named) == bool(group):
         raise Problem(422, "whom? give a group (a label expression, or all) or agents", where="group")
@@ -150,8 +148,8 @@ def row(note: Note, who: Principal, asked: Asked | None) -> HuntRow:
     more = note.more
     return HuntRow(
         **{**job(note, who, asked, utc_now()).model_dump(), "kind": "hunt"}, since=_time(more.get("since")),
-        until=_time(more.get("until")), group=text_of(more.get("group")), events=totals.events, matches=totals.matches,
-        share=share,
+        until=_time(more.get("until")), events=totals.events, matches=totals.matches, share=share,
+        group=text_of(more.get("group")) or ", ".join(agent for agent in note.sites if agent in seen)[:500],
     )  # fmt: skip
 
 

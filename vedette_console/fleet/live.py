@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -29,6 +28,7 @@ from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.steer.sealed import MAX_BYTES, opened
 from vedette.system.wallclock import utc_now
+from vedette.system.within import is_name
 from vedette_console.fleet.figures import Figures, figures
 from vedette_console.fleet.models import Link
 
@@ -38,11 +38,11 @@ ACTUAL_BYTES = 128 << 10
 """Of the proof of what an agent runs; of a longer one nothing is kept, as of an agent that proves nothing."""
 SAMPLES, SAMPLE_SECONDS = 120, 60
 LOOK_SECONDS = 1.0
-_FLEET = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 NO_FIGURES = Figures()
-News = Callable[[str], None]
-"""Is given "fleet" or "rollouts" when something of it is new."""
+Place = tuple[str, str]
+News = Callable[[str, Place | None], None]
+"""Is given "fleet" or "rollouts" when something of it is new, and the fleet and site that it is about; None: all."""
 
 
 class Past(NamedTuple):
@@ -82,7 +82,7 @@ class Live:
     """Hears the agents of ``fleet`` ("" for all) and the controller, from ``start`` to ``stop``."""
 
     def __init__(self, broker: MqttSettings | None, fleet: str, news: News, clock: Callable[[], int] = utc_now) -> None:
-        if fleet and not _FLEET.fullmatch(fleet):
+        if fleet and not is_name(fleet):
             raise ValueError(f"{fleet!r} is no name of a fleet")
         self._fleet, self._news, self._clock = fleet, news, clock
         self._beats: dict[tuple[str, str], Beat] = {}
@@ -122,7 +122,7 @@ class Live:
             if message.topic.endswith("/steer/progress"):
                 if len(message.payload) <= MAX_BYTES:
                     self._progress[message.topic.split("/")[-3]] = message.payload
-                    self._news("rollouts")
+                    self._news("rollouts", None)
             else:
                 self._heartbeat(message)
         finally:
@@ -152,7 +152,7 @@ class Live:
                 return
             beat = self._beats[key] = Beat(fleet, agent)
         self._take(beat, row, message)
-        self._news("fleet")
+        self._news("fleet", (fleet, beat.site))
 
     def _take(self, beat: Beat, row: Mapping[str, Any], message: Message) -> None:
         now = self._clock()
@@ -183,17 +183,17 @@ class Live:
 
     def _forget(self, key: tuple[str, str]) -> None:
         self._dropped.discard(key)
-        if self._beats.pop(key, None) is not None:
+        if (beat := self._beats.pop(key, None)) is not None:
             self._raw_bytes -= len(self._raw.pop(key, b""))
-            self._news("fleet")
+            self._news("fleet", (beat.fleet, beat.site))
 
     async def _watch(self) -> None:
         """Notice when the connection comes or goes."""
         while True:
             if (state := self._state()) != self._was:
                 self._was, self._since = state, self._clock()
-                self._news("fleet")
-                self._news("rollouts")
+                self._news("fleet", None)
+                self._news("rollouts", None)
             await asyncio.sleep(LOOK_SECONDS)
 
     # --- what is asked

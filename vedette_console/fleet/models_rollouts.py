@@ -37,7 +37,8 @@ class Ring(Model):
 
 
 class RolloutRow(Model):
-    """One change of one group. ``state``: "waiting", "rolling", "paused", "done", "aborted"."""
+    """One change of one group. ``state``: "waiting", "rolling", "paused", "done", "aborted". ``whole`` false: the group
+    can have agents at sites that the viewer does not see; then sums are null, gates and reasons empty."""
 
     change: str
     fleet: str
@@ -47,14 +48,15 @@ class RolloutRow(Model):
     after: str
     state: str
     ring: RingState | None = None
-    given: int
-    taken: int
-    waiting: int
-    refused: int
-    away: int
-    gone: int
-    back: int
-    outside: int
+    whole: bool = True
+    given: int | None
+    taken: int | None
+    waiting: int | None
+    refused: int | None
+    away: int | None
+    gone: int | None
+    back: int | None
+    outside: int | None
     gates: list[GateState]
     reasons: list[str]
     may: list[str]
@@ -106,7 +108,7 @@ class RolloutPage(Model):
     limits: dict[str, float | bool]
     """When a ring goes on, and what gates have in common."""
     events: list[Event]
-    """Newest first, from ``trust/audit.jsonl``, the last 100."""
+    """Newest first, from ``trust/audit.jsonl``, the last 100; none of a group that is not seen whole."""
     agents: list[AgentRow]
     """Of the group, those that run the change first; at most 200."""
     agents_count: int

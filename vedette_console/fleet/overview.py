@@ -34,6 +34,7 @@ from vedette_console.fleet.models import (
     Wanted,
     Warning,
 )
+from vedette_console.fleet.sight import Sight
 from vedette_console.security.principal import Principal
 from vedette_console.web import Problem
 
@@ -52,8 +53,8 @@ class Overview:
 
     def page(self, who: Principal, q: str, group: str | None, state: str, offset: int, limit: int) -> FleetPage:
         """``group`` None: all; "": those in none."""
-        known, now, scope = self._documents.read(), utc_now(), who.sites()
-        rows = [self.row(beat, known, now) for beat in self._live.beats() if scope.sees(beat.fleet, beat.site)]
+        known, now, sight = self._documents.read(), utc_now(), Sight(self._live, who)
+        rows = [self.row(beat, known, now) for beat in sight.beats()]
         order = {one.name: i for i, one in enumerate(known.desired.groups if known.desired else ())}
         rows.sort(key=lambda row: (order.get(row.group, len(order)), rank(row), row.fleet, row.agent))
         chosen = [
@@ -61,9 +62,9 @@ class Overview:
         ]
         part, end = chosen[offset : offset + limit], offset + limit
         return FleetPage(
-            fleet=known.fleet, link=self._live.link(), controller=controller(self._live, known),
+            fleet=known.fleet, link=sight.link(), controller=controller(self._live, known),
             desired_serial=known.desired.serial if known.desired else 0,
-            rollout_serial=known.rollout.serial if known.rollout else 0, groups=groups(known, rows), items=part,
+            rollout_serial=known.rollout.serial if known.rollout else 0, groups=groups(known, rows, sight), items=part,
             total=len(chosen), next=str(end) if end < len(chosen) else None, counts=counts(rows), labels=labels(rows),
             versions=dict(Counter(row.version for row in rows).most_common(MAX_VALUES)), warnings=warnings(known),
             operators=operators(known, self._operator, now),
@@ -108,8 +109,8 @@ class Overview:
 
     def agent(self, who: Principal, fleet: str, agent: str) -> AgentPage:
         """Raises Problem 404."""
-        beat, known = self._live.beat(fleet, agent), self._documents.read()
-        if beat is None or not who.sites().sees(fleet, beat.site):
+        beat, known = Sight(self._live, who).beat(fleet, agent), self._documents.read()
+        if beat is None:
             raise Problem(404, f"no agent {agent} of fleet {fleet} was heard", where="agent",
                           what_to_do="see /fleet for those that were")  # fmt: skip
         return detail(self.row(beat, known, utc_now()), beat, known, self._live.raw(fleet, agent), who)
@@ -144,16 +145,15 @@ def labels(rows: Iterable[AgentRow]) -> dict[str, dict[str, int]]:
     return {key: dict(values.most_common(MAX_VALUES)) for key, values in sorted(found.items())}
 
 
-def groups(known: Known, rows: list[AgentRow]) -> list[GroupRow]:
-    """Those of the document, in its order, and the agents in none, where there are any."""
+def groups(known: Known, rows: list[AgentRow], sight: Sight) -> list[GroupRow]:
+    """Those of the document that are seen, in its order, and the agents in none, where there are any."""
     by_group: dict[str, Counter[str]] = {}
     for row in rows:
         by_group.setdefault(row.group, Counter())[row.state] += 1
-    found = (
-        [_group(known, group, by_group.get(group.name, Counter())) for group in known.desired.groups]
-        if known.desired
-        else []
-    )
+    found = [
+        _group(known, group, by_group.get(group.name, Counter()))
+        for group in sight.groups(known.fleet, known.desired.groups if known.desired else (), by_group)
+    ]
     return found + ([_group(known, None, by_group[""])] if "" in by_group else [])
 
 

@@ -18,6 +18,7 @@ from vedette_console.fleet.given import Given
 from vedette_console.fleet.live import Live
 from vedette_console.fleet.models import Action, AnswerPage, Question
 from vedette_console.fleet.operators import reasoned, signer
+from vedette_console.fleet.sight import Sight
 from vedette_console.security.principal import Principal
 from vedette_console.web import Problem, require
 
@@ -48,8 +49,8 @@ class Questions:
     async def _send(
         self, who: Principal, fleet: str, agent: str, kind: str, body: Mapping[str, Any], reason: str
     ) -> AnswerPage:
-        beat = self._live.beat(fleet, agent)
-        if beat is None or not who.sites().sees(fleet, beat.site):
+        beat = Sight(self._live, who).beat(fleet, agent)
+        if beat is None:
             raise Problem(404, f"no agent {agent} of fleet {fleet} was heard", where="agent", what_to_do="see /fleet")
         require(who, "fleet.ask", fleet, beat.site)
         try:
@@ -73,10 +74,7 @@ class Questions:
 
     def one(self, who: Principal, id: str) -> AnswerPage:
         """Raises Problem 404."""
-        asked = self._desk.find(id)
-        if asked.note.kind not in HOLDS or not asked.note.seen(who):
-            raise Problem(404, f"no question {id[:64]}", where="id")
-        return page(asked, who)
+        return page(self._desk.of(who, id, *HOLDS), who)
 
 
 async def _answered(asked: Asked, seconds: float) -> None:

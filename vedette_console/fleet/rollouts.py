@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ from vedette_console.fleet.models import (
 from vedette_console.fleet.operators import reasoned, signer
 from vedette_console.fleet.overview import Overview, controller, target
 from vedette_console.fleet.places import may_on_group, need_group
+from vedette_console.fleet.sight import Sight
 from vedette_console.security.principal import Principal
 from vedette_console.web import Problem
 
@@ -62,29 +63,30 @@ class Rollouts:
         self._given, self._live, self._documents, self._overview = given, live, documents, overview
 
     def page(self, who: Principal) -> RolloutsPage:
-        known = self._documents.read()
+        known, sight = self._documents.read(), Sight(self._live, who)
         items = [row for _, row in self._rows(who, known)]
         at = controller(self._live, known)
+        seen = None if who.sites().all else {group.name for group in self._groups(known, sight)}
         return RolloutsPage(
-            fleet=known.fleet, link=self._live.link(), controller=at, items=items, total=len(items),
-            staged=staged(known), old=at.state != "reports" or not self._live.connected,
+            fleet=known.fleet, link=sight.link(), controller=at, items=items, total=len(items),
+            staged=staged(known, seen), old=at.state != "reports" or not self._live.connected,
         )  # fmt: skip
 
     def one(self, who: Principal, change: str) -> RolloutPage:
         """Raises Problem 404."""
         known = self._documents.read()
         group, row = self._find(who, known, change)
-        now, scope = utc_now(), who.sites()
-        agents = [self._overview.row(beat, known, now) for beat in self._live.beats(known.fleet)
-                  if scope.sees(beat.fleet, beat.site)]  # fmt: skip
+        now, sight = utc_now(), Sight(self._live, who)
+        agents = [self._overview.row(beat, known, now) for beat in sight.beats(known.fleet)]
         mine = sorted((one for one in agents if one.group == group.name), key=_having)
         signed = known.desired.gates if known.desired is not None else {}
         limits = {name: signed.get(name, limit) for name, limit in LIMITS.items()}
         return RolloutPage(
-            row=row, controller=controller(self._live, known), link=self._live.link(), rings=rings(known, row),
+            row=row, controller=controller(self._live, known), link=sight.link(), rings=rings(known, row),
             gates={name: limit for name, limit in limits.items() if name in BY_NAME},
             limits={name: limit for name, limit in limits.items() if name not in BY_NAME},
-            events=events(self._given.need_trust(), row.change), agents=mine[:MAX_AGENTS], agents_count=len(mine),
+            events=events(self._given.need_trust(), row.change) if row.whole else [],
+            agents=mine[:MAX_AGENTS], agents_count=len(mine),
         )  # fmt: skip
 
     async def order(self, who: Principal, change: str, command: str, reason: str) -> Order:
@@ -131,13 +133,9 @@ class Rollouts:
         reported = (
             {str(row.get("change")): row for row in rows if isinstance(row, dict)} if isinstance(rows, list) else {}
         )
-        scope, now, sites = who.sites(), utc_now(), self._sites(known.fleet)
-        seen = {self._overview.row(beat, known, now).group for beat in self._live.beats(known.fleet)
-                if scope.sees(beat.fleet, beat.site)}  # fmt: skip
+        sight, sites = Sight(self._live, who), self._sites(known.fleet)
         found = []
-        for group in known.desired.groups:
-            if group.name not in seen and not may_on_group(who, "read", known.fleet, group, sites):
-                continue
+        for group in self._groups(known, sight):
             allowed = [one for one in ("pause", "resume", "abort")
                        if may_on_group(who, f"rollout.{one}", known.fleet, group, sites)]  # fmt: skip
             for kind, name, change in group.changes():
@@ -145,9 +143,21 @@ class Rollouts:
                     continue
                 progress = known.rollout.changes.get(change.id) if known.rollout is not None else None
                 default = str(progress.state) if progress else "waiting" if known.desired.rings else "done"
-                step = Step(group.name, kind, name, change)
-                found.append((group, _row(step, known.fleet, reported.get(change.id, {}), default, allowed)))
+                row = _row(
+                    Step(group.name, kind, name, change), known.fleet, reported.get(change.id, {}), default, allowed
+                )
+                found.append((group, row if sight.whole(known.fleet, group) else in_part(row)))
         return found
+
+    def _groups(self, known: Known, sight: Sight) -> list[Group]:
+        now = utc_now()
+        of_agents = {self._overview.row(beat, known, now).group for beat in sight.beats(known.fleet)}
+        return sight.groups(known.fleet, known.desired.groups if known.desired is not None else (), of_agents)
+
+
+def in_part(row: RolloutRow) -> RolloutRow:
+    """For who does not see all of its group: how it stands, without what is of all its agents at once."""
+    return row.model_copy(update={**dict.fromkeys(FIGURES), "gates": [], "reasons": [], "whole": False})
 
 
 def _row(step: Step, fleet: str, said: Mapping[str, Any], state: str, allowed: list[str]) -> RolloutRow:
@@ -184,16 +194,17 @@ def rings(known: Known, row: RolloutRow) -> list[Ring]:
     ]  # fmt: skip
 
 
-def staged(known: Known) -> Staged | None:
-    """What waits for signatures, None when nothing does."""
-    if not known.signatures:
+def staged(known: Known, groups: Collection[str] | None) -> Staged | None:
+    """What waits for signatures, None when nothing does; ``groups``: only what changes one of these, None for all."""
+    changes = [one for one in known.staged if groups is None or one.group in groups]
+    if not known.signatures or (groups is not None and not changes):
         return None
     missing = any(one.missing for one in known.signatures)
     return Staged(
         signatures=[Signature(role=one.role, version=one.version, signed=[*one.signed], missing=one.missing)
                     for one in known.signatures],
         changes=[Moved(group=one.group, what=one.what, before=target(one.before), after=target(one.after))
-                 for one in known.staged],
+                 for one in changes],
         commands=["vedette fleet sign --key YOUR.pem", "vedette fleet apply --broker URL"][0 if missing else 1 :],
     )  # fmt: skip
 

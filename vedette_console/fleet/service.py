@@ -24,7 +24,7 @@ from vedette_console.fleet.documents import Documents
 from vedette_console.fleet.evidence import Evidence
 from vedette_console.fleet.given import Given
 from vedette_console.fleet.hunts import Hunts
-from vedette_console.fleet.live import Live
+from vedette_console.fleet.live import Live, Place
 from vedette_console.fleet.located import locate
 from vedette_console.fleet.models import (
     Action,
@@ -66,23 +66,40 @@ HEARTBEAT_SECONDS = 5.0
 """Between two on the fleet, where heartbeats come all the time."""
 
 
-class News:
-    """Tells open pages what has changed: at once, and then what came meanwhile after a pause."""
+Sees = Callable[[Principal], bool]
+Publish = Callable[[str, Callable[[Principal], Any]], None]
 
-    def __init__(self, publish: Callable[[str, dict[str, Any]], None]) -> None:
+
+class News:
+    """Tells open pages what has changed, each what they may see: at once, and then what came meanwhile after a
+    pause."""
+
+    def __init__(self, publish: Publish) -> None:
         self._publish = publish
-        self._due: dict[str, dict[str, None]] = {}
+        self._due: dict[str, dict[str | Place | None, Sees]] = {}
         self._pausing: dict[str, asyncio.TimerHandle] = {}
 
-    def tell(self, topic: str, id: str = "") -> None:
-        self._due.setdefault(topic, {})[id] = None
+    def heard(self, topic: str, place: Place | None) -> None:
+        """Of a fleet and site, of all with None."""
+        self._tell(topic, place, lambda who: place is None or who.sites().sees(*place))
+
+    def job(self, sees: Callable[[str, Principal], bool], id: str) -> None:
+        self._tell("jobs", id, partial(sees, id))
+
+    def _tell(self, topic: str, what: str | Place | None, sees: Sees) -> None:
+        self._due.setdefault(topic, {})[what] = sees
         if topic not in self._pausing:
             self._send(topic)
 
     def _send(self, topic: str) -> None:
         self._pausing.pop(topic, None)
-        ids = [id for id in self._due.pop(topic, {}) if id][:100]
-        self._publish(topic, {"ids": ids})
+        due = self._due.pop(topic, {})
+
+        def seen(who: Principal) -> dict[str, Any] | None:
+            mine = [what for what, sees in due.items() if sees(who)]
+            return {"ids": [id for id in mine if isinstance(id, str)][:100]} if mine else None
+
+        self._publish(topic, seen)
         pause = HEARTBEAT_SECONDS if topic == "fleet" else NEWS_SECONDS
         self._pausing[topic] = asyncio.get_running_loop().call_later(pause, self._again, topic)
 
@@ -97,21 +114,21 @@ class News:
 
 
 class Fleet:
-    def __init__(self, given: Given, fleet: str, publish: Callable[[str, dict[str, Any]], None]) -> None:
-        """``publish`` is given a topic ("fleet", "rollouts", "jobs") and ``{"ids": […]}``. Raises ValueError."""
+    def __init__(self, given: Given, fleet: str, publish: Publish) -> None:
+        """``publish`` is given a topic ("fleet", "rollouts", "jobs") and what gives ``{"ids": […]}`` of it for one who
+        may see it, None for others. Raises ValueError."""
         self.given, self._news = given, News(publish)
-        jobs = partial(self._news.tell, "jobs")
         self._documents = documents = Documents(given.trust)
-        self.live = live = Live(given.broker, fleet, self._news.tell)
+        self.live = live = Live(given.broker, fleet, self._news.heard)
         self._overview = Overview(live, documents, given.operator)
         self._rollouts = Rollouts(given, live, documents, self._overview)
-        self._desk = Desk(given, jobs, partial(evidences.store, given))
+        self._desk = Desk(given, lambda id: self._news.job(self._desk.sees, id), partial(evidences.store, given))
         self._authoring = Authoring(given)
         self._hunts = Hunts(given, live, documents, self._desk, self._authoring)
         self._evidence = Evidence(given, live, documents, self._desk, partial(locate, given))
         self._questions = Questions(given, live, documents, self._desk)
-        self._proposals = Proposals(given, live, documents, jobs)
-        self._backtests = Backtests(given, live, jobs)
+        self._proposals = Proposals(given, live, documents, lambda id: self._news.job(self._proposals.sees, id))
+        self._backtests = Backtests(given, live, lambda id: self._news.job(self._backtests.sees, id))
 
     async def start(self) -> None:
         await self.live.start()
@@ -189,9 +206,7 @@ class Fleet:
 
     async def cancel(self, who: Principal, id: str) -> Job:
         """Call off a request; what hosts have found until then still comes."""
-        asked = await asyncio.to_thread(self._desk.find, id)
-        if not asked.note.seen(who):
-            raise Problem(404, f"no request {id[:64]}", where="id")
+        asked = await asyncio.to_thread(self._desk.of, who, id, *ACT)
         if not asked.note.may_cancel(who):
             raise Problem(403, f"{who.name} may not cancel this: {ACT[asked.note.kind]} at all of its sites")
         await self._desk.cancel(id)

@@ -12,9 +12,10 @@ from vedette_console.web import maybe
 
 router = APIRouter()
 ERRORS = {
-    "unknown": "The provider does not know this console. Ask whoever runs it.",
     "refused": "The provider refused the login.",
-    "forbidden": "Your account at the provider has no role here. Ask an admin for one.",
+    "no-role": "Your account at the provider has no role here. Ask an admin for one.",
+    "too-many": "The provider does not list your groups, as there are too many. Ask an admin for a user.",
+    "disabled": "Your user is disabled. Ask an admin.",
 }
 
 

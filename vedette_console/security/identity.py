@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import HTTPConnection
 
+from vedette.system.wallclock import utc_now
 from vedette_console.security.principal import Principal, limited
 from vedette_console.settings import Settings
 from vedette_console.store.store import Store
@@ -30,24 +31,26 @@ def identify(request: HTTPConnection, store: Store, settings: Settings) -> Princ
     """Blocking. A token goes before a cookie: a request with a bad token is nobody's."""
     text = bearer(request)
     if text is not None:
-        return _of_token(text, store)
+        return _of_token(text, store, settings)
     cookie = request.cookies.get(cookie_name(settings), "")
     name = store.sessions.check(cookie) if cookie else None
-    return None if name is None else principal(name, store)
+    return None if name is None else principal(name, store, settings.sessions.confirmed)
 
 
-def principal(name: str, store: Store) -> Principal | None:
-    """The user of that name as they are now; None when they are gone or disabled."""
+def principal(name: str, store: Store, within: float) -> Principal | None:
+    """The user of that name as they are now; None when they are gone or disabled, or the OpenID provider, of which they
+    are, has not let them in ``within`` so many seconds."""
     try:
         user = store.accounts.get(name)
     except KeyError:
         return None
-    return None if user.disabled else Principal(user.name, "user", user.grants)
+    good = not user.disabled and user.known(within, utc_now())
+    return Principal(user.name, "user", user.grants) if good else None
 
 
-def _of_token(text: str, store: Store) -> Principal | None:
+def _of_token(text: str, store: Store, settings: Settings) -> Principal | None:
     token = store.tokens.check(text) if text.startswith(PREFIX) else None
-    owner = None if token is None else principal(token.owner, store)
+    owner = None if token is None else principal(token.owner, store, settings.sessions.tokens_confirmed)
     if token is None or owner is None:
         return None
     return Principal(owner.name, "token", limited(token.grants, owner.grants), token.acts, token.label)

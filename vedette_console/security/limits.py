@@ -1,16 +1,19 @@
 """How often one may fail to log in: by name and by address, in a sliding window.
 
-After ``failures`` wrong passwords for a name, or four times as many from one address, each further attempt waits
-twice as long as the one before, up to the window; a right password within the wait is refused, too, so nothing is
-learned from it. One who is known at an address (a success there before) is not shut out of it by what others try
-elsewhere: names are counted by address, and over all addresses with ten times the limit. Held in memory, for the
-``LARGEST`` newest keys.
+A name at an address may fail ``failures`` times, an address four times as often, a name at all addresses ten times as
+often; each further attempt waits twice as long as the one before, up to the window. A right password within the wait is
+refused, too, so nothing is learned from it; one that is taken counts for nothing. Who has logged in at an address is
+known there: what others try, there by other names or elsewhere by this one, does not shut them out. An address is an
+IPv4 address, or an IPv6 network of 64 bits. Held in memory, for the ``LARGEST`` newest keys and known names.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
+from contextlib import suppress
+
+from vedette.inputs.accept import network
 
 LARGEST = 20_000
 FIRST_WAIT = 2.0
@@ -22,12 +25,16 @@ class Attempts:
     def __init__(self, failures: int, window: float) -> None:
         self._failures, self._window = failures, window
         self._held: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
+        self._at_home: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """Names with an address where each has logged in."""
         self._lock = threading.Lock()
 
     def wait(self, name: str, address: str, now: float) -> float:
         """Seconds until the next attempt is taken; 0 when it is at once."""
         with self._lock:
-            return max(self._wait(key, allowed, now) for key, allowed in self._keys(name, address))
+            own, *others = self._keys(name, address)
+            keys = (own,) if own[0] in self._at_home else (own, *others)
+            return max(self._wait(key, allowed, now) for key, allowed in keys)
 
     def failed(self, name: str, address: str, now: float) -> None:
         with self._lock:
@@ -38,13 +45,33 @@ class Attempts:
             while len(self._held) > LARGEST:
                 self._held.popitem(last=False)
 
-    def succeeded(self, name: str, address: str) -> None:
-        """Forget what failed for this name at this address."""
+    def taken_back(self, name: str, address: str) -> None:
+        """The newest failure of this name at this address was none."""
         with self._lock:
-            self._held.pop((name.lower(), address), None)
+            for key, _ in self._keys(name, address):
+                self._forget_newest(key)
+
+    def succeeded(self, name: str, address: str) -> None:
+        """The same, and forget what failed before it for this name at this address, where it is known now."""
+        self.taken_back(name, address)
+        with self._lock:
+            (own, _), *_ = self._keys(name, address)
+            self._held.pop(own, None)
+            self._at_home[own] = None
+            self._at_home.move_to_end(own)
+            while len(self._at_home) > LARGEST:
+                self._at_home.popitem(last=False)
+
+    def _forget_newest(self, key: tuple[str, str]) -> None:
+        if times := self._held.get(key):
+            times.pop()
+        if not times:
+            self._held.pop(key, None)
 
     def _keys(self, name: str, address: str) -> tuple[tuple[tuple[str, str], int], ...]:
         name = name.lower()[:64]
+        with suppress(ValueError):  # what a proxy calls an address need not be one
+            address = network(address)
         return (
             ((name, address), self._failures),
             (("", address), self._failures * 4),

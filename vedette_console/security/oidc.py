@@ -2,9 +2,13 @@
 
 What must be remembered between the redirect to the provider and the way back (state, nonce, verifier, where to go
 then) is in a cookie of the browser that started, for ``FLOW`` seconds. The provider's answer is believed when its ID
-token is signed by the provider's keys for this client and this login. A person is known by issuer and subject, never
-by a name: a provider cannot log anybody in as a user of another origin. Authlib (36 MB) is loaded only where a
-provider is configured.
+token is signed by the provider's keys, by an algorithm of ``ALGORITHMS``, for this client and this login; all its
+addresses are of HTTPS, or of loopback. A person is known by issuer and subject, never by a name: a provider cannot log
+anybody in as a user of another origin. Authlib (36 MB) is loaded only where a provider is configured.
+
+The claim that gives roles may lie within others (``realm_access.roles``). What the ID token lacks of it is asked at
+UserInfo. Where the provider says that there are too many groups to list them, a user keeps the role that they have, and
+who is new is refused. Who has no role any more is refused, and their sessions and tokens end.
 """
 
 from __future__ import annotations
@@ -21,14 +25,18 @@ from starlette.responses import Response
 
 from vedette_console.security.principal import Grant
 from vedette_console.security.roles import Role
-from vedette_console.settings import Settings
+from vedette_console.settings import Settings, confidential
 from vedette_console.store.accounts import Accounts, LastAdmin, User
 from vedette_console.store.database import Conflict
+from vedette_console.store.store import Store
 
 COOKIE = "vedette_oidc"
 FLOW = 600
 TIMEOUT = 15.0
 CALLBACK = "/api/v1/login/oidc/callback"
+ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
+"""Whose signatures only the provider can make."""
+ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint")
 
 
 class Refused(Exception):
@@ -74,6 +82,7 @@ class Provider:
 
         request.scope["session"] = {}
         try:
+            await self._believe()
             answer = cast(Response, await self._client.authorize_redirect(request, self._callback))
         except (AuthlibBaseError, HTTPError, ValueError, RuntimeError) as error:
             raise Refused("unavailable", f"the provider does not answer: {error}") from error
@@ -89,26 +98,61 @@ class Provider:
         except (ValueError, KeyError, TypeError) as error:
             raise Refused("expired", "the login was not begun in this browser, or too long ago") from error
         try:
+            await self._believe()
             token = await self._client.authorize_access_token(request)
+            claims = dict(token.get("userinfo") or {})
+            if isinstance(claims.get("sub"), str) and self._values(claims) is None and self.settings.roles:
+                claims = await self._with_user_info(token, claims)
         except Exception as error:
             # Authlib, httpx2 and what verifies the ID token each raise their own; any of them means: not believed.
             raise Refused("refused", f"the provider's answer: {type(error).__name__}: {error}"[:300]) from error
-        claims = token.get("userinfo")
-        if not claims or not isinstance(claims.get("sub"), str):
+        if not isinstance(claims.get("sub"), str):
             raise Refused("refused", "the provider sent no ID token")
-        return dict(claims), then
+        return claims, then
 
-    def enter(self, claims: Mapping[str, Any], accounts: Accounts) -> User:
+    async def _believe(self) -> None:
+        """Read the provider's description of itself, and take from it what is safe. Raises ValueError."""
+        said = await self._client.load_server_metadata()
+        if str(said.get("issuer")).rstrip("/") != self.settings.issuer.rstrip("/"):
+            raise ValueError(f"it calls itself {said.get('issuer')!r}, not {self.settings.issuer!r}")
+        for name in ENDPOINTS:
+            if name in said and not confidential(str(said[name])):
+                raise ValueError(f"its {name} {said[name]!r} is not of HTTPS")
+        offered = said.get("id_token_signing_alg_values_supported") or ["RS256"]
+        said["id_token_signing_alg_values_supported"] = good = [one for one in offered if one in ALGORITHMS]
+        if not good:
+            raise ValueError(f"it signs by {', '.join(map(str, offered))}; wanted is one of {', '.join(ALGORITHMS)}")
+
+    async def _with_user_info(self, token: Mapping[str, Any], claims: dict[str, Any]) -> dict[str, Any]:
+        """The claims, and what UserInfo has besides (OpenID Connect Core, 5.3). Raises ValueError for another
+        person's."""
+        if "userinfo_endpoint" not in self._client.server_metadata:
+            return claims
+        more = dict(await self._client.userinfo(token=token))
+        if more.get("sub") != claims["sub"]:
+            raise ValueError("UserInfo is of another subject than the ID token")
+        return {**more, **claims}
+
+    def enter(self, claims: Mapping[str, Any], store: Store) -> User:
         """The user of these claims, made when there is none. Blocking. Raises Refused."""
-        subject = f"{self.settings.issuer} {claims['sub']}"
+        subject, accounts = f"{self.settings.issuer} {claims['sub']}", store.accounts
         user, role = accounts.find(subject), self._role(claims)
         if user is not None and user.disabled:
             raise Refused("disabled", f"{user.name} is disabled")
+        if self._too_many(claims):
+            if user is None:
+                raise Refused("too-many", f"the provider lists no {self.settings.claim!r}: there are too many")
+            accounts.confirm(user.name)
+            return user
         if role is None and (user is None or self.settings.roles):
+            if user is not None:
+                store.sessions.end_all(user.name)
+                store.tokens.revoke_all(user.name)
             raise Refused("no-role", f"no value of the claim {self.settings.claim!r} has a role")
         if user is None:
             assert role is not None
-            return self._new(subject, claims, role, accounts)
+            user = self._new(subject, claims, role, accounts)
+        accounts.confirm(user.name)
         if role is not None and self.settings.roles and {grant.role for grant in user.grants} != {role}:
             try:
                 return accounts.grant(user.name, [Grant(role)])
@@ -118,12 +162,25 @@ class Provider:
 
     def _role(self, claims: Mapping[str, Any]) -> Role | None:
         """The highest that the claim gives."""
-        held = claims.get(self.settings.claim, [])
-        held = held if isinstance(held, list) else [held]
-        roles = [Role(role) for value, role in self.settings.roles if value in held]
+        values = self._values(claims) or []
+        roles = [Role(role) for value, role in self.settings.roles if value in values]
         if self.settings.default_role:
             roles.append(Role(self.settings.default_role))
         return max(roles, key=lambda role: role.rank, default=None)
+
+    def _values(self, claims: Mapping[str, Any]) -> list[Any] | None:
+        """Of the claim that gives roles, by its name or by its path; None: it is not there."""
+        value: Any = claims
+        for name in [self.settings.claim] if self.settings.claim in claims else self.settings.claim.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return value if isinstance(value, list) or value is None else [value]
+
+    def _too_many(self, claims: Mapping[str, Any]) -> bool:
+        """Whether the claim is said to be elsewhere (OpenID Connect Core, 5.6.2), as with many groups."""
+        elsewhere = claims.get("_claim_names")
+        first = self.settings.claim.partition(".")[0]
+        listed = isinstance(elsewhere, Mapping) and not {first, self.settings.claim}.isdisjoint(elsewhere)
+        return bool(self.settings.roles) and listed and self._values(claims) is None
 
     def _new(self, subject: str, claims: Mapping[str, Any], role: Role, accounts: Accounts) -> User:
         wanted = str(claims.get("preferred_username") or claims.get("email") or claims["sub"])

@@ -7,6 +7,7 @@ flood of logins takes neither all memory nor the threads that everything else ru
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -15,8 +16,19 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 AT_ONCE = 2
 WAITING = 20
-SHORTEST, LONGEST = 10, 1_024
+SHORTEST, LONGEST = 12, 1_024
 """Characters of a password."""
+COMMON = (
+    "password", "passwort", "passw", "pass", "kennwort", "admin", "administrator", "root", "user", "login", "welcome",
+    "willkommen", "letmein", "changeme", "secret", "geheim", "default", "test", "iloveyou", "sunshine", "princess",
+    "dragon", "monkey", "football", "baseball", "master", "superman", "batman", "trustno", "access", "abc", "qwerty",
+    "qwertz", "azerty", "asdf", "zxcv", "yxcv", "summer", "winter", "spring", "autumn", "sommer", "monday", "vedette",
+    "correcthorsebatterystaple",
+)  # fmt: skip
+"""Of which those that others guess first are put together, with digits and signs for letters and between them."""
+ROWS = ("01234567890", "abcdefghijklmnopqrstuvwxyz", "qwertyuiop", "qwertzuiop", "asdfghjkl", "zxcvbnm", "yxcvbnm")
+OTHERS = 8
+_AS_LETTERS = str.maketrans("013457@$", "oleastas")
 
 _hasher = PasswordHasher(time_cost=3, memory_cost=65_536, parallelism=1)
 
@@ -31,11 +43,44 @@ def mistake(password: str, name: str = "") -> str:
         return f"a password has at least {SHORTEST} characters"
     if len(password) > LONGEST:
         return f"a password has at most {LONGEST:,} characters"
-    if name and password.lower() == name.lower():
-        return "a password is not the user's name"
     if len(set(password)) < 4:
         return "a password has at least four different characters"
+    if _guessed(password, (*COMMON, name)):
+        return "this password is the user's name, or one of those that are guessed first"
     return ""
+
+
+def _guessed(password: str, words: Iterable[str]) -> bool:
+    """Whether it is made of these words, rows of keys, and fewer than ``OTHERS`` digits and signs."""
+    text, parts = password.lower(), [part for word in words if (part := _letters(word.lower()))]
+    for keys in _neighbours():
+        text = text.replace(keys, "")
+    return any(
+        len(one) - len(_letters(one)) < OTHERS and _made_of(_letters(one), parts)
+        for one in (text, text.translate(_AS_LETTERS))
+    )
+
+
+@cache
+def _neighbours() -> tuple[str, ...]:
+    """Four and more keys of a row, either way, the most first."""
+    found = {
+        keys[start:end] for row in ROWS for keys in (row, row[::-1])
+        for start in range(len(keys)) for end in range(start + 4, len(keys) + 1)
+    }  # fmt: skip
+    return tuple(sorted(found, key=lambda keys: (-len(keys), keys)))
+
+
+def _made_of(text: str, parts: Iterable[str]) -> bool:
+    ends = {0}
+    for at in range(len(text)):
+        if at in ends:
+            ends |= {at + len(part) for part in parts if text.startswith(part, at)}
+    return len(text) in ends
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalpha, text))
 
 
 def make(password: str) -> str:

@@ -1,8 +1,8 @@
 """Users: their name, password, grants and preferences. A name is never given to another person: removal is final for
 the audit log, where it goes on standing for whom it stood.
 
-A user without a password logs in by a one-time link or by the OpenID provider. The last admin cannot be removed,
-disabled or lowered.
+A user without a password logs in by a one-time link or by the OpenID provider, whose users never have one. The last
+admin cannot be removed, disabled or lowered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from vedette.system.wallclock import utc_now
 from vedette_console.security.principal import Grant
 from vedette_console.security.roles import Role
-from vedette_console.store.database import Database, Row
+from vedette_console.store.database import Conflict, Database, Row
 
 NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_.@-]{0,62}[A-Za-z0-9_])?"
 PLACE = r"\*|[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_])?"
@@ -27,7 +27,7 @@ MAX_GRANTS = 100
 @dataclass(frozen=True, slots=True)
 class User:
     """``password``: its hash, "" for none; ``subject``: issuer and subject at the OpenID provider, None for a local
-    user; ``created``: UTC microseconds."""
+    user; ``created``, ``confirmed`` (the last login by the provider): UTC microseconds."""
 
     name: str
     password: str
@@ -36,6 +36,11 @@ class User:
     created: int
     grants: tuple[Grant, ...]
     preferences: dict[str, Any]
+    confirmed: int = 0
+
+    def known(self, within: float, now: int) -> bool:
+        """Whether the provider has let them in within so many seconds; of a local user always."""
+        return self.subject is None or now - self.confirmed <= within * 1e6
 
 
 class LastAdmin(ValueError):
@@ -47,10 +52,12 @@ class Accounts:
         self._database = database
 
     def add(self, name: str, grants: Iterable[Grant], *, password: str = "", subject: str | None = None) -> User:
-        """A new user; ``password``: a hash. Raises ValueError for a bad name and Conflict for one that is taken."""
+        """A new user; ``password``: a hash. Raises ValueError for a bad name, Conflict for one that is or was taken."""
         if not re.fullmatch(NAME, name):
             raise ValueError(f"a user's name has 1 to 64 letters, digits and .@_- within, not {name[:80]!r}")
         with self._database.transaction("users"):
+            if self._database.one("SELECT name FROM gone WHERE name = ?", name) is not None:
+                raise Conflict(f"{name} was the name of a user who was removed")
             self._database.run(
                 "INSERT INTO users (name, password, subject, disabled, created, preferences)"
                 " VALUES (?, ?, ?, 0, ?, '{}')",
@@ -89,7 +96,8 @@ class Accounts:
         with self._database.transaction("users"):
             if self.administered():
                 return None
-            taken = {user.name for user in self.all()}
+            gone = self._database.rows("SELECT name FROM gone")
+            taken = {user.name for user in self.all()} | {row["name"] for row in gone}
             name = next(name for name in ("admin", *(f"admin-{i}" for i in range(2, 1_000))) if name not in taken)
             return self.add(name, [Grant(Role.ADMIN)])
 
@@ -115,12 +123,19 @@ class Accounts:
         with self._database.transaction("users"):
             self.get(name)
             self._database.run("DELETE FROM users WHERE name = ?", name)
+            self._database.run("INSERT INTO gone (name) VALUES (?)", name)
             self._still_administered()
 
     def set_password(self, name: str, password: str) -> None:
-        """``password``: its hash, "" for none. Raises KeyError."""
-        if not self._database.run("UPDATE users SET password = ? WHERE name = ?", password, name):
-            raise KeyError(name)
+        """``password``: its hash, "" for none. Raises KeyError, and ValueError for a user of the OpenID provider."""
+        with self._database.transaction("users"):
+            if self.get(name).subject is not None and password:
+                raise ValueError(f"{name} logs in by the OpenID provider, and has no password here")
+            self._database.run("UPDATE users SET password = ? WHERE name = ?", password, name)
+
+    def confirm(self, name: str) -> None:
+        """The provider has let this user in, now."""
+        self._database.run("UPDATE users SET confirmed = ? WHERE name = ?", utc_now(), name)
 
     def prefer(self, name: str, preferences: Mapping[str, Any]) -> None:
         """Replace the preferences of a user. Raises KeyError."""
@@ -156,5 +171,5 @@ class Accounts:
         return User(
             row["name"], row["password"], row["subject"], bool(row["disabled"]), row["created"],
             tuple(Grant(Role(one["role"]), one["fleet"], one["site"]) for one in grants),
-            json.loads(row["preferences"]),
+            json.loads(row["preferences"]), row["confirmed"],
         )  # fmt: skip

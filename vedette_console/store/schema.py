@@ -34,6 +34,11 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX audit_who ON audit (who, seq)",
         "CREATE INDEX audit_act ON audit (act, seq)",
     ),
+    (
+        "ALTER TABLE users ADD COLUMN confirmed BIGINT NOT NULL DEFAULT 0",
+        "UPDATE users SET password = '' WHERE subject IS NOT NULL",
+        "CREATE TABLE gone (name TEXT PRIMARY KEY)",
+    ),
 )
 
 

@@ -84,6 +84,10 @@ class Tokens:
         )
         return [_token(row) for row in rows]
 
+    def revoke_all(self, owner: str) -> int:
+        """Those of one owner; gives how many."""
+        return self._database.run("DELETE FROM tokens WHERE name = ?", owner)
+
     def revoke(self, id: str) -> None:
         """Raises KeyError when there is none."""
         if not self._database.run("DELETE FROM tokens WHERE id = ?", id):

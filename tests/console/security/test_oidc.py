@@ -18,7 +18,8 @@ from urllib.parse import urljoin
 import httpx2
 import pytest
 
-from tests.console.kit import WAIT, Console, console, free_port
+from tests.broker import own_port
+from tests.console.kit import WAIT, Console, console
 from vedette_console.security.oidc import CALLBACK
 from vedette_console.security.principal import Grant
 from vedette_console.security.roles import Role
@@ -54,7 +55,7 @@ def provider(redirect: str) -> Iterator[str]:
 @contextmanager
 def both(folder: Path, **settings: object) -> Iterator[Console]:
     """A console that knows a provider."""
-    port = free_port()
+    port = own_port()
     secret = folder / "secret"
     secret.write_text("a-secret-of-the-tests\n")
     with provider(f"http://127.0.0.1:{port}{CALLBACK}") as issuer:

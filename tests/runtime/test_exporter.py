@@ -1,0 +1,84 @@
+"""``/metrics``: who connects and waits, or does not read, keeps nobody else out."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.waits import DEADLINE, eventually
+from vedette.runtime import exporter
+from vedette.runtime.exporter import EACH, Exporter
+
+STATUS = {"agent_id": "a", "fleet": "f", "site": "s", "version": "1"}
+
+
+def serving(work: Callable[[Exporter], Awaitable[Any]], monkeypatch: pytest.MonkeyPatch, page: bytes = b"x 1\n") -> Any:
+    """What ``work`` gives while ``page`` is served."""
+    monkeypatch.setattr(exporter, "text", lambda status: page)
+
+    async def main() -> Any:
+        async def status() -> dict[str, Any]:
+            return STATUS
+
+        served = Exporter("0.0.0.0:0", status)
+        await served.start()
+        try:
+            async with asyncio.timeout(DEADLINE):
+                return await work(served)
+        finally:
+            await served.stop()
+
+    return asyncio.run(main())
+
+
+async def scrape(port: int, here: str) -> bytes:
+    """What one at the address ``here`` is answered."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(here, 0))
+    try:
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+def test_one_who_opens_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is refused further ones; others are answered, and so is this one once some are closed."""
+
+    async def work(served: Exporter) -> None:
+        silent = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(EACH)]
+        await eventually("all", lambda: vars(served)["_open"]["127.0.0.1"] == EACH)
+        assert await scrape(served.port, "127.0.0.1") == b""
+        assert (await scrape(served.port, "127.0.0.2")).endswith(b"x 1\n")
+        for _, writer in silent:
+            writer.close()
+        await eventually("room", lambda: not vars(served)["_open"])
+        assert (await scrape(served.port, "127.0.0.1")).endswith(b"x 1\n")
+
+    serving(work, monkeypatch)
+
+
+def test_one_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is disconnected after a while, and what was for it is gone."""
+    monkeypatch.setattr(exporter, "SECONDS", 0.2)
+
+    async def work(served: Exporter) -> bool:
+        with socket.create_connection(("127.0.0.1", served.port)) as connection:
+            connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            await eventually("a connection", lambda: vars(served)["_open"])
+            await eventually("its end", lambda: not vars(served)["_open"])
+
+            def read() -> bool:
+                try:
+                    return sum(len(part) for part in iter(lambda: connection.recv(1 << 20), b"")) < 64 << 20
+                except ConnectionResetError:
+                    return True
+
+            return await asyncio.to_thread(read)
+
+    assert serving(work, monkeypatch, b"x" * (64 << 20))
