@@ -3,8 +3,10 @@
 PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
+# Three processes on two cores: many tests wait more than they work.
+TESTS = $(BIN)/pytest -q -n 3 --durations 20
 
-.PHONY: help environment shell lock docs pictures setup demo demo-fleet demo-sites check unit kernel test lint bench bench-spark dist jars otelcol promtail test-install test-crash test-flink evaluate soak fuzz \
+.PHONY: help environment shell lock docs pictures setup demo demo-fleet demo-sites check kernel ready test test-all lint bench bench-spark dist jars otelcol promtail test-install test-crash test-flink evaluate soak fuzz \
         clean
 
 help:
@@ -13,7 +15,8 @@ help:
 	@echo "make demo-sites  five sites, one intruder: from the report to one raw line (5 minutes)"
 	@echo "make shell       a shell in which vedette and vedette-spark are found, without set-up beyond .venv"
 	@echo "make check       lint, types and the tests that need no other program (3 minutes)"
-	@echo "make test        lint, types and all tests, against real peers"
+	@echo "make test        lint, types and all tests but the long ones, against real peers (15 minutes)"
+	@echo "make test-all    the long ones, too: kills at random, booted containers, all of Spark (hours)"
 	@echo "make bench       twelve scenarios on the real agent, into docs/performance.md (half an hour)"
 	@echo "make bench-spark the region's jobs on ALERTS=1000000 made-up alerts, into docs/scale.md"
 	@echo "make dist        the zips that install the agent on a bare Linux host, and their add-ons, for x86_64 and aarch64"
@@ -70,10 +73,8 @@ lint: environment
 
 # What to run before each commit: no packages, no root, no network once .venv is there.
 check: environment
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint unit
-
-unit: kernel
-	@sh tools/test.sh $(BIN) unit
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint kernel
+	$(TESTS) -m "not long and not peer and not spark and not install and not boot"
 
 kernel: environment
 	@MAKEFLAGS= sh tools/kernel.sh test $(BIN)/python
@@ -82,26 +83,30 @@ jars:
 	@mkdir -p build
 	@sh tools/jars.sh
 
-# Compiled beforehand: the tests start some hundreds of agents, also where Python may not write what it compiles.
 otelcol:
 	@sh tools/otelcol.sh
 
 promtail:
 	@sh tools/promtail.sh
 
-test: environment
+# Compiled beforehand: the tests start some hundreds of agents, also where Python may not write what it compiles.
+ready: environment
 	@sh tools/packages.sh tests
 	@$(MAKE) --no-print-directory -j 3 --output-sync=target lint jars kernel
 	@$(BIN)/python -m compileall -q agent spark_jobs tests bench
-	@sh tools/test.sh $(BIN)
+
+test: ready
+	$(TESTS) -m "not long"
+
+test-all: ready
+	$(TESTS)
 
 test-crash: setup jars
-	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m crash tests
-	VEDETTE_SIMULATED=2000 $(BIN)/pytest -q tests/bench/test_fleet.py tests/e2e/test_scenario.py
-	$(BIN)/pytest -q -m release --ignore tests/e2e/test_scenario.py tests/e2e tests/console tests/spark_jobs/test_again.py
-	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m "not crash" tests/spark_jobs/tables/test_tables.py tests/spark_jobs/test_kafka.py \
+	VEDETTE_CRASH_KILLS=200 VEDETTE_SIMULATED=2000 $(BIN)/pytest -q -m long --ignore tests/install --ignore tests/engine tests
+	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m "not long" tests/spark_jobs/tables/test_tables.py tests/spark_jobs/test_kafka.py \
 		tests/spark_jobs/test_connect.py
 	VEDETTE_DEEP=2000 VEDETTE_PAIRS=2000000 $(BIN)/pytest -q tests/engine tests/differential/test_native.py
+	VEDETTE_DEEP=300 $(BIN)/pytest -q tests/plan tests/rules tests/differential
 	VEDETTE_DEEP=100 $(BIN)/pytest -q tests/state
 
 # A Python that has apache-flink.
@@ -177,7 +182,7 @@ dist: environment
 test-install: setup
 	@sh tools/packages.sh tests
 	@sh tools/kernel.sh cross
-	VEDETTE_BOOT=all $(BIN)/pytest -q -rs -m "install or boot" tests/install
+	VEDETTE_BOOT=all $(BIN)/pytest -q -rs tests/install
 
 clean:
 	rm -rf $(VENV) build dist agent/kernel/target agent/vedette/_kernel*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

@@ -14,7 +14,7 @@ from typing import Any
 from bench import send
 from bench.agent import syslog_input
 from bench.drive import Bench, Wrong, running
-from tests.broker import free_port
+from tests.broker import own_port
 
 TIMES = 5
 SECONDS = 10.0
@@ -22,7 +22,7 @@ SECONDS = 10.0
 
 def run(bench: Bench) -> dict[str, Any]:
     bundle = bench.bundle(bench.rules(bench.size(3000, 1000), 1.0))
-    stream, port = bench.stream(2_000_000 if not bench.quick else 400_000), free_port()
+    stream, port = bench.stream(2_000_000 if not bench.quick else 400_000), own_port()
     peer, first = ("127.0.0.1", port), bench.size(40_000, 8_000)
     with (
         running(bench, "burst", syslog_input(port), bundle, port=port) as run,

@@ -22,7 +22,7 @@ from typing import Any
 from bench import naive, rules, send, traffic
 from bench.agent import Agent, Bundle, Usage, syslog_input
 from bench.host import MemoryLimit
-from tests.broker import free_port
+from tests.broker import own_port
 from vedette import __version__
 from vedette.bundle.trust import verify
 from vedette.lookup.sets import bundled, engine_of
@@ -282,7 +282,7 @@ def stream_run(
 ) -> dict[str, Any]:
     """A fresh agent gets the whole ``stream`` over loopback TCP. ``keep`` looks at the folder when the agent has ended.
     Raises Wrong, OSError, TimeoutError."""
-    port = free_port()
+    port = own_port()
     extra = f'format = "{codec}"\nlogsource = {{ product = "{logsource.product}" }}'
     with (
         running(bench, name, syslog_input(port, "tcp", extra), bundle, port=port) as run,

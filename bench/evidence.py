@@ -82,7 +82,7 @@ def one(bench: Bench, rate: int, site: Site, *, asked: bool) -> tuple[dict[str, 
     seconds, ahead = bench.size(20, 8), bench.size(10, 6)
     bundle = bench.bundle(bench.rules(bench.size(3000, 300), 0.01), _probe(bench))
     lines = bench.stream(20_000).read_bytes().splitlines(keepends=True) * max(1, rate // 20_000)
-    port = broker.free_port()
+    port = broker.own_port()
     name = f"evidence-{rate}-{asked}"
     uplink = site.settings(bench.folder / name / "landing")
     with running(bench, name, syslog_input(port), bundle, port=port, uplink=uplink) as run:

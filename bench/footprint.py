@@ -21,7 +21,7 @@ import vedette
 from bench.agent import Bundle, syslog_input
 from bench.drive import Bench, ready
 from bench.host import undisturbed
-from tests.broker import free_port
+from tests.broker import own_port
 
 REST = 3.0
 """Seconds at rest before memory is read."""
@@ -44,7 +44,7 @@ def run(bench: Bench) -> dict[str, Any]:
 def _rows(bench: Bench, bundles: Mapping[str, Bundle]) -> list[dict[str, Any]]:
     rows = []
     for name, bundle in bundles.items():
-        folder, inputs = bench.fresh("footprint"), syslog_input(free_port())
+        folder, inputs = bench.fresh("footprint"), syslog_input(own_port())
         row: dict[str, Any] = {"rules": name, "bundle_bytes": bundle.file.stat().st_size}
         warm: list[tuple[float, float]] = []
         for start in range(1 + bench.runs):

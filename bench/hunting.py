@@ -102,7 +102,7 @@ def one(bench: Bench, rate: int, hunts: Hunts | None) -> dict[str, float]:
     seconds = bench.size(20, 4)
     bundle = bench.bundle(bench.rules(bench.size(3000, 300), 0.01), _probe(bench))
     lines = bench.stream(20_000).read_bytes().splitlines(keepends=True) * max(1, rate // 20_000)
-    port = broker.free_port()
+    port = broker.own_port()
     with running(bench, f"hunting-{rate}", syslog_input(port), bundle, port=port) as run:
         watcher = _started(_watch_outbox, run.folder / "data" / "store")
         time.sleep(0.5)

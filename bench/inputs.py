@@ -24,7 +24,7 @@ BATCH = 200
 
 
 def udp(bench: Bench, bundle: Bundle) -> dict[str, Any]:
-    port = broker.free_port()
+    port = broker.own_port()
     steps: list[dict[str, Any]] = []
     with running(bench, "udp", syslog_input(port, "udp"), bundle) as run:
         sender = fast.Datagrams(("127.0.0.1", port), bench.stream(20_000).read_bytes().splitlines())

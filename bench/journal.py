@@ -16,14 +16,18 @@ import time
 from pathlib import Path
 
 from bench import traffic
-from tests.e2e.agent import Agent, until
+from tests import waits
+from tests.e2e.agent import Agent
 from tests.inputs.journald import Journald, journald
+from tests.waits import until
 from vedette.decode.decoder import record
 from vedette.inputs.follow import JournalFollower
 from vedette.inputs.journal import JournalInput
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk
 from vedette.system.processes import used
+
+waits.DEADLINE = 600.0  # a million entries take longer than a test may
 
 
 class _Sink:
@@ -81,7 +85,7 @@ def agent(real: Journald, entries: int) -> str:
             assert made.process is not None
             pid = made.process.pid
             before = used(pid)
-            made.settled(entries, seconds=600)
+            made.settled(entries)
             after = used(pid)
             time.sleep(3)
             rest = used(pid)

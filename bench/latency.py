@@ -164,7 +164,7 @@ def one(bench: Bench, rate: int, slow: bool) -> dict[str, Any]:
     seconds = bench.size(10, 2)
     bundle = bench.bundle(bench.rules(bench.size(3000, 300), 0.01), _probe(bench))
     lines = bench.stream(20_000).read_bytes().splitlines(keepends=True) * max(1, rate // 20_000)
-    name, port = f"latency-{rate}-{slow}", broker.free_port()
+    name, port = f"latency-{rate}-{slow}", broker.own_port()
     with broker.running(bench.fresh("broker"), verbose=False) as server:
         uplink = f'[broker]\nurl = "{server.url}"\n[uplink]\ntype = "mqtt"\n'
         disk = ("-m", "bench.slow_disk", str(FSYNC_MS)) if slow else ()

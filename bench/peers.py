@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from bench import rules, send
 from bench.drive import SEED, Bench, Wrong, stream_run
-from tests.broker import free_port
+from tests.broker import own_port
 
 PACKAGES = {"rsyslogd": "rsyslog", "grep": "grep"}
 OCCURRING = ("Connection closed by authenticating", "logrotate.service")
@@ -90,7 +90,7 @@ def _served(
 
 
 def _rsyslog(bench: Bench, folder: Path, stream: Path, lines: int, given: Sequence[Pattern]) -> dict[str, Any]:
-    port, raw, hits = free_port(), folder / "raw.log", folder / "hits.log"
+    port, raw, hits = own_port(), folder / "raw.log", folder / "hits.log"
     tests = "\n".join(
         (f'if re_match_i($msg, "{_quoted(one.text)}") then ' if one.regex else f'if $msg contains_i "{one.text}" then ')
         + f'{{ set $.rule = "{i}"; call hit }}'

@@ -23,7 +23,7 @@ from typing import Any
 from bench import rules, send
 from bench.agent import Bundle, syslog_input
 from bench.drive import SEED, Bench, Wrong, middle, running, stream_run
-from tests.broker import free_port
+from tests.broker import own_port
 from vedette.engine.artifact import Artifact
 from vedette.engine.cache import Cache
 from vedette.engine.match import Context
@@ -94,7 +94,7 @@ def run(bench: Bench) -> dict[str, Any]:
 def strict(bench: Bench, bundles: Sequence[Bundle], stream: Path, lines: int) -> dict[str, Any]:
     """Two sets, merged and with the second strict."""
     merged = stream_run(bench, "rulesets-two", Several(bundles), stream, lines, check=False)
-    port = free_port()
+    port = own_port()
     inputs = syslog_input(port, "tcp", 'format = "syslog"\nlogsource = { product = "linux" }')
     with running(bench, "rulesets-strict", inputs, Several(bundles, isolation="strict"), port=port) as run:
         run.agent.wait(lambda status: status["rulesets"][1]["process"]["running"], 60)

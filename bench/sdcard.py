@@ -26,7 +26,7 @@ import structlog
 from bench import report, traffic
 from bench.agent import Agent, directory, syslog_input
 from bench.drive import ready
-from tests.broker import free_port
+from tests.broker import own_port
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk
@@ -64,7 +64,7 @@ def written(pid: int) -> int:
 
 def measure(folder: Path, cell: Cell, seconds: float) -> dict[str, Any]:
     """One agent; raises RuntimeError when its account is wrong."""
-    rules, port = folder / "rules", free_port()
+    rules, port = folder / "rules", own_port()
     rules.mkdir(parents=True)
     (rules / "nothing.yml").write_text(_RULE, "utf-8")
     inputs = syslog_input(port) + f'[raw_log]\nfsync = "{cell.policy}"\n'

@@ -38,7 +38,8 @@ from bench import traffic
 from bench.send import mqtt, tcp, udp
 from bench.usage import cpu_seconds
 from tests.broker import Broker
-from tests.e2e.agent import Agent, Process, until, vedette
+from tests.e2e.agent import Agent, Process, vedette
+from tests.waits import until
 from vedette.bundle.manifest import MANIFEST
 from vedette.bundle.trust import inspect
 from vedette.mqtt.settings import MqttSettings
@@ -314,9 +315,9 @@ class Soak:
                 counts.get(name, {"stored": 0})["stored"] >= figures.sent[name] for name in ("tcp", "file", "mqtt")
             )
 
-        until("the inputs", stored, 120, pause=0.5)
-        until("the last bundle", lambda: self.agent.status()["bundle"] == f"rules-{self.region.version}", 60, pause=0.5)
-        status = self.agent.settled(seconds=120)
+        until("the inputs", stored)
+        until("the last bundle", lambda: self.agent.status()["bundle"] == f"rules-{self.region.version}")
+        status = self.agent.settled()
         figures.broken += status["identity_broken"]
         if alarms := status["totals"].get("identity_alarms", 0):
             figures.broken.append(f"{alarms} alarms of the agent itself")

@@ -23,7 +23,7 @@ from typing import Any
 
 from demo import stage
 from demo.stage import ROOT, VEDETTE, command, running, say
-from tests.broker import Broker, free_port
+from tests.broker import Broker, own_port
 
 WORK = ROOT / "build" / "demo"
 LINES = 60_000
@@ -162,7 +162,7 @@ def main() -> None:
         print(command(*publish, first, "--landing", WORK / "landing").splitlines()[-1].replace(f"{ROOT}/", ""))
 
         say("The region's landing, and an agent with three inputs: syslog, a web access log, MQTT telemetry")
-        syslog = free_port()
+        syslog = own_port()
         (WORK / "vedette.toml").write_text(CONFIG.format(work=WORK, syslog=syslog, broker=broker.url, key=public))
         (WORK / "access.log").touch()
         stack.enter_context(

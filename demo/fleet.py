@@ -27,7 +27,7 @@ from typing import Any
 from demo import stage
 from demo.sites import INTRUDER, SITES, intrusion, located
 from demo.stage import ROOT, VEDETTE, command, say
-from tests.broker import Broker, free_port
+from tests.broker import Broker, own_port
 from tests.meanwhile import meanwhile
 
 WORK = ROOT / "build" / "fleet"
@@ -135,7 +135,7 @@ class Centre:
     def __init__(self) -> None:
         self.broker = Broker(WORK / "broker")
         self.broker.url = self.broker.url.replace("mqtt:", "mqtts:")
-        self.enrolment = free_port()
+        self.enrolment = own_port()
         for name, *options in (
             ("broker", "--role", "broker", "--host", "127.0.0.1", "--broker", self.broker.url),
             ("enroller", "--role", "enroller"), ("land-1", "--role", "landing"),
@@ -362,7 +362,7 @@ def main() -> None:
 def console_options(centre: Centre) -> tuple[object, ...]:
     """It asks hosts as ann, and signs proposals with the keys of all who must."""
     return (
-        "--listen", f"127.0.0.1:{free_port()}", "--tables", "tables", "--landing", "landing", "--reports", "reports",
+        "--listen", f"127.0.0.1:{own_port()}", "--tables", "tables", "--landing", "landing", "--reports", "reports",
         "--trust", "trust", "--fleet-file", "fleet.toml", "--requests", "requests", "--evidence", "evidence",
         "--operator", "ann", "--operator-key", "ann.pem", "--author-key", "author.pem",
         "--signer-key", "keys/carol.pem", "--signer-key", "keys/dave.pem", "--rules", "rules-1", "--crl",

@@ -1,4 +1,4 @@
-"""A real mosquitto on a free loopback port, for every test that needs a broker.
+"""A real mosquitto on a loopback port of its own, for every test that needs a broker.
 
 ``Broker`` writes its configuration into a folder, starts the server and can stop it, kill it with SIGKILL and start it
 again on the same port and the same persistence file. Unless ``durable``, what the broker holds is written only by an
@@ -18,23 +18,29 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-START_SECONDS = 10.0
+from tests.waits import DEADLINE, pauses
+
+_PORTS: list[socket.socket] = []
+"""Bound and not listening, each on one port, until this process ends."""
 
 
-def free_port() -> int:
-    """A TCP port that nobody listens on at 127.0.0.1 now.
+def own_port() -> int:
+    """A TCP port of loopback that is this process's own until it ends, also while no server is on it.
 
-    Below the range that the kernel gives to outgoing connections: a client that waits for a dead broker would in time
-    be given the broker's own port, and connect to itself.
+    A socket that does not listen stays bound to it. It was bound alone, so that no other process has the port; then
+    SO_REUSEADDR was set, so that a server that sets it too (mosquitto, asyncio, Vedette) listens beside it.
+    The port is below the range that the kernel gives to outgoing connections: UDP at the same number is free as well.
     """
     while True:
-        port = random.randint(12_000, 30_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        place = socket.socket()
+        try:
+            place.bind(("127.0.0.1", random.randint(12_000, 30_000)))
+        except OSError:
+            place.close()
+            continue
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _PORTS.append(place)
+        return int(place.getsockname()[1])
 
 
 def mosquitto() -> str:
@@ -61,7 +67,7 @@ class Broker:
         """``tls``: (ca, certificate, key) for an ``mqtts://`` listener; ``extra``: further lines of configuration;
         ``verbose``: the log has each message, which a benchmark does without."""
         self.folder, self._verbose = folder, ("-v",) if verbose else ()
-        self.port = free_port()
+        self.port = own_port()
         self.url = f"{'mqtts' if tls else 'mqtt'}://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -92,13 +98,14 @@ class Broker:
             self.process = subprocess.Popen(
                 [mosquitto(), *self._verbose, "-c", str(self.config)], stdout=log, stderr=log
             )
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self.process.poll() is None:
+        for pause in pauses():
+            if self.process.poll() is not None:
+                break
             try:
-                socket.create_connection(("127.0.0.1", self.port), 0.2).close()
+                socket.create_connection(("127.0.0.1", self.port), DEADLINE).close()
                 return
             except OSError:
-                time.sleep(0.01)
+                time.sleep(pause)
         raise RuntimeError(f"mosquitto did not start:\n{self.log()}")
 
     def log(self) -> str:
@@ -121,7 +128,7 @@ class Broker:
     def _end(self, how: signal.Signals) -> None:
         if self.process is not None:
             self.process.send_signal(how)
-            self.process.wait(10)
+            self.process.wait(DEADLINE)
             self.process = None
 
 

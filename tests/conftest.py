@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import random
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 for name in [name for name in os.environ if name.startswith("PYTHON")]:
     del os.environ[name]  # commands and agents that tests start behave as in anybody's shell: buffered, say
+SPLIT = {"tests/engine/test_property.py", "tests/engine/test_native.py"}
+"""Files whose tests share nothing and take long."""
 os.environ["VEDETTE_INTERNAL_SETTINGS"] = "1"  # small segments, short waits
 
 hypothesis.settings.register_profile(
@@ -32,6 +36,44 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("repeatable")
 """A run says the same of the same code on any machine; ``pytest --hypothesis-profile default`` draws others."""
+
+
+END = "VEDETTE_TESTS_END"
+"""Of the environment: tests that begin after this time (in seconds of 1970) are skipped."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes longest begins first: tests that are ``long``, and the one process that has the JVM."""
+    items.sort(key=lambda item: (item.get_closest_marker("long") is None, item.get_closest_marker("spark") is None))
+    for item in items:
+        if item.get_closest_marker("long") and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(1800))
+    if (seed := config.getoption("shuffle")) is not None:
+        random.Random(seed).shuffle(items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if END in os.environ and time.time() > float(os.environ[END]):
+        pytest.skip("no time left")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests of a file run in one process, since they share what they start; all of Spark in one, which has the JVM."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, test = nodeid.partition("::")
+            if file in SPLIT:
+                return f"{file}::{test.partition('[')[0]}"
+            return "tests/spark_jobs" if file.startswith("tests/spark_jobs/") else file
+
+    return Scheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:

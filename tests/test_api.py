@@ -85,7 +85,7 @@ def test_evaluate_is_lazy_and_reads_the_format() -> None:
     with pytest.raises(KeyError):
         list(evaluate(plan, [line], format="xml"))
     assert list(evaluate(plan, [])) == []
-    assert len(list(evaluate(plan, (b"needle" for _ in range(100_000))))) == 100_000
+    assert len(list(evaluate(plan, (b"needle" for _ in range(10_000))))) == 10_000
     assert list(evaluate(plan, [b"x" * MAX_EVENT + b"needle"])) == []
 
 

@@ -7,6 +7,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -14,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import vedette
+from tests.differences import walk
 from tools import docs
 from vedette.cli.main import main
 from vedette.delivery.envelope import ALERT, DEAD_LETTER, LANDED_ALERT, SEQS, STATUS
@@ -26,17 +28,17 @@ DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", *DOCS]
 
 
-def walk(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
+def commands_below(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
     """Every command with its whole name, those of the region included."""
     yield ctx.command_path, command
     if isinstance(command, click.Group):
         for name in command.list_commands(ctx):
             below = command.get_command(ctx, name)
             assert below is not None
-            yield from walk(below, click.Context(below, info_name=name, parent=ctx))
+            yield from commands_below(below, click.Context(below, info_name=name, parent=ctx))
 
 
-COMMANDS = dict(walk(main, click.Context(main, info_name="vedette")))
+COMMANDS = dict(commands_below(main, click.Context(main, info_name="vedette")))
 
 
 def options(command: click.Command) -> set[str]:
@@ -133,7 +135,7 @@ def test_every_column_is_documented() -> None:
         assert {column.name for column in table} <= quoted(section(text, title))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@walk("page", PAGES)
 def test_links_resolve(page: Path) -> None:
     """Every relative link leads to a file that is there, and its anchor to a heading of it."""
     text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -148,7 +150,7 @@ def test_links_resolve(page: Path) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, link
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@walk("page", PAGES)
 def test_shell_lines_name_commands_and_options_that_exist(page: Path) -> None:
     """Every ``vedette …`` line of a shell block calls a command that exists, with options that exist."""
     for line in shell_lines(page):
@@ -195,3 +197,41 @@ def test_every_room_is_in_the_source_tour() -> None:
     tour = section((ROOT / "README.md").read_text("utf-8"), "Source tour, in reading order")
     assert {path.parent.name for path in package.glob("*/__init__.py")} <= set(re.findall(r"`(\w+)/`", tour))
     assert all((package / name).exists() for name in re.findall(r"`([\w/]+\.py)`", tour) if name != "__init__.py")
+
+
+def promises() -> list[tuple[str, str]]:
+    """Of each row of docs/reliability.md the promise and the tests that hold it."""
+    text = (ROOT / "docs/reliability.md").read_text("utf-8")
+    tables = re.findall(r"^\| promise \| test that holds it .*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    rows = [row.strip("| ").split(" | ") for table in tables for row in table.splitlines()]
+    return [(row[0], row[1]) for row in rows]
+
+
+@cache
+def by_name(path: Path) -> dict[str, bool]:
+    """The tests of a file, and whether each is in ``make test``."""
+    body = ast.parse(path.read_text("utf-8")).body
+    long = any("pytestmark" in (text := ast.unparse(node)) and "mark.long" in text for node in body)
+    return {
+        node.name: not long and not any("mark.long" in ast.unparse(one) for one in node.decorator_list)
+        for node in body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    }
+
+
+@walk(("promise", "holders"), promises())
+def test_every_promise_names_its_tests(promise: str, holders: str) -> None:
+    """Files and tests that are there; where one of the files has a test that is not long, the first has."""
+    assert not re.search(r"`test_\w+\.py", holders), "a file is named by its whole path"
+    assert all((ROOT / name).exists() for name in re.findall(r"`(tests/[\w/.]+)", holders))
+    files = [by_name(ROOT / name) for name in re.findall(r"`(tests/(?:\w+/)*test_\w+\.py)", holders)]
+    assert files, "no test"
+    assert set(re.findall(r"\b(test_\w+)`", holders)) <= set().union(*files)
+    quick = [any(tests.values()) for tests in files]
+    assert quick[0] or not any(quick), "the quick test first"
+
+
+def test_every_end_to_end_test_holds_a_promise() -> None:
+    """Each file of tests/e2e is named by a row of docs/reliability.md."""
+    named = {name for _, holders in promises() for name in re.findall(r"`tests/e2e/(test_\w+\.py)", holders)}
+    assert {path.name for path in (ROOT / "tests/e2e").glob("test_*.py")} <= named

@@ -16,8 +16,9 @@ from types import ModuleType
 
 import pytest
 
-from tests.e2e.agent import chance, until
+from tests.e2e.agent import chance
 from tests.spark_jobs.kafka import JARS, kafka
+from tests.waits import until
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 RULES = """title: Failed
@@ -67,8 +68,7 @@ def broker(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-@pytest.mark.slow
-@pytest.mark.crash
+@pytest.mark.long
 @pytest.mark.peer
 def test_the_kafka_consumer(broker: str, tmp_path: Path) -> None:
     """Killed again and again, it finds each match, and the fiftieth of each host: every line counts once."""
@@ -106,7 +106,7 @@ def test_the_kafka_consumer(broker: str, tmp_path: Path) -> None:
 
     running = subprocess.Popen(command)
     try:
-        until(f"all of {sent} to be found", whole, 60)
+        until(f"all of {sent} to be found", whole)
     finally:
         running.send_signal(signal.SIGTERM)
         assert running.wait(30) == 0

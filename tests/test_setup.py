@@ -247,39 +247,61 @@ def test_a_python_that_is_not_supported(tree: Tree) -> None:
 
 MAKEFILE = """\
 test:
-\t@mkdir -p .venv/bin && ln -sf {python} .venv/bin/python
+\t@mkdir -p .venv/bin && ln -sf {python} .venv/bin/python && cp pytest .venv/bin/pytest
 \t@sleep 300 & echo $$! >stray
-\t@mkdir -p build/streams && echo . >build/streams/rest.log
-\t@until [ -s setups ]; do sleep 0.1; done
 \t@echo "3 passed, 1 skipped in 2.50s"
-\t@exit {code}
+\t@exit {quick}
 """
+PYTEST = """\
+#!/bin/sh
+echo "$@" >>runs
+case "$*" in
+*last-failed*) echo "1 passed in 4.00s"; exit {again} ;;
+*test_reached*) [ {reached} = 0 ] || echo "FAILED test_reached"; echo "5 passed in 5.00s"; exit {reached} ;;
+*test_other*) [ {others} = 0 ] || echo "FAILED test_other"; echo "6 passed in 6.00s"; exit {others} ;;
+*) echo "2 passed in 1.00s"; exit {newer} ;;
+esac
+"""
+PARTS = {"quick": 0, "reached": 0, "again": 0, "others": 0, "newer": 0}
 
 
 @pytest.mark.parametrize(
-    ("whole", "unit"), [(0, 0), (1, 0), (0, 1)], ids=["green", "the whole fails", "the smoke fails"]
+    ("ends", "code"),
+    [
+        ({}, 0),
+        ({"quick": 1}, 1),
+        ({"newer": 1}, 1),
+        ({"reached": 1}, 0),
+        ({"reached": 1, "again": 1}, 1),
+        ({"others": 1}, 0),
+    ],
+    ids=str,
 )
-def test_what_ci_runs(tmp_path: Path, whole: int, unit: int) -> None:
-    """.ci/run fails when a part fails, ends with what pytest said, names the Pythons, and leaves nothing running. The
-    packages of the newer Python come while the tests run."""
+def test_what_ci_runs(tmp_path: Path, ends: dict[str, int], code: int) -> None:
+    """.ci/run fails when a part of its fails, but for tests that the change cannot reach, and for long ones that pass
+    alone; it ends with what pytest said, names the Pythons, and leaves nothing running."""
     for name in (".ci", "tools", "bin"):
         (tmp_path / name).mkdir(parents=True)
     shutil.copyfile(ROOT / ".ci/run", tmp_path / ".ci/run")
-    (tmp_path / "Makefile").write_text(MAKEFILE.format(python=sys.executable, code=whole))
-    (tmp_path / "tools/setup.sh").write_text('echo "$@" >>setups\n')
-    (tmp_path / "tools/test.sh").write_text(f'echo "2 passed in 1.00s"\nexit {unit}\n')
-    newest = tmp_path / "bin/python3.13"
-    newest.write_text('#!/bin/sh\ncase "$2" in *platform*) echo 3.13.99 ;; esac\n')
-    newest.chmod(0o755)
-    around = {**os.environ, "PATH": f"{newest.parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", ".ci/run"], cwd=tmp_path, env=around, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == (1 if whole or unit else 0), done.stderr
-    *_, used, smoke, last = done.stdout.splitlines()
-    assert (smoke, last) == ("2 passed in 1.00s", "3 passed, 1 skipped in 2.50s")
+    parts = {**PARTS, **ends}
+    (tmp_path / "Makefile").write_text(MAKEFILE.format(python=sys.executable, quick=parts["quick"]))
+    (tmp_path / "pytest").write_text(PYTEST.format(**parts))
+    (tmp_path / "tools/setup.sh").write_text('mkdir -p "$2/bin" && cp pytest "$2/bin"\n')
+    (tmp_path / "tools/reach.py").write_text('print("test_reached", "", "test_other", sep="\\n")\n')
+    (tmp_path / "pyproject.toml").write_text("\n")
+    for file in ("pytest", "bin/python3.13"):
+        (tmp_path / file).touch()
+        (tmp_path / file).chmod(0o755)
+    (tmp_path / "bin/python3.13").write_text('#!/bin/sh\ncase "$2" in *platform*) echo 3.13.99 ;; esac\n')
+    for words in ("init -q", "add pyproject.toml", "-c user.name=a -c user.email=a@b commit -qm a"):
+        subprocess.run(["git", *words.split()], cwd=tmp_path, check=True)
+    around = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", ".ci/run"], cwd=tmp_path, env=around, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    used, newer, *_, last = done.stdout.splitlines()[-5 - parts["reached"] :]
+    assert (newer, last) == ("2 passed in 1.00s", "3 passed, 1 skipped in 2.50s")
     assert platform.python_version() in used
     assert "3.13.99" in used
-    assert (tmp_path / "setups").read_text() == "python3.13 build/smoke packages\npython3.13 build/smoke\n"
+    assert ((tmp_path / "build/unreached-failures").exists()) == bool(parts["others"])
     stray = Path("/proc", (tmp_path / "stray").read_text().strip(), "cmdline")
     assert not stray.exists() or not stray.read_bytes(), "it still runs"

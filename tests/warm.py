@@ -27,6 +27,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.waits import DEADLINE
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("vedette.cli", "vedette.bundle", "vedette.fleet", "vedette.region")
 MODULES = (
@@ -58,7 +60,7 @@ class Warm:
         self._address: Any = None
         self._as: tuple[str, dict[str, str]] | None = None
 
-    def run(self, arguments: Sequence[str], seconds: float) -> Done | None:
+    def run(self, arguments: Sequence[str]) -> Done | None:
         """A command run to its end; None when it has to be started anew. Raises TimeoutError."""
         with self._lock:
             here = os.getcwd(), {name: value for name, value in os.environ.items() if name != WITHOUT}
@@ -72,7 +74,7 @@ class Warm:
             Path(os.devnull).open("rb") as nothing,
             socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection,
         ):
-            connection.settimeout(seconds)
+            connection.settimeout(DEADLINE)
             connection.connect(self._address)
             files = [file.fileno() for file in (nothing, out, err)]
             socket.send_fds(connection, ["\0".join(arguments).encode()], files)

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from bench.agent import Agent, directory, syslog_input, vedette
 from bench.fleet.simulated import RULE, Simulated
 from bench.fleet.wire import Traffic
-from tests.broker import Broker, free_port
+from tests.broker import Broker, own_port
 from vedette import __version__
 from vedette.config.settings import Config
 from vedette.fleet import actual
@@ -72,7 +72,7 @@ class Site(NamedTuple):
 
 def template(folder: Path) -> tuple[dict[str, Any], Config]:
     """The heartbeat of a real agent with the starter rules, and its settings."""
-    agent = Agent(folder, syslog_input(free_port()), directory(RULES))
+    agent = Agent(folder, syslog_input(own_port()), directory(RULES))
     try:
         status = agent.wait(lambda found: found["rules"]["running"] > 0, 120)
     finally:
@@ -149,7 +149,7 @@ class World:
     def _site(self) -> Site:
         """A broker with a certificate of a new region."""
         descriptors.raise_limit()  # a connection an agent, here and in the broker
-        members, tls_port = self.folder / "region", free_port()
+        members, tls_port = self.folder / "region", own_port()
         vedette("member", "enroll", "broker", "--folder", members, "--role", "broker", "--host", "127.0.0.1")
         member = members / "members" / "broker"
         ca = member / "region-ca.pem"

@@ -14,7 +14,6 @@ import http.client
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from email.utils import formatdate
@@ -23,7 +22,8 @@ from pathlib import Path
 import pytest
 
 from tests.archive.s3 import ROOT
-from tests.broker import free_port
+from tests.broker import own_port
+from tests.waits import DEADLINE, until
 from vedette.config.settings import ArchiveSettings
 
 ACCOUNT, CONTAINER = "devstoreaccount1", "logs"
@@ -37,7 +37,7 @@ def azure(folder: Path) -> Iterator[ArchiveSettings]:
     node = shutil.which("node")
     if node is None or not program.exists():
         pytest.skip("no Azurite: sh tools/npm.sh azurite fetches it, or VEDETTE_AZURITE=main.js; it needs node")
-    port = free_port()
+    port = own_port()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(
@@ -46,11 +46,8 @@ def azure(folder: Path) -> Iterator[ArchiveSettings]:
             stdout=log, stderr=log,
         )  # fmt: skip
         try:
-            deadline = time.monotonic() + 120
-            while not _made(port):
-                assert process.poll() is None, (folder / "server.log").read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            until("a container", lambda: process.poll() is not None or _made(port))
+            assert process.poll() is None, (folder / "server.log").read_text()
             options = folder / "options.toml"
             options.write_text(
                 f'endpoint = "http://127.0.0.1:{port}/{ACCOUNT}"\naccount_name = "{ACCOUNT}"\naccount_key = "{KEY}"\n'
@@ -68,7 +65,7 @@ def _made(port: int) -> bool:
     text = "PUT" + "\n" * 12 + headers + f"/{ACCOUNT}/{ACCOUNT}/{CONTAINER}\nrestype:container"
     sign = base64.b64encode(hmac.digest(base64.b64decode(KEY), text.encode(), hashlib.sha256)).decode()
     with suppress(OSError, http.client.HTTPException):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
         with closing(connection):
             connection.request("PUT", f"/{ACCOUNT}/{CONTAINER}?restype=container", headers={
                 "x-ms-date": date, "x-ms-version": version, "Content-Length": "0",

@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,7 +20,8 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.broker import free_port
+from tests.broker import own_port
+from tests.waits import DEADLINE, until
 from vedette.config.settings import ArchiveSettings
 
 ROOT = Path(__file__).parents[2]
@@ -45,15 +45,12 @@ QUIET = '<configuration><root level="OFF"/></configuration>'
 def serving(folder: Path, bucket: str) -> Iterator[int]:
     """The port of a server that keeps an empty bucket in ``folder``; skips the test when there is none."""
     (folder / "data" / bucket).mkdir(parents=True)
-    port = free_port()
+    port = own_port()
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(_command(folder, port), env=_environment(), stdout=log, stderr=log)
         try:
-            deadline = time.monotonic() + 120
-            while not _ready(port):
-                assert process.poll() is None, (folder / "server.log").read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            until("an S3 server", lambda: process.poll() is not None or _ready(port))
+            assert process.poll() is None, (folder / "server.log").read_text()
             yield port
         finally:
             process.kill()
@@ -68,7 +65,7 @@ def _command(folder: Path, port: int) -> list[str]:
     built, jars = ROOT / "build" / "minio", ROOT / "build" / "jars" / "s3"
     if minio := os.environ.get("VEDETTE_MINIO") or (str(built) if built.exists() else shutil.which("minio")):
         return [minio, "server", "--quiet", "--address", f"127.0.0.1:{port}", "--console-address",
-                f"127.0.0.1:{free_port()}", str(folder / "data")]  # fmt: skip
+                f"127.0.0.1:{own_port()}", str(folder / "data")]  # fmt: skip
     java = shutil.which("java")
     if java is None or not jars.is_dir():
         pytest.skip("no S3 server: tools/jars.sh fetches one for Java, tools/minio.sh builds MinIO")
@@ -83,7 +80,7 @@ def _command(folder: Path, port: int) -> list[str]:
 def _ready(port: int) -> bool:
     """Whether it speaks HTTP: who does not sign is refused."""
     with suppress(OSError, http.client.HTTPException):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
         with closing(connection):
             connection.request("GET", "/")
             return connection.getresponse().status == 403
@@ -168,7 +165,7 @@ class Proxy:
         if mode != "pass":
             self.faults += 1
         if mode == "dead":
-            self._ends.wait(120)
+            self._ends.wait()
             asked.close_connection = True
             return
         if mode == "slow":
@@ -186,7 +183,7 @@ class Proxy:
             return
         if mode == "corrupt" and upload and body:
             body = bytes([body[0] ^ 1]) + body[1:]
-        connection = http.client.HTTPConnection("127.0.0.1", target, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", target, timeout=DEADLINE)
         connection.putrequest(asked.command, asked.path, skip_host=True, skip_accept_encoding=True)
         for name, value in asked.headers.items():
             connection.putheader(name, value)

@@ -231,6 +231,7 @@ def test_the_pace_is_kept() -> None:
 # --- an object store
 
 
+# What is late and dead is waited for until its time is over, several times each.
 @pytest.mark.peer
 @pytest.mark.parametrize("mode", ["500", "full", "cut", "half", "corrupt", "other", "slow", "late", "dead", "revoked"])
 def test_a_store_that_fails(

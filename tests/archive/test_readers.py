@@ -58,6 +58,7 @@ def test_evidence_of_what_left(tmp_path: Path) -> None:
         [*evidence._around(raw, body, lambda: None)]
 
 
+# Starts an S3 server, of Java where there is no other.
 @pytest.mark.peer
 def test_an_export_to_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Out of an archive into a store, interrupted by its failures: in the end every event once, each part as the

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,19 +14,12 @@ import pytest
 from bench.fleet.controller import Controller
 from bench.fleet.simulated import Simulated
 from bench.fleet.world import RINGS, Centre, World
+from tests.waits import DEADLINE, eventually
 from vedette.fleet.documents import Target, place
 
-pytestmark = [pytest.mark.peer, pytest.mark.slow]
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 AGENTS = int(os.environ.get("VEDETTE_SIMULATED", "200"))
 BEAT = 5.0
-SECONDS = 240.0
-
-
-async def until(what: str, check: Callable[[], object]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not check():
-            await asyncio.sleep(0.05)
-    assert check(), what
 
 
 @asynccontextmanager
@@ -45,7 +38,7 @@ async def running(folder: Path) -> AsyncIterator[tuple[World, Centre, Controller
         await world.connect()
         beating = asyncio.create_task(world.beating())
         controller = Controller(world, centre)
-        await until("a first bundle", lambda: all(agent.loaded == first for agent in world.agents))
+        await eventually("a first bundle", lambda: all(agent.loaded == first for agent in world.agents))
         await controller.start()
         yield world, centre, controller, first
     finally:
@@ -73,7 +66,7 @@ async def test_ring_by_ring(tmp_path: Path) -> None:
     """A ring's agents load a change, those that verify signatures among them, and no others do; one that was away
     finds its ring when it is back."""
     async with running(tmp_path) as (world, centre, controller, first):
-        await controller.until("all known", lambda: controller.shown.get("agents") == AGENTS, SECONDS)
+        await controller.until("all known", lambda: controller.shown.get("agents") == AGENTS, DEADLINE)
         away = max(world.agents, key=lambda agent: place("c2", agent.id))
         assert away.client is not None
         away.client.abort()
@@ -86,12 +79,12 @@ async def test_ring_by_ring(tmp_path: Path) -> None:
             assert having <= (begun[-1] if begun else set())
             return controller.step(change.id, "rollout_done") is not None
 
-        await controller.until("the end", done, 2 * SECONDS)
+        await controller.until("the end", done, DEADLINE)
         assert [len(one) for one in reached(controller, change.id, world.agents)][::3] == [5, AGENTS]
         assert away.loaded == first
-        await until("all others", lambda: all(one.loaded == change.to for one in world.agents if one is not away))
+        await eventually("all others", lambda: all(one.loaded == change.to for one in world.agents if one is not away))
         await away.connect()
-        await until("what was away", lambda: away.loaded == change.to)
+        await eventually("what was away", lambda: away.loaded == change.to)
         assert all(len(agent.history) == 2 for agent in world.agents)
         verifying = [agent for agent in world.agents if agent.trust is not None]
         assert len(verifying) == 10
@@ -111,15 +104,15 @@ async def test_bad_agents(tmp_path: Path) -> None:
                 agent.behaviour = kind
             gates = {"silence": 6 * BEAT} if kind == "silent" else {}
             change = await centre.desire(kind.encode() * 1000, first, gates)
-            await controller.until(kind, lambda id=change.id: controller.step(id, "rollout_aborted"), SECONDS)
+            await controller.until(kind, lambda id=change.id: controller.step(id, "rollout_aborted"), DEADLINE)
             begun, aborted = (row for _, row in controller.steps(change.id) if row["event"] != "rollout_soaks")
             assert any(reason.startswith(f"{gate}: ") for reason in aborted["reasons"]), aborted
             assert begun["agents"] == 5
-            await until("all back", lambda: all(agent.loaded == first for agent in world.agents))
+            await eventually("all back", lambda: all(agent.loaded == first for agent in world.agents))
             assert change.to is not None
             ran = {agent.id for agent in world.agents if change.to.sha256 in agent.history}
             assert ran <= {*begun["named"]}
             assert bool(ran) == (kind != "refuse")
             had |= ran
-            await until("all there", lambda: world.connected == AGENTS)
+            await eventually("all there", lambda: world.connected == AGENTS)
         assert all(agent.history == [first.sha256] for agent in world.agents if agent.id not in had)

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from bench import drive, fast, harness, naive, peers, windows
 from bench.agent import configuration, directory, syslog_input
 from bench.sampler import Sampler
-from tests.broker import free_port
+from tests.broker import own_port
 from vedette.api import compile_rules
 from vedette.config.read import parse
 from vedette.inputs.syslog import SyslogInput
@@ -64,7 +64,7 @@ def test_alerts_are_told_by_line(tmp_path: Path) -> None:
 
 def test_configuration_is_valid(tmp_path: Path) -> None:
     """The bench agent's configuration is one the agent accepts."""
-    config = parse(configuration(tmp_path, syslog_input(free_port()), directory(tmp_path / "rules")))
+    config = parse(configuration(tmp_path, syslog_input(own_port()), directory(tmp_path / "rules")))
     assert isinstance(config.input[0], SyslogInput)
     assert config.agent.data_dir == tmp_path / "data"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -14,6 +13,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from bench import send
 from bench.traffic import blocks, main
+from tests.broker import own_port
+from tests.waits import DEADLINE, until
 
 
 class Server:
@@ -115,13 +116,12 @@ def test_bad_address(value: str) -> None:
 @pytest.mark.peer
 def test_mqtt_counts_acknowledged_messages(tmp_path: Path) -> None:
     """Over a real broker every line arrives once, in order, and is counted at its PUBACK."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = own_port()
     configuration = tmp_path / "mosquitto.conf"
     configuration.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 10000\n")
     broker = subprocess.Popen(["/usr/sbin/mosquitto", "-c", str(configuration)], stderr=subprocess.DEVNULL)
     try:
-        send.wait_for(("127.0.0.1", port), 10)
+        send.wait_for(("127.0.0.1", port), DEADLINE)
         received: list[bytes] = []
         subscribed = threading.Event()
         client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
@@ -130,15 +130,13 @@ def test_mqtt_counts_acknowledged_messages(tmp_path: Path) -> None:
         client.connect("127.0.0.1", port)
         client.subscribe("site/log", qos=1)
         client.loop_start()
-        assert subscribed.wait(10)
+        assert subscribed.wait(DEADLINE)
         sent = send.mqtt(("127.0.0.1", port), b"".join(blocks(1, 1000)), topic="site/log")
-        deadline = time.monotonic() + 10
-        while len(received) < 1000 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until("all messages", lambda: len(received) >= 1000)
         client.disconnect()
         client.loop_stop()
     finally:
         broker.terminate()
-        broker.wait(10)
+        broker.wait(DEADLINE)
     assert (sent.lines, sent.complete) == (1000, True)
     assert received == b"".join(blocks(1, 1000)).splitlines()

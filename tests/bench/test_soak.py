@@ -28,6 +28,7 @@ GOOD = Figures(
 
 
 @pytest.mark.peer
+@pytest.mark.long
 def test_twenty_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All inputs, an outage of the broker, rotations and pushes for twenty seconds: all is as promised."""
     figures = Soak(tmp_path, rate=100, push_every=6.0, away=(8.0, 1.0)).run(20)

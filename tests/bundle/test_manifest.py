@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.differences import walk
 from vedette.bundle.manifest import Manifest, Part, describe, part_name, release
 
 SECOND = 1_000_000
@@ -51,7 +52,7 @@ def test_times_are_rfc_3339_utc() -> None:
     assert document["created"] == "2030-03-17T17:46:40Z"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("key", "value", "said"),
     [
         ("format", 2, "newer"),
@@ -88,7 +89,7 @@ def test_anything_else_is_a_value_error(data: bytes) -> None:
         Manifest.from_bytes(data)
 
 
-@pytest.mark.parametrize(
+@walk(
     "name",
     [
         "", ".", "..", "/plan.msgpack", "plan.msgpack/", "rules/../plan.yml", "rules//a.yml", "rules/.hidden.yml",

@@ -8,6 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from tests.waits import DEADLINE
 from vedette.cli.console import OPTIONS, renew
 from vedette.cli.main import main
 
@@ -62,7 +63,7 @@ def test_without_the_rule_compiler() -> None:
     without = "import sys; sys.modules['sigma'] = sys.modules['yaml'] = None; from vedette.cli.main import main; main()"
     for arguments, code, says in ((["rules", "list", "x"], 2, "pip install 'vedette[rules]'"), (["version"], 0, "")):
         command = [sys.executable, "-c", without, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
         assert done.returncode == code
         assert says in done.stderr
         assert "Traceback" not in done.stderr

@@ -19,6 +19,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
+from tests.waits import DEADLINE
 from vedette.cli.console import rule_plan
 from vedette.cli.main import main
 from vedette.config.settings import RawLogSettings
@@ -193,7 +194,7 @@ def test_scan_compressed(tmp_path: Path, rules: Path, name: str) -> None:
         path.write_bytes(content)
         command = [sys.executable, "-m", "vedette", "scan", "--rules", str(rules), "-" if name == "-" else str(path)]
         with path.open("rb") as file:
-            done = subprocess.run(command, stdin=file, capture_output=True, text=True, timeout=120, check=False)
+            done = subprocess.run(command, stdin=file, capture_output=True, text=True, timeout=DEADLINE, check=False)
         assert done.returncode == code
         found = [json.loads(line)["line"] for line in done.stdout.splitlines()]
         assert found[:2] == [2, 3]
@@ -274,7 +275,7 @@ def test_into_a_pipe_that_closes(tmp_path: Path, rules: Path, command: str, unbu
         os.close(writing)
         if command == "scan":
             assert output.readline().startswith(b'{"rule_id"')
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=DEADLINE)
     assert (process.returncode, said) == (0, b"")
 
 
@@ -284,7 +285,7 @@ def test_onto_a_full_disk(tmp_path: Path, rules: Path, command: str) -> None:
     arguments = {"scan": ["--rules", str(rules), str(attacks(tmp_path))], "rules list": [str(rules)]}.get(command, [])
     with open("/dev/full", "wb") as full:
         process = printing([*command.split(), *arguments], full.fileno())
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=DEADLINE)
     assert (process.returncode, said) == (2, b"vedette: standard output: No space left on device\n")
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import pytest
-
+from tests.differences import walk
 from vedette.cli.top_page import SECTION_MOST, Look, page
 
 SECOND = 1_000_000
@@ -98,7 +97,7 @@ def test_rule_sets() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("rows", range(4, 90))
+@walk("rows", range(4, 90))
 def test_any_number_of_rows(rows: int) -> None:
     """No more lines than there are; all sections have some as long as there is room, and all of it is used."""
     whole = page(look(SECOND, 1000), look(3 * SECOND, 3000))

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from vedette.config import read as config
 from vedette.config.settings import Config, EnrichSettings, RedactSettings, RulesetSettings, SuppressSettings
 from vedette.inputs.table import INPUT_TYPES
@@ -119,10 +117,11 @@ EXAMPLES = {("audit", "name"), ("relp", "name"), ("http", "name"), ("http", "log
 EXAMPLES |= {(f"sink {one}", key) for one in SINK_TYPES for key in ("name", "type")} | {("sink kafka", "sasl")}
 
 
-@pytest.mark.parametrize(("table", "key", "value", "default"), [s for s in stated() if s[:2] not in EXAMPLES])
-def test_stated_defaults_are_the_defaults(table: str, key: str, value: Any, default: Any) -> None:
+def test_stated_defaults_are_the_defaults() -> None:
     """A setting behind "#" shows its default."""
-    assert value == default, f"[{table}] {key}"
+    shown = {setting[:2]: setting[2:] for setting in stated() if setting[:2] not in EXAMPLES}
+    assert len(shown) > 80
+    assert {setting: values for setting, values in shown.items() if values[0] != values[1]} == {}
 
 
 def test_what_is_in_force_is_known() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.differences import walk
 from vedette.config.read import ConfigError, load, parse
 from vedette.config.settings import Config
 from vedette.decode.decoder import CODECS
@@ -137,7 +138,7 @@ def test_every_mistake_at_once() -> None:
     assert "expects one of syslog, relp, http, journal, audit, file, mqtt, kafka, not 'sylog'" in found[9]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "mistake"),
     [
         ("input = 1", "input: expects [[input]] tables"),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.broker import own_port
+from tests.waits import DEADLINE, pauses
 from vedette_console.store.database import PostgreSQL, open_database
 from vedette_console.store.schema import migrate
 
@@ -29,9 +31,7 @@ def postgresql() -> Iterator[str]:
     initdb, postgres = _program("initdb"), _program("postgres")
     if initdb is None or postgres is None:
         pytest.skip("no PostgreSQL server: apt-get install postgresql")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = own_port()
     folder = Path(tempfile.mkdtemp(prefix="vedette-postgresql-", dir="/tmp"))
     as_user: list[str] = []
     if os.geteuid() == 0:  # it refuses to run as root
@@ -53,20 +53,18 @@ def postgresql() -> Iterator[str]:
             yield url
         finally:
             server.send_signal(signal.SIGINT)  # it waits for no client
-            server.wait(60)
+            server.wait(DEADLINE)
     finally:
         shutil.rmtree(folder)
 
 
 def _until_it_answers(url: str, server: subprocess.Popen[bytes]) -> None:
-    import time
-
-    for _ in range(600):
+    for pause in pauses():
         assert server.poll() is None, "PostgreSQL ended"
         try:
             PostgreSQL(url).close()
         except OSError:
-            time.sleep(0.1)
+            time.sleep(pause)
         else:
             return
     raise AssertionError("PostgreSQL does not answer")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 import httpx2
 from fastapi import FastAPI
 
+from tests.waits import DEADLINE
 from vedette_console.app import create
 from vedette_console.security import csrf
 from vedette_console.security.identity import cookie_name
@@ -24,7 +24,8 @@ from vedette_console.settings import Settings
 from vedette_console.store.database import Conflict
 from vedette_console.store.store import Store, open_store
 
-WAIT = 60.0
+WAIT = DEADLINE
+"""Of clients and threads."""
 
 
 class Console:
@@ -41,7 +42,12 @@ class Console:
         """One that is nobody yet."""
         return self._open.enter_context(
             httpx2.Client(
-                base_url=self.url, headers=headers, cookies=dict(cookies or {}), timeout=WAIT, trust_env=False
+                base_url=self.url,
+                headers=headers,
+                cookies=dict(cookies or {}),
+                timeout=WAIT,
+                trust_env=False,
+                verify=False,  # on loopback, by HTTP: no authorities to load
             )
         )
 
@@ -122,10 +128,3 @@ def running(app: FastAPI) -> Iterator[tuple[int, Callable[[], None]]]:
         end()
     if failed:
         raise failed[0]
-
-
-def free_port() -> int:
-    """A port on loopback that was free just now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -17,7 +17,8 @@ import httpx2
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.console.kit import WAIT, free_port
+from tests.broker import own_port
+from tests.console.kit import WAIT
 from vedette.cli.main import main
 from vedette_console.server import _bound
 
@@ -46,7 +47,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
 
 def test_the_first_login_and_a_restart(tmp_path: Path) -> None:
     """An empty console prints a link that makes the first admin, once; the session outlives the process."""
-    port = free_port()
+    port = own_port()
     with serving(tmp_path, "--listen", f"127.0.0.1:{port}") as (running, _):
         assert running.stdout is not None
         line = running.stdout.readline()
@@ -62,7 +63,7 @@ def test_the_first_login_and_a_restart(tmp_path: Path) -> None:
 def test_killed(tmp_path: Path) -> None:
     """After kill -9 everything that was answered is there, and the audit log is whole."""
     assert vedette(tmp_path, "user", "add", "root", "--role", "admin").exit_code == 0
-    port = free_port()
+    port = own_port()
     command = [sys.executable, "-m", "vedette", "region", "console", "--database", f"sqlite:{tmp_path / 'console.db'}"]
     running = subprocess.Popen(
         [*command, "--listen", f"127.0.0.1:{port}"], stdout=subprocess.PIPE, text=True, cwd=tmp_path
@@ -153,7 +154,7 @@ def test_options_in_a_file(tmp_path: Path) -> None:
 
 def test_an_address_that_is_taken(tmp_path: Path) -> None:
     """Is named."""
-    with serving(tmp_path, "--listen", f"127.0.0.1:{(port := free_port())}"):
+    with serving(tmp_path, "--listen", f"127.0.0.1:{(port := own_port())}"):
         command = [sys.executable, "-m", "vedette", "region", "console", "--listen", f"127.0.0.1:{port}"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=WAIT, check=False)
         assert done.returncode == 2

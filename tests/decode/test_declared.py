@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.differences import walk
 from vedette.decode import declared as made_of
 from vedette.decode import grok
-from vedette.decode.declared import QUARANTINE_AFTER, Declared, declared, from_text
+from vedette.decode.bounded import QUARANTINE_AFTER
+from vedette.decode.declared import Declared, declared, from_text
 from vedette.decode.decoder import ABSENT, record
 from vedette.decode.provenance import Provenance
 from vedette.model.times import iso_time
@@ -77,7 +79,7 @@ def test_grok() -> None:
     assert fields(table, "else")["rest"] == "else"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("name", "yes", "no"),
     [
         ("IP", ("10.0.0.1", "::1", "fe80::1%eth0"), ("x", "10.0.0")),
@@ -160,7 +162,7 @@ def test_times(form: str | None, text: str, time: str | None) -> None:
     assert event.event_time == (None if time is None else iso_time(time))
 
 
-@pytest.mark.parametrize(
+@walk(
     ("change", "mistake"),
     [
         ({"name": "Gate"}, "name: expects a-z, then up to 63"),

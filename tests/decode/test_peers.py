@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.differences import walk
 from vedette.decode import fields, peers
 from vedette.decode.decoder import ABSENT, record
 from vedette.decode.provenance import Provenance
@@ -201,14 +202,14 @@ LINES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "ip", "user"), LINES)
+@walk(("line", "ip", "user"), LINES)
 def test_lines(line: str, ip: str, user: Any) -> None:
     """The peer's address, or none; the user where the layout gives him."""
     found = read(line)
     assert found == (ip, user)
 
 
-@pytest.mark.parametrize(
+@walk(
     "what",
     [
         *(f'Login failed for user bob, user agent "{AGENT}"', f'login failed user=bob ua="{AGENT}"'),
@@ -247,7 +248,7 @@ _SSHD = [
 ]
 
 
-@pytest.mark.parametrize("name", _NAMES)
+@walk("name", _NAMES)
 def test_names_that_clients_choose(name: str) -> None:
     """A client's name is never its address: what contradicts it gives none, and sshd says it behind the name."""
     for layout in _SSHD:
@@ -295,7 +296,7 @@ def test_pairs_in_names(message: str, found: dict[str, Any]) -> None:
     assert {name: event.get(name) for name in found} == found
 
 
-@pytest.mark.parametrize(
+@walk(
     "line",
     [
         "[Wed Nov 20 10:00:00 2024] [error] [client {}] x",
@@ -400,7 +401,7 @@ _HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("part", _HOSTILE, ids=range(len(_HOSTILE)))
+@walk("part", _HOSTILE)
 def test_linear(part: str) -> None:
     """1 MiB of any phrase, behind a failed login and by itself, or as much as is read at all, costs next to nothing: at
     the best of some times, since the interpreter may clean up in one."""

@@ -90,7 +90,7 @@ class Up:
         self.task = asyncio.create_task(self.uplink.run())
 
     async def connected(self) -> Up:
-        await asyncio.wait_for(self.uplink.client.connected.wait(), 10)
+        await self.uplink.client.connected.wait()
         return self
 
     async def kill(self) -> None:
@@ -98,8 +98,8 @@ class Up:
         await asyncio.gather(self.task, return_exceptions=True)
 
     async def stop(self) -> None:
-        await asyncio.wait_for(self.uplink.stop(2.0), 5)
-        await asyncio.wait_for(self.task, 5)
+        await self.uplink.stop(2.0)
+        await self.task
 
 
 def read(folder: Path, table: str) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import msgpack
 from structlog.testing import capture_logs
 
 from tests.delivery.kit import NOW, Box, alert, block, read, unblock
-from tests.inputs.intake import until
+from tests.waits import eventually
 from vedette.delivery.directory import DirectoryUplink
 from vedette.delivery.envelope import encode
 from vedette.delivery.landing import partition
@@ -32,7 +32,7 @@ async def directory(box: Box, folder: Path) -> AsyncIterator[list[int]]:
         yield attempts
     finally:
         await made.stop(5)
-        await asyncio.wait_for(task, 5)
+        await task
 
 
 async def test_directory_lands_alerts_and_status(box: Box, tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ async def test_directory_lands_alerts_and_status(box: Box, tmp_path: Path) -> No
     folder = tmp_path / "landing"
     box.put(2500)
     async with directory(box, folder):
-        await until(lambda: box.outbox.depth == 0)
+        await eventually("an empty outbox", lambda: box.outbox.depth == 0)
         box.put(3)
     assert box.outbox.depth == 0  # stop lands what was there
     rows = read(folder, "alerts")
@@ -63,7 +63,7 @@ async def test_directory_keeps_what_it_cannot_read(box: Box, tmp_path: Path) -> 
     newer = msgpack.packb({"schema_version": 99})
     box.put_bytes([(1, encode(alert(1))), (2, newer), (3, encode(alert(3)))])
     async with directory(box, folder):
-        await until(lambda: box.outbox.depth == 0)
+        await eventually("an empty outbox", lambda: box.outbox.depth == 0)
     assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 3]
     (bad,) = read(folder, "bad")
     assert bad["payload"] == newer
@@ -78,10 +78,10 @@ async def test_directory_that_cannot_be_written(box: Box, tmp_path: Path) -> Non
     with capture_logs() as logs:
         box.put(10)
         async with directory(box, folder) as attempts:
-            await until(lambda: len(attempts) > 5)
+            await eventually("further attempts to connect", lambda: len(attempts) > 5)
             assert box.outbox.depth == 10
             unblock(folder)
-            await until(lambda: box.outbox.depth == 0)
+            await eventually("an empty outbox", lambda: box.outbox.depth == 0)
     assert [(e["event"], e["folder"]) for e in logs] == [("uplink_failed", str(folder))]
     assert len(read(folder, "alerts")) == 10
 
@@ -99,13 +99,13 @@ async def test_a_table_that_cannot_be_written_doubles_no_other(box: Box, tmp_pat
     with capture_logs() as logs:
         box.put_bytes([(1, encode(alert(1))), (2, newer(98))])
         async with directory(box, folder) as attempts:
-            await until(lambda: len(attempts) > 5)
+            await eventually("further attempts to connect", lambda: len(attempts) > 5)
             box.put_bytes([(3, newer(99)), (4, encode(alert(4)))])
-            await until(lambda: len(attempts) > 12)
+            await eventually("further attempts to connect", lambda: len(attempts) > 12)
             unblock(folder / "alerts")
-            await until(lambda: box.outbox.depth == 0)
+            await eventually("an empty outbox", lambda: box.outbox.depth == 0)
             box.put_bytes([(5, newer(97))])
-            await until(lambda: box.outbox.depth == 0)
+            await eventually("an empty outbox", lambda: box.outbox.depth == 0)
     assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 4]
     assert sorted(row["payload"] for row in read(folder, "bad")) == sorted(map(newer, (97, 98, 99)))
     assert [entry["seq"] for entry in logs if entry["event"] == "payload_undecodable"] == [2, 3, 5]

@@ -12,7 +12,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from tests.delivery.kit import NOW, Box, alert
-from tests.inputs.intake import until
+from tests.waits import eventually
 from vedette.delivery.envelope import encode
 from vedette.delivery.forward import MAX_TRIES, PROBES, Forwarder
 from vedette.model.counters import Log
@@ -70,9 +70,9 @@ async def test_all_that_is_made_is_delivered(tmp_path: Path) -> None:
     box.put(12)
     await box.outbox.receipt([(1, 4)])
     async with forwarding(tmp_path, box, lambda one: TAKEN) as (forwarder, receiver, _):
-        await until(lambda: len(receiver.taken) == 12)
+        await eventually("the alerts at the receiver", lambda: len(receiver.taken) == 12)
         box.put(3)
-        await until(lambda: forwarder.place.after == 15)
+        await eventually("the sink's place", lambda: forwarder.place.after == 15)
         assert receiver.taken == list(range(1, 16))
         assert forwarder.state()["waiting"] == 0
         assert forwarder.place.delivered == 15
@@ -93,7 +93,7 @@ async def test_the_filter(tmp_path: Path) -> None:
         tmp_path, box, lambda one: TAKEN, level="medium", rules=("r?",), tags=("attack.t1110*",)
     ) as (forwarder, receiver, _):  # fmt: skip
         box.put_bytes([(seq, encode(alert(seq, **row))) for seq, row in enumerate(rows, 1)])
-        await until(lambda: forwarder.place.after == len(rows))
+        await eventually("the sink's place", lambda: forwarder.place.after == len(rows))
         assert receiver.taken == [4, 5, 6]
 
 
@@ -103,12 +103,12 @@ async def test_a_receiver_that_is_away(tmp_path: Path) -> None:
     with capture_logs() as logged:
         async with forwarding(tmp_path, box, lambda one: AWAY if away else TAKEN) as (forwarder, receiver, _):
             box.put(20)
-            await until(lambda: len(receiver.asked) > 30)
+            await eventually("further tries", lambda: len(receiver.asked) > 30)
             state = forwarder.state()
             assert (state["failing"], state["error"], state["waiting"], state["since"]) == (True, "away", 20, NOW)
             assert forwarder.place.after == 0
             away = False
-            await until(lambda: forwarder.place.after == 20)
+            await eventually("the sink's place", lambda: forwarder.place.after == 20)
             assert sorted(receiver.taken) == list(range(1, 21))
             assert not forwarder.state()["failing"]
     assert [one["event"] for one in logged] == [Log.SINK_FAILING, Log.SINK_RECOVERED]
@@ -122,20 +122,20 @@ async def test_an_alert_that_never_works(tmp_path: Path) -> None:
         tmp_path, box, lambda one: AWAY if away or one.seq == 2 else TAKEN
     ) as (forwarder, receiver, _):  # fmt: skip
         box.put(3)
-        await until(lambda: len(receiver.asked) > 3 * MAX_TRIES)
+        await eventually("further tries", lambda: len(receiver.asked) > 3 * MAX_TRIES)
         assert forwarder.place.refused == 0
         away = False
-        await until(lambda: receiver.taken == [1, 3])
+        await eventually("the alerts at the receiver", lambda: receiver.taken == [1, 3])
         assert forwarder.place.after == 1
         while forwarder.place.refused == 0:
             box.put(1)
-            await until(lambda: box.next - 1 in receiver.taken)
+            await eventually("the alerts at the receiver", lambda: box.next - 1 in receiver.taken)
             await asyncio.sleep(0.005)
         assert sum(2 in one for one in receiver.asked) > MAX_TRIES
         (row,) = dead(tmp_path)
         assert (row["seq"], row["alert_id"]) == (2, alert(2).alert_id)
         assert row["refused"] == {"reason": f"failed {MAX_TRIES} times while others were taken: away", "at": NOW}
-        await until(lambda: forwarder.place.after == box.next - 1)
+        await eventually("the sink's place", lambda: forwarder.place.after == box.next - 1)
 
 
 async def test_as_many_as_a_batch_that_never_work(tmp_path: Path) -> None:
@@ -147,15 +147,15 @@ async def test_as_many_as_a_batch_that_never_work(tmp_path: Path) -> None:
         tmp_path, box, lambda one: AWAY if away or one.seq <= bad else TAKEN
     ) as (forwarder, receiver, _):  # fmt: skip
         box.put(bad + PROBES + 100)
-        await until(lambda: len(receiver.asked) > 2 * PROBES)
+        await eventually("further tries", lambda: len(receiver.asked) > 2 * PROBES)
         assert max(map(len, receiver.asked)) <= Scripted.batch + PROBES
         assert forwarder.place.refused == 0
         away = False
         while forwarder.place.refused < bad:
             box.put(1)
-            await until(lambda: box.next - 1 in receiver.taken)
+            await eventually("the alerts at the receiver", lambda: box.next - 1 in receiver.taken)
         assert sorted(row["seq"] for row in dead(tmp_path)) == list(range(1, bad + 1))
-        await until(lambda: forwarder.place.after == box.next - 1)
+        await eventually("the sink's place", lambda: forwarder.place.after == box.next - 1)
         assert sorted(receiver.taken) == list(range(bad + 1, box.next))
 
 
@@ -165,7 +165,7 @@ async def test_what_is_refused_for_good(tmp_path: Path) -> None:
     no = Answer(Verdict.REFUSED, "HTTP 400 no")
     async with forwarding(tmp_path, box, lambda one: no if one.seq % 2 else TAKEN) as (forwarder, receiver, _):
         box.put(10)
-        await until(lambda: forwarder.place.after == 10)
+        await eventually("the sink's place", lambda: forwarder.place.after == 10)
         assert sorted(receiver.taken) == [2, 4, 6, 8, 10]
         assert (forwarder.place.refused, forwarder.place.delivered) == (5, 5)
         assert sorted(row["seq"] for row in dead(tmp_path)) == [1, 3, 5, 7, 9]
@@ -183,9 +183,9 @@ async def test_a_receiver_that_wants_a_pause(tmp_path: Path) -> None:
 
     async with forwarding(tmp_path, box, answer) as (forwarder, _, _):
         box.put(1)
-        await until(lambda: len(asked) == 1)
+        await eventually("the question", lambda: len(asked) == 1)
         box.put(1)
-        await until(lambda: forwarder.place.after == 2)
+        await eventually("the sink's place", lambda: forwarder.place.after == 2)
         assert asked[1] - asked[0] >= 0.5
 
 
@@ -200,10 +200,10 @@ async def test_a_defect_of_a_receiver(tmp_path: Path) -> None:
 
     async with forwarding(tmp_path, box, answer) as (forwarder, receiver, task):
         box.put(2)
-        await until(lambda: forwarder.state()["failing"])
+        await eventually("the failure in the state", lambda: forwarder.state()["failing"])
         assert "KeyError" in forwarder.state()["error"]
         broken = False
-        await until(lambda: receiver.taken == [1, 2])
+        await eventually("the alerts at the receiver", lambda: receiver.taken == [1, 2])
         assert not task.done()
 
 
@@ -213,7 +213,7 @@ async def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     with capture_logs() as logged:
         async with forwarding(tmp_path, box, lambda one: TAKEN) as (forwarder, receiver, _):
             box.put_bytes([(1, b"\x80"), (2, encode(alert(2)))])
-            await until(lambda: forwarder.place.after == 2)
+            await eventually("the sink's place", lambda: forwarder.place.after == 2)
             assert receiver.taken == [2]
     assert [one["event"] for one in logged] == [Log.PAYLOAD_UNDECODABLE]
 
@@ -229,8 +229,8 @@ async def test_stop_delivers_what_there_is(tmp_path: Path) -> None:
         away = True
         again = asyncio.create_task((other := _again(forwarder, receiver, box, tmp_path)).run())
         box.put(1)
-        await until(lambda: other.state()["failing"])
-        await asyncio.wait_for(other.stop(300.0, again), 10)
+        await eventually("the failure in the state", lambda: other.state()["failing"])
+        await other.stop(300.0, again)
 
 
 def _again(forwarder: Forwarder, receiver: Scripted, box: Box, tmp_path: Path) -> Forwarder:

@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 
 from tests.broker import Broker, running
 from tests.delivery.kit import DOWN, STATUS, UP, Box, Up
-from tests.inputs.intake import until
 from tests.mqtt.kit import QUICK
+from tests.waits import eventually
 from vedette.bundle.seal import key_text
 from vedette.delivery import uplink
 from vedette.delivery.envelope import decode_row, split_batch
@@ -71,7 +71,7 @@ class Region:
 async def region(url: str, key: Ed25519PrivateKey | None = None) -> AsyncIterator[Region]:
     made = Region(url, key)
     async with made.client.running():
-        await until(made.client.connected.is_set)
+        await eventually("the connection", made.client.connected.is_set)
         yield made
         with suppress(ConnectionError):
             await asyncio.gather(*made.tasks)
@@ -83,24 +83,24 @@ async def test_alerts_leave_the_outbox_on_receipts_only(broker: Broker, box: Box
     async with region(broker.url) as centre:
         box.put(1000)
         up = await Up(broker.url, box).connected()
-        await until(lambda: len(centre.seqs) == 1000)
+        await eventually("the alerts at the centre", lambda: len(centre.seqs) == 1000)
         assert centre.seqs == list(range(1, 1001))
         assert centre.log_id == box.outbox.log_id
         assert box.outbox.depth == 1000
         centre.receipt(1, 400)
         centre.receipt(501, 1000)
-        await until(lambda: box.outbox.depth == 100)
+        await eventually("100 alerts in the outbox", lambda: box.outbox.depth == 100)
         with capture_logs() as logs:
             centre.receipt(401, 500, log_id="another")
             centre.send(b"\xc1 not msgpack")
             centre.send(msgpack.packb({"log_id": centre.log_id, "ranges": [[5, 1]]}))
-            await until(lambda: len([e for e in logs if e["event"] == "receipt_invalid"]) == 3)
+            await eventually("refused receipts", lambda: len([e for e in logs if e["event"] == "receipt_invalid"]) == 3)
         assert [seq for seq, _ in box.outbox.pending()] == list(range(401, 501))
         assert box.counters.totals["alerts_receipted"] == 900
         assert box.counters.totals["alerts_sent"] == 1000
         assert box.counters.totals["bytes_sent"] > 1000 * 300
         box.put(1)
-        await until(lambda: centre.seqs[-1] == 1001, 2)  # woken: not after a poll
+        await eventually("the alerts at the centre", lambda: centre.seqs[-1] == 1001)  # woken: not after a poll
         await up.stop()
 
 
@@ -110,14 +110,14 @@ async def test_resend_after_the_receipt_timeout(broker: Broker, box: Box) -> Non
     async with region(broker.url) as centre:
         box.put(500)
         up = await Up(broker.url, box, resend_after=0.4).connected()
-        await until(lambda: len(centre.seqs) == 500)
+        await eventually("the alerts at the centre", lambda: len(centre.seqs) == 500)
         centre.receipt(1, 450)
-        await until(lambda: len(centre.seqs) >= 550)
+        await eventually("the alerts at the centre", lambda: len(centre.seqs) >= 550)
         assert centre.seqs[500:550] == list(range(451, 501))
         centre.receipt(451, 500)
-        await until(lambda: box.outbox.depth == 0)
+        await eventually("an empty outbox", lambda: box.outbox.depth == 0)
         box.put(1)  # this one has no receipt, and goes again and again
-        await until(lambda: centre.seqs.count(501) == 3)
+        await eventually("the alerts at the centre", lambda: centre.seqs.count(501) == 3)
         since = centre.seqs.index(501, centre.seqs.index(501) + 1)
         assert set(centre.seqs[since:]) == {501}
         await up.stop()
@@ -132,7 +132,7 @@ async def test_everything_without_a_receipt_goes_again_after_a_restart(broker: B
         box = Box(tmp_path / "s")
         box.put(300)
         up = await Up(broker.url, box, **signed).connected()
-        await until(lambda: len(centre.seqs) == 300)
+        await eventually("the alerts at the centre", lambda: len(centre.seqs) == 300)
         await up.kill()
         box.close()
         centre.receipt(1, 100)
@@ -140,10 +140,10 @@ async def test_everything_without_a_receipt_goes_again_after_a_restart(broker: B
         centre.seqs.clear()
         box = Box(tmp_path / "s")
         up = await Up(broker.url, box, **signed).connected()
-        await until(lambda: box.outbox.depth == 200)
-        await until(lambda: set(centre.seqs) >= set(range(101, 301)))
+        await eventually("200 alerts in the outbox", lambda: box.outbox.depth == 200)
+        await eventually("the alerts at the centre", lambda: set(centre.seqs) >= set(range(101, 301)))
         centre.receipt(101, 300)
-        await until(lambda: box.outbox.depth == 0)
+        await eventually("an empty outbox", lambda: box.outbox.depth == 0)
         await up.stop()
         box.close()
 
@@ -158,19 +158,21 @@ async def test_a_receipt_is_believed_as_far_as_alerts_were_sent(broker: Broker, 
             box.put(300)
             centre.log_id = box.outbox.log_id
             up = await Up(broker.url, box, max_inflight=1).connected()
-            await until(lambda: len(centre.seqs) == 300)
+            await eventually("the alerts at the centre", lambda: len(centre.seqs) == 300)
             await up.kill()
             centre.receipt(0, 1 << 62)  # waits in the agent's session
             await asyncio.gather(*centre.tasks)
             up = Up(broker.url, box, max_inflight=0)  # sends nothing
-            await until(lambda: box.counters.totals["receipts_refused"] == 1)
-            await until(lambda: "Received PUBACK from vedette-f1-a1" in broker.log())  # it does not come again
+            await eventually("refused receipts", lambda: box.counters.totals["receipts_refused"] == 1)
+            await eventually(
+                "PUBACK at the broker", lambda: "Received PUBACK from vedette-f1-a1" in broker.log()
+            )  # it does not come again
             assert box.outbox.depth == 300
             await up.kill()
             up = await Up(broker.url, box).connected()
-            await until(lambda: len(centre.seqs) == 600)
+            await eventually("the alerts at the centre", lambda: len(centre.seqs) == 600)
             centre.receipt(1, 100)
-            await until(lambda: box.outbox.depth == 200)
+            await eventually("200 alerts in the outbox", lambda: box.outbox.depth == 200)
             assert box.counters.totals["receipts_refused"] == 1
             await up.stop()
     (refused,) = [entry for entry in logs if entry["event"] == "receipt_invalid"]
@@ -188,17 +190,17 @@ def test_a_forged_receipt_for_a_refused_batch_is_not_believed(tmp_path: Path, bo
         box.put(300)
         async with region(broker.url) as forger:
             up = await Up(broker.url, box).connected()
-            await until(lambda: any(entry["event"] == "uplink_failed" for entry in logs))
+            await eventually("the log event", lambda: any(entry["event"] == "uplink_failed" for entry in logs))
             forger.receipt(0, 1 << 62, log_id=box.outbox.log_id)
-            await until(lambda: box.counters.totals["receipts_refused"] == 1)
+            await eventually("refused receipts", lambda: box.counters.totals["receipts_refused"] == 1)
             box.put(1)  # the next receipt is settled after the forged one
             assert box.outbox.depth == 301
             access.write_text("topic readwrite #\n")
             assert broker.process is not None
             broker.process.send_signal(signal.SIGHUP)
-            await until(lambda: len(set(forger.seqs)) == 301)
+            await eventually("the alerts at the centre", lambda: len(set(forger.seqs)) == 301)
             forger.receipt(1, 301)
-            await until(lambda: box.outbox.depth == 0)
+            await eventually("an empty outbox", lambda: box.outbox.depth == 0)
             await up.stop()
 
     with capture_logs() as logs, running(tmp_path / "broker", extra=[f"acl_file {access}"]) as broker:
@@ -216,7 +218,7 @@ async def test_only_the_regions_receipts_are_believed(broker: Broker, box: Box) 
         async with region(broker.url) as centre:
             box.put(400)
             up = await Up(broker.url, box, receipt_keys=keys).connected()
-            await until(lambda: len(centre.seqs) == 400)
+            await eventually("the alerts at the centre", lambda: len(centre.seqs) == 400)
             everything, number = [(0, 400)], box.outbox.log_id
             changed = msgpack.unpackb(pack_receipt(number, [(1, 1)], DOWN, one))
             for payload in (
@@ -229,18 +231,18 @@ async def test_only_the_regions_receipts_are_believed(broker: Broker, box: Box) 
                 bytes(100_000),
             ):
                 centre.send(payload)
-            await until(lambda: len([e for e in logs if e["event"] == "receipt_invalid"]) == 7)
+            await eventually("refused receipts", lambda: len([e for e in logs if e["event"] == "receipt_invalid"]) == 7)
             assert box.outbox.depth == 400
             first = pack_receipt(number, [(1, 100)], DOWN, one)
             centre.send(first)
-            await until(lambda: box.outbox.depth == 300)
+            await eventually("300 alerts in the outbox", lambda: box.outbox.depth == 300)
             centre.send(pack_receipt(number, [(101, 150), (201, 250)], DOWN, two))
-            await until(lambda: box.outbox.depth == 200)
+            await eventually("200 alerts in the outbox", lambda: box.outbox.depth == 200)
             centre.send(first)  # replayed
             box.put(1)
-            await until(lambda: len(centre.seqs) == 401)
+            await eventually("the alerts at the centre", lambda: len(centre.seqs) == 401)
             centre.send(pack_receipt(number, [(401, 401)], DOWN, two))
-            await until(lambda: box.outbox.depth == 200)
+            await eventually("200 alerts in the outbox", lambda: box.outbox.depth == 200)
             assert [seq for seq, _ in box.outbox.pending()] == [*range(151, 201), *range(251, 401)]
             await up.stop()
     reasons = [e["reason"] for e in logs if e["event"] == "receipt_invalid"]
@@ -261,21 +263,21 @@ async def test_broker_away_at_start_and_killed_between_puback_and_landing(tmp_pa
         with capture_logs() as logs:
             box.put(200)
             up = Up(broker.url, box, resend_after=1.0)
-            await until(lambda: outages() == 1)
+            await eventually("outages", lambda: outages() == 1)
             broker.start()
             async with region(broker.url) as centre:
-                await until(lambda: len(centre.seqs) == 200)
+                await eventually("the alerts at the centre", lambda: len(centre.seqs) == 200)
             # The region is away with a session; the broker acknowledges for it, and dies.
             box.put(300)
-            await until(lambda: box.counters.totals["alerts_sent"] >= 500)
+            await eventually("alerts that were sent", lambda: box.counters.totals["alerts_sent"] >= 500)
             broker.kill()
             box.put(100)
-            await until(lambda: outages() == 2)
+            await eventually("outages", lambda: outages() == 2)
             broker.start()
             await up.connected()
             async with region(broker.url) as centre:
                 centre.landing = True
-                await until(lambda: box.outbox.depth == 0, 15)
+                await eventually("an empty outbox", lambda: box.outbox.depth == 0)
                 seqs = centre.seqs
             await up.stop()
     finally:
@@ -291,13 +293,15 @@ async def test_without_a_subscriber_alerts_wait(broker: Broker, box: Box) -> Non
     box.put(700)
     with capture_logs() as logs:
         up = await Up(broker.url, box).connected()
-        await until(lambda: broker.log().count("Received PUBLISH from vedette-f1-a1") >= 4)
+        await eventually(
+            "PUBLISH at the broker", lambda: broker.log().count("Received PUBLISH from vedette-f1-a1") >= 4
+        )
         failed = [e for e in logs if e["event"] == "uplink_failed"]
         assert len(failed) == 1
         assert "region land" in failed[0]["reason"]
         async with region(broker.url) as centre:
             centre.landing = True
-            await until(lambda: box.outbox.depth == 0)
+            await eventually("an empty outbox", lambda: box.outbox.depth == 0)
             assert set(centre.seqs) == set(range(1, 701))
             await up.stop()
 
@@ -307,16 +311,16 @@ async def test_heartbeat_and_last_will(broker: Broker, box: Box) -> None:
     """The status topic holds a heartbeat at connect and every interval; after a crash it holds the last will."""
     async with region(broker.url) as centre:
         up = await Up(broker.url, box, heartbeat=0.1).connected()
-        await until(lambda: len(centre.status) >= 3)
+        await eventually("heartbeats at the centre", lambda: len(centre.status) >= 3)
         assert centre.status[0]["state"] == "running"
         await up.kill()
-        await until(lambda: centre.status[-1]["state"] == "lost")
+        await eventually("the state lost at the centre", lambda: centre.status[-1]["state"] == "lost")
         assert centre.status[-1] == {"agent_id": "a1", "fleet": "f1", "site": "s1", "state": "lost"}
         up = await Up(broker.url, box, heartbeat=60).connected()
-        await until(lambda: centre.status[-1]["state"] == "running")
+        await eventually("the state running at the centre", lambda: centre.status[-1]["state"] == "running")
         count = len(centre.status)
         await up.stop()
-        await until(lambda: len(centre.status) == count + 1)
+        await eventually("heartbeats at the centre", lambda: len(centre.status) == count + 1)
         assert centre.status[-1]["state"] == "running"
 
 
@@ -334,14 +338,14 @@ async def test_further_subscriptions(broker: Broker, box: Box) -> None:
         up = Up(broker.url, box)
         up.uplink.subscribe("vedette/v1/f1/bundles/stable/manifest", take)
         await up.connected()
-        await until(lambda: len(got) == 1)
+        await eventually("a message", lambda: len(got) == 1)
         up.uplink.subscribe("vedette/v1/f1/bundles/stable/blobs/aa", take)
-        await until(lambda: len(got) == 2)
+        await eventually("2 messages", lambda: len(got) == 2)
         up.uplink.unsubscribe("vedette/v1/f1/bundles/stable/blobs/aa")
-        await until(lambda: "Received UNSUBSCRIBE from vedette-f1-a1" in broker.log())
+        await eventually("UNSUBSCRIBE at the broker", lambda: "Received UNSUBSCRIBE from vedette-f1-a1" in broker.log())
         await centre.client.publish("vedette/v1/f1/bundles/stable/blobs/aa", b"")
         await centre.client.publish("vedette/v1/f1/bundles/stable/manifest", b"m2")
-        await until(lambda: len(got) == 3)
+        await eventually("3 messages", lambda: len(got) == 3)
         await up.stop()
     assert [payload for _, payload in got] == [b"m", b"blob", b"m2"]
 
@@ -352,13 +356,17 @@ async def test_batches_refused_together_are_one_failure(broker: Broker, box: Box
     for each, the last of which would be hours."""
     made = uplink.MqttUplink(box.source(type="mqtt", broker=MqttSettings(url=broker.url)), backoff=(0.01, 1e6))
     task = asyncio.create_task(made.run())
-    await until(lambda: "Received PUBLISH from vedette-f1-a1" in broker.log())  # a heartbeat
+    await eventually(
+        "PUBLISH at the broker", lambda: "Received PUBLISH from vedette-f1-a1" in broker.log()
+    )  # a heartbeat
     assert broker.process is not None
     broker.process.send_signal(signal.SIGSTOP)
     box.put(20 * uplink.BATCH_ALERTS)
     for _ in range(100):
         await asyncio.sleep(0)
     broker.process.send_signal(signal.SIGCONT)  # nobody subscribes to alerts
-    await until(lambda: broker.log().count("Received PUBLISH from vedette-f1-a1") >= 1 + 20 + 3)
+    await eventually(
+        "PUBLISH at the broker", lambda: broker.log().count("Received PUBLISH from vedette-f1-a1") >= 1 + 20 + 3
+    )
     await made.stop(1)
     await task

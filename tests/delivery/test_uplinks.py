@@ -14,8 +14,8 @@ import pytest
 
 from tests.broker import running
 from tests.delivery.kit import Box, read
-from tests.inputs.intake import until
 from tests.region.test_land import Land
+from tests.waits import eventually
 from vedette.config.settings import UplinkSettings
 from vedette.delivery.uplinks import UPLINKS, opened
 from vedette.mqtt.settings import MqttSettings
@@ -62,17 +62,17 @@ async def test_an_uplink_gives_up_what_is_durable_elsewhere(kind: str, tmp_path:
             uplink = opened(box.source(type=kind, **settings))
             assert box.outbox.depth == 700
             task = asyncio.create_task(uplink.run())
-            await until(lambda: box.outbox.depth == 0)
+            await eventually("an empty outbox", lambda: box.outbox.depth == 0)
             box.put(20)
-            await until(lambda: box.outbox.depth == 0)
+            await eventually("an empty outbox", lambda: box.outbox.depth == 0)
             seqs = set(range(1, 720 * round + 721))
             if kind == "none":
                 assert {one.seq for one in box.outbox.tail(2000) if one.receipted} == seqs
             else:
                 assert {row["seq"] for row in read(tmp_path / "landing", "alerts")} >= seqs
             assert uplink.state()["type"] == kind
-            await asyncio.wait_for(uplink.stop(5.0), 10)
-            await asyncio.wait_for(task, 10)
+            await uplink.stop(5.0)
+            await task
     box.close()
 
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deep import examples
 from tests.differential.material import oracle
 from vedette.api import compile_rules
 from vedette.engine.match import Engine
@@ -26,7 +27,7 @@ from vedette.runtime.timeline import Correlated, Timeline
 
 BASE = 1_790_000_000
 NAMES = ("aa", "bb", "cc")
-EXAMPLES = settings(max_examples=120, suppress_health_check=list(HealthCheck))
+EXAMPLES = examples(60)
 
 Event = dict[str, Any]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.differences import walk
 from vedette.cli.main import main
 
 HEAD = "title: t\nlogsource:\n  category: test\n"
@@ -177,7 +178,7 @@ CASES: list[tuple[str, list[Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("detection", "matching", "others"), CASES, ids=[case[0].replace("\n", " ") for case in CASES])
+@walk(("detection", "matching", "others"), CASES)
 def test_detections(detection: str, matching: list[Any], others: list[Any], tmp_path: Path) -> None:
     """The detection holds for these events and for no others."""
     body = "".join(f"  {line}\n" for line in detection.splitlines())

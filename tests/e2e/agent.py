@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +24,8 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 
-from tests.broker import free_port
+from tests.broker import own_port
+from tests.waits import DEADLINE, until
 from tests.warm import Done, Warm
 from vedette.rawlog import read
 from vedette.runtime.control import ask
@@ -30,6 +33,7 @@ from vedette.runtime.reported import STATE
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "rules" / "sigma"
+FEW = ("linux/sshd_failed_root_password.yml", "linux/sshd_unknown_user.yml", "linux/download_and_run.yml")
 VEDETTE = (sys.executable, "-m", "vedette")
 WARM = Warm()
 BUILT: dict[str, bytes] = {}
@@ -37,6 +41,14 @@ BUILT: dict[str, bytes] = {}
 takes them only for the very same files."""
 KILLS = int(os.environ.get("VEDETTE_CRASH_KILLS", "2"))
 """Kills in each crash test; ``make test-crash`` asks for more."""
+
+
+def few(folder: Path) -> Path:
+    """Three of the starter rules, in ``folder``: attacks of ``bench.traffic`` fire them, and an agent starts sooner."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in FEW:
+        shutil.copy(RULES / name, folder)
+    return folder
 
 
 def chance() -> random.Random:
@@ -52,23 +64,12 @@ def say(capsys: pytest.CaptureFixture[str], text: str) -> None:
         sys.stdout.write(f"\n{text}\n")
 
 
-def until(what: str, check: Callable[[], Any], seconds: float = 180.0, pause: float = 0.02) -> Any:
-    """Wait for a true answer of ``check`` and return it. The longer it takes, the more seldom is asked: what is waited
-    for is not to be held up by the asking."""
-    began = time.monotonic()
-    while not (answer := check()):
-        waited = time.monotonic() - began
-        assert waited < seconds, f"waited {seconds:g} s in vain for {what}"
-        time.sleep(max(pause, min(waited / 20, 0.25)))
-    return answer
-
-
 def vedette(*arguments: object, stdin: bytes = b"", code: int | None = 0) -> subprocess.CompletedProcess[str]:
     """A ``vedette`` command run to its end; ``code`` is the exit code that it must have."""
     command = [*VEDETTE, *map(str, arguments)]
-    warm = None if stdin else WARM.run(command[len(VEDETTE) :], 300)
+    warm = None if stdin else WARM.run(command[len(VEDETTE) :])
     if warm is None:
-        done = subprocess.run(command, input=stdin, capture_output=True, timeout=300, check=False)
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=DEADLINE, check=False)
         warm = Done(done.returncode, done.stdout, done.stderr)
     out, err = warm.out.decode(), warm.err.decode()
     assert code is None or warm.code == code, f"{command} ended with {warm.code}:\n{out}{err}"
@@ -131,16 +132,15 @@ class Process:
         if self.process is not None:
             self.process.wait()
 
-    def stop(self, seconds: float = 20.0) -> int:
+    def stop(self) -> int:
         """SIGTERM; the exit code."""
         self.signal(signal.SIGTERM)
-        assert self.process is not None
-        return self.process.wait(seconds)
+        return self.ended()
 
-    def ended(self, seconds: float = 20.0) -> int:
+    def ended(self) -> int:
         """Wait for its end; the exit code."""
         assert self.process is not None
-        return self.process.wait(seconds)
+        return self.process.wait(DEADLINE)
 
 
 @contextmanager
@@ -161,7 +161,7 @@ class Agent(Process):
     """``vedette run`` in ``folder``; its id is ``edge-1``, its fleet ``f1``, its site ``s1``.
 
     ``settings`` are tables of TOML besides ``[agent]`` and ``[log]``. With ``rules`` (folders) or without bundles of
-    its own it runs the starter rules, and looks each ``poll`` whether they changed. ``port`` is free for an input.
+    its own it runs the starter rules, and looks each ``poll`` whether they changed. ``port`` is its own, for an input.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Agent(Process):
         self.folder = folder
         self.data = folder / "data"
         self.landing = self.data / "alerts-landing"
-        self.port = port or free_port()
+        self.port = port or own_port()
         self.config = folder / "vedette.toml"
         self.rules, self._lookup, self._poll = rules, lookup, poll
         self.configure(settings)
@@ -205,9 +205,9 @@ class Agent(Process):
             f'{rules}{settings}\n[log]\nformat = "json"\n'
         )
 
-    def ready(self, seconds: float = 180.0) -> Agent:
+    def ready(self) -> Agent:
         """Wait until its inputs are open."""
-        until("the agent to start", lambda: self.alive() and self.said("agent_started"), seconds)
+        until("the agent to start", lambda: self.alive() and self.said("agent_started"))
         if not BUILT and self._starter():
             BUILT.update({path.name: path.read_bytes() for path in (self.data / "cache").glob("rules-*-guessed.vplan")})
         return self
@@ -227,7 +227,12 @@ class Agent(Process):
         counts: dict[str, Any] = self.status()["inputs"].get(name, none)
         return counts
 
-    def settled(self, stored: int | None = None, name: str = "in", seconds: float = 180.0) -> dict[str, Any]:
+    def midway(self, work: Future[Any], stored: int, name: str = "in") -> None:
+        """Wait until so many events of the input are stored, or ``work``, which sends them, is over: a moment for a
+        kill."""
+        until("events that are stored", lambda: work.done() or self.input(name)["stored"] >= stored)
+
+    def settled(self, stored: int | None = None, name: str = "in") -> dict[str, Any]:
         """The status once all that is stored is judged and every alert is receipted.
 
         ``stored``: also wait until so many events of the input are stored, in all its lives.
@@ -242,7 +247,7 @@ class Agent(Process):
             return status if done and (stored is None or counts["stored"] >= stored) else None
 
         try:
-            found: dict[str, Any] = until("the agent to settle", check, seconds)
+            found: dict[str, Any] = until("the agent to settle", check)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{json.dumps(self.status())}\n{self.text()[-4000:]}") from None
         return found

@@ -14,8 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench import traffic
 from bench.send import tcp
-from tests.broker import free_port
-from tests.e2e.agent import Agent, until, vedette
+from tests.broker import own_port
+from tests.e2e.agent import RULES, Agent, few, vedette
+from tests.waits import DEADLINE, until
 from vedette.runtime.exporter import families
 from vedette.runtime.metrics import METRICS, TWICE, walk
 from vedette.store.store import Store
@@ -68,8 +69,8 @@ EQUATION = {
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
-    made = Agent(tmp_path / "a")
-    made.configure(SETTINGS.format(port=made.port, metrics=free_port()))
+    made = Agent(tmp_path / "a", rules=few(tmp_path / "few"))
+    made.configure(SETTINGS.format(port=made.port, metrics=own_port()))
     yield made
     made.kill()
 
@@ -88,14 +89,17 @@ listen = "127.0.0.1:{metrics}"
 """
 
 
-@pytest.mark.parametrize("stage", EQUATION)
+@pytest.mark.parametrize(
+    "stage", ["stored", *(pytest.param(stage, marks=pytest.mark.long) for stage in EQUATION if stage != "stored")]
+)
 def test_a_stage_that_miscounts(agent: Agent, stage: str) -> None:
     """Whichever stage it is, the agent says so by itself: in its log, in the status (exit code 1), in the metrics. The
     alarm is counted, and the count outlives the restart after which the stage counts again."""
+    # Over 3 s: the agent checks its account every few seconds.
     agent.program = (sys.executable, "-c", MISCOUNTS, stage)
     agent.up()
     assert agent.status()["identity_broken"] == []
-    tcp(("127.0.0.1", agent.port), b"".join(traffic.blocks(3, 5000, attack_rate=0.02)))
+    tcp(("127.0.0.1", agent.port), b"".join(traffic.blocks(3, 1000, attack_rate=0.05)))
     until("the alarm", lambda: agent.alive() and agent.said("identity_broken"))
     told = agent.said("identity_broken")[0]["reasons"]
     assert any(EQUATION[stage] in reason for reason in told), told
@@ -110,6 +114,7 @@ def test_a_stage_that_miscounts(agent: Agent, stage: str) -> None:
         assert agent.status()["totals"]["identity_alarms"] >= 1
 
 
+@pytest.mark.long
 def test_a_damaged_count_in_the_store(agent: Agent) -> None:
     """A store whose count of receipts is not what its outbox holds: alarm at once, and the agent runs on."""
     agent.up()
@@ -135,7 +140,7 @@ def _figures(account: Any) -> dict[str, Any]:
 def scrape(agent: Agent) -> dict[tuple[str, tuple[str, ...]], float]:
     """The samples of the agent's metrics by name and label values."""
     port = agent.config.read_text().rpartition("127.0.0.1:")[2].partition('"')[0]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=")
         text = answer.read().decode()
     return {
@@ -163,13 +168,14 @@ def numbers(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
             yield from numbers(item, f"{path}.[{key}]")
 
 
+@pytest.mark.long
 def test_every_number_of_the_status_is_a_metric(agent: Agent) -> None:
     """Of an agent that has judged, dropped and quarantined, each number of ``status --json`` has a row, and the metric
     served over HTTP has its value."""
     slow = agent.folder / "rules"
     slow.mkdir()
     (slow / "slow.yml").write_text(SLOW)
-    agent.config.write_text(agent.config.read_text().replace('paths = ["', f'paths = ["{slow}", "'))
+    agent.config.write_text(agent.config.read_text().replace('paths = ["', f'paths = ["{slow}", "{RULES}", "'))
     agent.up()
     tcp(("127.0.0.1", agent.port), b"".join(traffic.blocks(3, 5000, attack_rate=0.02)))
     tcp(("127.0.0.1", agent.port), (b"<13>Nov 20 10:00:00 web1 app: marker x" + b"a" * 60 + b"!\n") * 20)
@@ -217,13 +223,16 @@ def _covers(row: str, path: str) -> bool:
     return len(mine) == len(its) and all(a in ("*", b) for a, b in zip(mine, its, strict=True))
 
 
+@pytest.mark.long
 def test_what_is_not_a_scrape(agent: Agent) -> None:
     """Another path, another method, an endless head: told or closed, and the agent goes on."""
     agent.up()
     port = int(agent.config.read_text().rpartition("127.0.0.1:")[2].partition('"')[0])
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=DEADLINE)
     with pytest.raises(urllib.error.HTTPError, match="405"):
-        urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/metrics", method="DELETE"), timeout=10)
+        urllib.request.urlopen(
+            urllib.request.Request(f"http://127.0.0.1:{port}/metrics", method="DELETE"), timeout=DEADLINE
+        )
     tcp(("127.0.0.1", port), b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100_000)
     assert scrape(agent)["vedette_lag_events", ()] == 0

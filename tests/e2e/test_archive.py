@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.archive import s3
-from tests.e2e.agent import KILLS, Agent, chance, reborn, until, vedette
+from tests.e2e.agent import KILLS, Agent, chance, reborn, vedette
+from tests.waits import until
 from vedette.rawlog.segment import segments
 
 LINES = 12_000
@@ -40,7 +41,7 @@ def _found(agent: Agent, pattern: str = "") -> Counter[str]:
 
 
 @pytest.mark.peer
-@pytest.mark.crash
+@pytest.mark.long
 def test_killed_while_it_archives(tmp_path: Path) -> None:
     """Kills, and a store that fails in between: search and export through the archive give every line once, more
     than the budget of the disk holds; the store has one object a segment."""
@@ -60,14 +61,14 @@ def test_killed_while_it_archives(tmp_path: Path) -> None:
                 store.proxy.mode = modes[number % len(modes)]
                 if number < KILLS:
                     seen = len(store.proxy.requests) + rng.randrange(4)
-                    until("requests", lambda n=seen: agent.alive() and len(store.proxy.requests) >= n, 60)
+                    until("requests", lambda n=seen: agent.alive() and len(store.proxy.requests) >= n)
                     agent.kill()
                     reborn(agent, rng)
                     agent.ready()
             store.proxy.mode = "pass"
             total = (KILLS + 1) * step
-            agent.settled(total, seconds=90)
-            until("the archive", lambda: not agent.status()["archive"]["waiting"], 90)
+            agent.settled(total)
+            until("the archive", lambda: not agent.status()["archive"]["waiting"])
             assert agent.status()["archive"]["segments"] > len(segments(agent.data / "raw"))
             wanted = Counter({str(i): 1 for i in range(total)})
             assert _found(agent) == wanted

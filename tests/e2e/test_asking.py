@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import socket
 import ssl
@@ -21,16 +22,19 @@ import zstandard
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from paho.mqtt.client import MQTTv5
 
-from tests.e2e.agent import KILLS, VEDETTE, chance, until, up, vedette
+from tests.e2e.agent import KILLS, VEDETTE, chance, up, vedette
 from tests.e2e.test_fleet import FLEET, Centre, Host
+from tests.waits import DEADLINE, until
 from vedette.fleet.audit import Audit, verify
 from vedette.fleet.replies import Part, Signer, pack, packed
 from vedette.fleet.requests import Request
 from vedette.region.requests import moment
 from vedette.region.sign import load_key
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 EVENTS = 3000
+LONG = f"{DEADLINE:.0f}s"
+"""For an answer that comes."""
 ROLES = {"vera": ["viewer"], "ann": ["viewer", "analyst"], "otto": ["operator", "viewer"], "past": ["viewer"]}
 
 
@@ -98,7 +102,7 @@ class Operators(Centre):
         for host in hosts:
             host.wait("the operators", lambda actual: actual["metadata"].get("targets", 0) >= 2)
 
-    def options(self, who: str, *, wait: str = "30s") -> list[object]:
+    def options(self, who: str, *, wait: str = LONG) -> list[object]:
         member = self.analyst
         return [
             "--broker", self.broker.url, "--ca-file", member / "region-ca.pem", "--cert-file", member / "agent.pem",
@@ -107,7 +111,7 @@ class Operators(Centre):
         ]  # fmt: skip
 
     def fleet(
-        self, who: str, *words: object, wait: str = "30s", code: int | None = 0
+        self, who: str, *words: object, wait: str = LONG, code: int | None = 0
     ) -> subprocess.CompletedProcess[str]:
         return vedette("fleet", *words, *self.options(who, wait=wait), code=code)
 
@@ -179,7 +183,7 @@ def test_questions_and_commands(centre: Operators, hosts: tuple[Asked, Generous]
     assert "vienna-1: no answer" in shown.stderr
     assert "linz-1" in shown.stdout
     vienna.up()
-    late = until("the late answer", lambda: _fetched(centre, "vera"), 60, 1)
+    late = until("the late answer", lambda: _fetched(centre, "vera"))
     assert "vienna-1  done" in late
 
     refused = centre.fleet("otto", "do", "reload", "--agent", "vienna-1", code=1)
@@ -245,7 +249,7 @@ def test_evidence(centre: Operators, hosts: tuple[Asked, Generous], tmp_path: Pa
         "--reason",
         "all",
     )
-    command = [*VEDETTE, "fleet", *map(str, words), *map(str, centre.options("ann", wait="110s"))]
+    command = [*VEDETTE, "fleet", *map(str, words), *map(str, centre.options("ann"))]
     with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
         asking = subprocess.Popen(command, stdout=out, stderr=err)
     rng = chance()
@@ -253,7 +257,7 @@ def test_evidence(centre: Operators, hosts: tuple[Asked, Generous], tmp_path: Pa
         time.sleep(rng.uniform(0.2, 1.5))
         vienna.kill()
         vienna.start()
-    assert asking.wait(115) == 0, (tmp_path / "err").read_text() + vienna.text()[-3000:]
+    assert asking.wait(DEADLINE) == 0, (tmp_path / "err").read_text() + vienna.text()[-3000:]
     lines = (tmp_path / "out").read_text().splitlines()
     assert [line.partition("event ")[2][:6] for line in lines if "event " in line and "(" not in line[:1]] == [
         f"{i:06}" for i in range(EVENTS)
@@ -291,7 +295,7 @@ def test_attacks_on_a_host(centre: Operators, hosts: tuple[Asked, Generous]) -> 
         before = vienna.refusals().count(kind)
         for message in messages:
             centre.post(commands, message)
-        until(f"the refusal: {kind}", lambda: vienna.refusals().count(kind) > before, 30)
+        until(f"the refusal: {kind}", lambda: vienna.refusals().count(kind) > before)
 
     key = {name: load_key(centre.folder / f"{name}.pem") for name in ROLES}
     good = centre.request("vera").signed(key["vera"])
@@ -326,6 +330,16 @@ def test_attacks_on_a_host(centre: Operators, hosts: tuple[Asked, Generous]) -> 
     assert len(made) == 1  # that of the line above
 
 
+def sent(centre: Operators) -> int:
+    """Who has asked vienna, by the broker's log; each has subscribed to the replies before."""
+    came = rf"Received PUBLISH from (\S+) .*'vedette/v1/{FLEET}/vienna-1/commands'"
+    return len({*re.findall(came, centre.broker.log())})
+
+
+def refused_replies(centre: Operators) -> set[tuple[str, str]]:
+    return {(row["agent"], row["refused"]) for row in centre.record if row["event"] == "reply_refused"}
+
+
 def test_attacks_on_the_centre(centre: Operators, hosts: tuple[Asked, Generous], tmp_path: Path) -> None:
     """Forged replies are refused and recorded, and the true one counts: by an agent in another's name, by one that was
     not asked, by a bomb of one whose key was stolen, by a certificate that was revoked."""
@@ -336,7 +350,7 @@ def test_attacks_on_the_centre(centre: Operators, hosts: tuple[Asked, Generous],
     asking = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     [path] = until("the request", lambda: [*centre.requests.glob("*/agents.json")])
     id = path.parent.name
-    time.sleep(1)
+    until("the request at the broker", lambda: sent(centre) == 1)
 
     def signer(name: str, *, agent: str = "") -> Signer:
         key: Any = load_pem_private_key((members / name / "agent.key").read_bytes(), None)
@@ -352,27 +366,27 @@ def test_attacks_on_the_centre(centre: Operators, hosts: tuple[Asked, Generous],
     tampered = msgpack.packb({**msgpack.unpackb(pack(id, part, signer("vienna-1"))), "data": packed(b'{"v":1}\n')})
     centre.post("vienna-1/replies", tampered, members / "vienna-1")
     centre.post("vienna-1/replies", b"\xff" * 1000, members / "vienna-1")
-    time.sleep(1)
+    until("their refusals", lambda: len(refused_replies(centre)) == 5)
     vienna.signal(18)
-    out, err = asking.communicate(timeout=60)
+    out, err = asking.communicate(timeout=DEADLINE)
     assert asking.returncode == 0, err
     assert b"9.9.9" not in out
-    refused = {(row["agent"], row["refused"]) for row in centre.record if row["event"] == "reply_refused"}
-    assert refused == {
+    assert refused_replies(centre) == {
         ("linz-1", "agent"), ("linz-1", "signature"), ("vienna-1", "signature"), ("vienna-1", "digest"),
         ("vienna-1", "malformed"),
     }  # fmt: skip
 
     vienna.signal(19)
+    command[-1] = "15s"  # no answer comes that is taken
     asking = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     until("the second request", lambda: len([*centre.requests.glob("*/agents.json")]) == 2)
     id = next(path.parent.name for path in centre.requests.glob("*/agents.json") if path.parent.name != id)
-    time.sleep(1)
+    until("the request at the broker", lambda: sent(centre) == 2)
     centre.post("vienna-1/replies", pack(id, Part(0, bomb, 20, True, "done"), signer("vienna-1")), members / "vienna-1")
-    out, err = asking.communicate(timeout=60)
+    out, err = asking.communicate(timeout=DEADLINE)
     assert asking.returncode == 1
     assert b"vienna-1: not taken: " in err
-    assert ("vienna-1", "bomb") in {(r["agent"], r["refused"]) for r in centre.record if r["event"] == "reply_refused"}
+    assert ("vienna-1", "bomb") in refused_replies(centre)
     vienna.signal(18)
 
     saved = tmp_path / "thief"

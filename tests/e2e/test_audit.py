@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent import Agent, by_line, chance, scan, until
+from tests.e2e.agent import Agent, by_line, chance, scan
+from tests.waits import until
 
 RULES = """
 title: Hidden file run
@@ -62,10 +63,10 @@ class Sender:
         """Send it and wait until it is in the raw log."""
         self.socket.sendall(text.encode() + b"\n")
         self.sent += 1
-        until("the line", lambda: self.agent.alive() and self.agent.input()["stored"] >= self.sent, pause=0.005)
+        until("the line", lambda: self.agent.alive() and self.agent.input()["stored"] >= self.sent)
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_killed_between_the_records(tmp_path: Path) -> None:
     """Audit events whose records come one by one over TCP, of two hosts at a time, the agent killed between any two of
     them, with what came before committed or not: the alerts are those of ``scan`` over the lines, each once; one
@@ -95,7 +96,7 @@ def test_killed_between_the_records(tmp_path: Path) -> None:
                 time.sleep(rng.uniform(0, 0.03))
         for text in records(9)[:4]:
             sender.line(text)
-        until("the event without an end", lambda: any(":9)" in row["raw"] for row in agent.alerts()), 15)
+        until("the event without an end", lambda: any(":9)" in row["raw"] for row in agent.alerts()))
         status = agent.settled(sender.sent)
     finally:
         agent.kill()

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent import RULES, Agent, until
+from tests.e2e.agent import RULES, Agent
 from tests.inputs.auditing import auditing
+from tests.waits import until
 
 TITLE = "Program Run from a Folder That Everybody May Write"
 
 
-@pytest.mark.crash
+@pytest.mark.long
 @pytest.mark.peer
 def test_a_program_in_tmp(tmp_path: Path) -> None:
     """A program run from /tmp is one alert, also after a kill; what was run while the agent was dead is counted."""

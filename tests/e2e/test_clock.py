@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from bench.send import tcp
-from tests.e2e.agent import Agent, until
+from tests.e2e.agent import Agent
+from tests.waits import until
 from vedette.rawlog import read
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 RULES = """title: Marker
 name: marker
@@ -152,7 +153,7 @@ def test_a_clock_that_was_wrong(host: Host) -> None:
     host.set(365 * 86400)
     for _ in range(3):
         host.send("marker", host="ahead")
-    time.sleep(2)
+    time.sleep(2)  # maintenance looks for what is too old five times a second
     assert len(host.agent.stored()) == 6  # from the first on
     host.set(0)
     for _ in range(3):

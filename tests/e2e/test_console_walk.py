@@ -18,10 +18,11 @@ import pytest
 from demo.sites import INTRUDER
 from tests.console.pages.browser import Visitor, chromium
 from tests.console.pages.pictures import palette
-from tests.e2e.agent import landed, until
+from tests.e2e.agent import landed
 from tests.e2e.walked import NOISE, NOISY, Edge, Region, region
+from tests.waits import DEADLINE, until
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.release, pytest.mark.usefixtures("awake")]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.long, pytest.mark.usefixtures("awake")]
 REASON = "case 41: the address that got in"
 PICTURES = "VEDETTE_PICTURES"
 """Names the folder in which pictures are kept, small."""
@@ -29,7 +30,6 @@ TUNED = "case 42: the deployment is known"
 ANOTHER = NOISE.replace("[9]", "[4242]")
 """The noise once more, while the canary has the tuned rule."""
 OVER = re.compile("^(done|failed|cancelled|expired|interrupted)$")
-SECONDS = 240.0
 """For what hosts, Spark or the controller do: the machine may be busy."""
 
 
@@ -84,13 +84,13 @@ class Walk(Visitor):
     def text(self, where: str) -> str:
         return str(self.page.locator(where).first.inner_text())
 
-    def until(self, where: str, text: str, seconds: float = SECONDS) -> None:
+    def until(self, where: str, text: str, seconds: float = DEADLINE) -> None:
         """Until an element shows the text: live, without a click."""
         self.page.locator(where, has_text=text).first.wait_for(timeout=seconds * 1000)
 
     def ends_well(self) -> None:
         """Until what is tried is over, live."""
-        self.page.locator("main .top .state", has_text=OVER).wait_for(timeout=SECONDS * 1000)
+        self.page.locator("main .top .state", has_text=OVER).wait_for(timeout=DEADLINE * 1000)
         assert self.text("main .top .state") == "done", self.text("main")
 
     def click(self, name: str, where: str = "main", role: str = "button") -> None:

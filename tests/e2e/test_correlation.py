@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.agent import KILLS, Agent, chance, reborn, until, vedette
+from tests.e2e.agent import KILLS, Agent, chance, reborn, vedette
+from tests.waits import until
 from vedette.runtime.status import render
 
 RULES = """
@@ -97,6 +98,8 @@ correlation:
   condition: {gte: 4}
 """
 START = 1_790_000_000
+LINES = 500
+"""Before each kill, and after the last."""
 
 
 def line(second: float, ev: str, src: str, door: int = 0) -> bytes:
@@ -129,8 +132,8 @@ class Door:
         with self.file.open("ab") as file:
             file.write(b"".join(lines))
 
-    def settled(self, seconds: float = 60.0) -> dict[str, Any]:
-        return self.agent.settled(self.file.read_bytes().count(b"\n"), seconds=seconds)
+    def settled(self) -> dict[str, Any]:
+        return self.agent.settled(self.file.read_bytes().count(b"\n"))
 
     def fired(self) -> list[tuple[str, int]]:
         """Title and line (from 1) of every correlation's alert."""
@@ -138,23 +141,23 @@ class Door:
         rows = [row for row in self.agent.alerts() if row["kind"] == "correlation"]
         return sorted((row["rule_title"], offsets[row["raw_ref"]["offset"]]) for row in rows)
 
-    def scanned(self) -> list[tuple[str, int]]:
+    def scanned(self) -> list[dict[str, Any]]:
+        """The alerts that ``scan`` makes of the file."""
         done = vedette("scan", "--rules", self.rules, "--format", "json", self.file).stdout
-        rows = [json.loads(row) for row in done.splitlines()]
-        return sorted((row["rule_title"], row["line"]) for row in rows if row["kind"] == "correlation")
+        return [json.loads(row) for row in done.splitlines()]
 
 
-@pytest.mark.crash
 def test_killed_in_the_middle(tmp_path: Path) -> None:
     """Killed at random while events come in the order of their times: the alerts equal ``scan`` over the file, of
     windows that slide, tumble, and are sessions."""
+    # Over 3 s: three lives of an agent and more, with ``scan`` over the same lines.
     rng = chance()
     door, second = Door(tmp_path, rules=RULES + WINDOWS), 0.0
     door.agent.up()
     try:
         for kill in range(KILLS + 1):
             lines = []
-            for _ in range(1500):
+            for _ in range(LINES):
                 second += rng.choice([0.5, 1, 2])
                 ev = rng.choice(["fail", "fail", "fail", "open"])
                 lines.append(line(second, ev, f"10.0.0.{rng.randrange(12)}", rng.randrange(4)))
@@ -164,11 +167,12 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
                 door.agent.kill()
                 reborn(door.agent, rng)
                 door.agent.ready()
-        ahead = [second + 20 * step for step in range(1, 20)]  # lets every window but those of the last line end
-        door.add(*(line(later, "other", "x") for later in ahead), line(ahead[-1], "fail", "y"))
-        every, last = door.scanned(), len(door.file.read_bytes().splitlines()) - 1
-        due = {one for one in every if one[1] < last}
-        until("the end", lambda: door.settled(180.0 + KILLS) and not due - {*door.fired()}, pause=0.5)
+        ahead = [second + 20 * step for step in range(1, 20)]  # every window but those of the last line ends by lines
+        door.add(*(line(later, "open", f"last-{later}") for later in ahead), line(ahead[-1], "fail", "y"))
+        rows, last = door.scanned(), len(door.file.read_bytes().splitlines()) - 1
+        every = sorted((row["rule_title"], row["line"]) for row in rows if row["kind"] == "correlation")
+        due, least = {one for one in every if one[1] < last}, sum(row["line"] < last for row in rows)
+        until("the end", lambda: door.settled()["alerts"]["made"] >= least and not due - {*door.fired()})
     finally:
         door.agent.kill()
     scanned, fired = [one for one in every if one[1] < last], door.fired()
@@ -179,6 +183,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
     assert len({title for title, _ in scanned}) == 7
 
 
+@pytest.mark.long
 def test_alerts_of_a_correlation(tmp_path: Path) -> None:
     """Its alert names group, count and the events behind it; rules that are only referred to make none of their own;
     events out of order count, and one far behind is counted as a jump; silence lets windows end."""
@@ -191,7 +196,7 @@ def test_alerts_of_a_correlation(tmp_path: Path) -> None:
         until("the alerts", lambda: door.fired() == [("Many failed logins", 2), ("Opened after failures", 4)])
         found = [row for row in agent.alerts() if row["rule_title"] == "Opened after failures"]
         door.add(line(60, "fail", "b", 1), line(61, "fail", "b", 2))
-        until("the windows to end in silence", lambda: ("Different doors", 7) in door.fired(), 20)
+        until("the windows to end in silence", lambda: ("Different doors", 7) in door.fired())
         status = agent.status()
     finally:
         agent.kill()
@@ -211,6 +216,7 @@ def test_alerts_of_a_correlation(tmp_path: Path) -> None:
     assert {one["title"]: one["fired"] for one in memory["correlations"]}["Many failed logins"] == 1
 
 
+@pytest.mark.long
 def test_a_forged_line(tmp_path: Path) -> None:
     """One line far ahead, within what is clamped, or far behind, under a host's name: the host's failed logins that
     follow are correlated all the same, over a kill too; the line's alert is flagged, and the status counts it."""
@@ -235,6 +241,7 @@ def test_a_forged_line(tmp_path: Path) -> None:
     assert len(flagged) == 2
 
 
+@pytest.mark.long
 def test_a_change_of_rules(tmp_path: Path) -> None:
     """Windows outlive a change of other rules; a changed correlation starts empty and the status says so."""
     door = Door(tmp_path, rules=RULES.replace("generate: true", "generate: false"))
@@ -257,6 +264,7 @@ def test_a_change_of_rules(tmp_path: Path) -> None:
     assert [one[-2:] for one in changed] == ["03"]
 
 
+@pytest.mark.long
 def test_suppression(tmp_path: Path) -> None:
     """The first alert of an entity leaves at once; further ones leave as one record when the window closes."""
     more = '[[suppress]]\nby = ["src"]\nfor = "10m"\n'

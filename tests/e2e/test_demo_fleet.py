@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.release]
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 
 
@@ -23,9 +23,7 @@ def shown() -> list[str]:
 def test_the_week() -> None:
     """Each command that the page shows of it was run, the bad changes came back, and what was planted was found."""
     assert len(shown()) > 8
-    done = subprocess.run(
-        [sys.executable, "-m", "demo.fleet"], cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", "demo.fleet"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert [one for one in shown() if one not in done.stdout] == []
     assert "all run bundle 1 again" in done.stdout

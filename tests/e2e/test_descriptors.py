@@ -19,7 +19,8 @@ import pytest
 from bench import traffic
 from bench.send import tcp
 from tests.broker import Broker
-from tests.e2e.agent import Agent, by_line, scan, until
+from tests.e2e.agent import Agent, by_line, scan, up
+from tests.waits import DEADLINE, until
 
 FILES = 20
 
@@ -57,7 +58,7 @@ def silent(port: int, connections: int, addresses: int) -> Iterator[list[socket.
         for i in range(connections):
             source = f"127.0.1.{1 + i % addresses}"
             with contextlib.suppress(ConnectionError):
-                peers.append(socket.create_connection(("127.0.0.1", port), 5, source_address=(source, 0)))
+                peers.append(socket.create_connection(("127.0.0.1", port), DEADLINE, source_address=(source, 0)))
         yield peers
     finally:
         for peer in peers:
@@ -67,60 +68,61 @@ def silent(port: int, connections: int, addresses: int) -> Iterator[list[socket.
 
 def send(port: int, lines: int, source: str) -> None:
     """Lines by a connection of its own, which is admitted: it is not reset."""
-    with socket.create_connection(("127.0.0.1", port), 5, source_address=(source, 0)) as peer:
+    with socket.create_connection(("127.0.0.1", port), DEADLINE, source_address=(source, 0)) as peer:
         peer.sendall(b"".join(b"<13>honest %d\n" % i for i in range(lines)))
         peer.shutdown(socket.SHUT_WR)
-        peer.settimeout(30)
+        peer.settimeout(DEADLINE)
         assert peer.recv(1) == b""  # all is read
 
 
+@pytest.mark.long
 @pytest.mark.peer
 @pytest.mark.parametrize(("soft", "hard"), [(1024, 1024), (256, 4096), (256, 256)])
 def test_silent_connections_take_nobodys_descriptors(tmp_path: Path, soft: int, hard: int) -> None:
     """A thousand connections that say nothing, of 12 addresses: the agent lives, files are read and rotated, whoever
     sends something gets in, and it stops in order."""
     agent, logs = tailing(tmp_path)
-    limited(agent, soft, hard).up()
-    with silent(agent.port, 1000, 12):
-        time.sleep(2)  # that is when it ended
-        agent.alive()
-        for number, path in enumerate(logs):
-            with path.open("ab") as file:
-                file.write(b"<13>one\n")
-            if number % 4 == 0:
-                path.rename(path.with_suffix(".log.1"))
-                path.write_bytes(b"<13>two\n")
-        send(agent.port, 10, "127.0.2.1")
-        until("the files", lambda: agent.alive() and agent.input("file")["stored"] == FILES + FILES // 4)
-        status = agent.settled(10, "in")
-        budget = status["budgets"]["descriptors"]
-        assert budget["max"] == hard
-        assert budget["used"] < hard
-        rotated = agent.said("file_rotated")
-        assert len(rotated) == FILES // 4
-        assert all(entry["now"] for entry in rotated)
-        few = agent.said("descriptors_few")
-        assert bool(few) == (hard < 1000 + 200)
-    assert agent.stop() == 0
+    with up(limited(agent, soft, hard)):
+        with silent(agent.port, 1000, 12):
+            until("the files to be open", lambda: len(agent.said("file_opened")) == FILES)
+            for number, path in enumerate(logs):
+                with path.open("ab") as file:
+                    file.write(b"<13>one\n")
+                if number % 4 == 0:
+                    path.rename(path.with_suffix(".log.1"))
+                    path.write_bytes(b"<13>two\n")
+            send(agent.port, 10, "127.0.2.1")
+            until("the files", lambda: agent.alive() and agent.input("file")["stored"] == FILES + FILES // 4)
+            status = agent.settled(10, "in")
+            budget = status["budgets"]["descriptors"]
+            assert budget["max"] == hard
+            assert budget["used"] < hard
+            rotated = agent.said("file_rotated")
+            assert len(rotated) == FILES // 4
+            assert all(entry["now"] for entry in rotated)
+            few = agent.said("descriptors_few")
+            assert bool(few) == (hard < 1000 + 200)
+        assert agent.stop() == 0
 
 
+@pytest.mark.long
 @pytest.mark.peer
 def test_silent_connections_lock_nobody_out(tmp_path: Path) -> None:
     """1,100 connections that say nothing, of 20 addresses: whoever sends something gets in at once, also from one of
     these addresses; those that had sent something stay."""
     agent, _ = tailing(tmp_path)
-    agent.up()
-    with socket.create_connection(("127.0.0.1", agent.port), 5, source_address=("127.0.1.1", 0)) as known:
-        known.sendall(b"<13>known\n")
-        agent.settled(1)
-        with silent(agent.port, 1100, 20):
-            for address in ("127.0.2.1", "127.0.2.2", "127.0.1.1", "127.0.1.20"):
-                send(agent.port, 5, address)
-            known.sendall(b"<13>known still\n")
-            status = agent.settled(22)
-            assert status["totals"]["connections_evicted"] >= 100
-            assert len(agent.said("connection_evicted")) < 50
-    assert agent.stop() == 0
+    with up(agent):
+        with socket.create_connection(("127.0.0.1", agent.port), DEADLINE, source_address=("127.0.1.1", 0)) as known:
+            known.sendall(b"<13>known\n")
+            agent.settled(1)
+            with silent(agent.port, 1100, 20):
+                for address in ("127.0.2.1", "127.0.2.2", "127.0.1.1", "127.0.1.20"):
+                    send(agent.port, 5, address)
+                known.sendall(b"<13>known still\n")
+                status = agent.settled(22)
+                assert status["totals"]["connections_evicted"] >= 100
+                assert len(agent.said("connection_evicted")) < 50
+        assert agent.stop() == 0
 
 
 class Short:
@@ -139,6 +141,7 @@ class Short:
         resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (self.hard, self.hard))
 
 
+@pytest.mark.long
 @pytest.mark.peer
 def test_no_descriptor_is_left(tmp_path: Path) -> None:
     """With none left, for seconds at a time, while files rotate, segments are begun and compacted, senders connect,
@@ -197,7 +200,7 @@ def test_no_descriptor_is_left(tmp_path: Path) -> None:
             stop.set()
             thread.join()
             short.give()
-        status = agent.settled(len(lines), "file", seconds=120)
+        status = agent.settled(len(lines), "file")
         assert status["identity_broken"] == []
         assert status["totals"].get("identity_alarms", 0) == 0
         assert status["disk"]["failing"] == {}

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,10 +16,11 @@ import pytest
 from bench import traffic
 from bench.send import tcp
 from tests.broker import Broker, running
-from tests.e2e.agent import ROOT, Agent, assert_as_scanned, not_back, say, until
+from tests.e2e.agent import Agent, assert_as_scanned, few, not_back, say
 from tests.e2e.faults import Ext4, Faults, tmpfs
 from tests.e2e.test_bad_input import publish
-from vedette.runtime.uncommitted import IDLE_SECONDS
+from tests.waits import until
+from vedette.store.store import Store
 
 pytestmark = pytest.mark.peer
 
@@ -40,17 +39,12 @@ logsource = {{ product = "linux" }}
 poll = "50ms"
 {more}
 """
-RULES = ("linux/sshd_failed_root_password.yml", "linux/sshd_unknown_user.yml", "linux/download_and_run.yml")
 ATTACK = b"<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for root from 203.0.113.9 port 22 ssh2"
 
 
 def configured(folder: Path, data: Path, more: str = "") -> Agent:
     """An agent whose data lie in ``data``, whose alerts land elsewhere."""
-    rules = folder / "rules"
-    rules.mkdir(parents=True)
-    for name in RULES:
-        shutil.copy(ROOT / "rules/sigma" / name, rules)
-    agent = Agent(folder, rules=rules)
+    agent = Agent(folder, rules=few(folder / "rules"))
     agent.data = data / "data"
     landing = agent.landing = folder / "landing"
     (folder / "tailed").touch()
@@ -81,6 +75,19 @@ def well(agent: Agent) -> None:
     until("the end of the trouble", lambda: agent.alive() and agent.status()["state"] == "running")
 
 
+def committed(data: Path) -> int:
+    """Events that the committed account has received."""
+    with Store.open(data / "store", readonly=True) as store:
+        counters = store.load().counters
+    return int(counters["inputs"].get("in", {"received": 0})["received"]) if counters else 0
+
+
+def tried_twice(agent: Agent) -> None:
+    """Until two more tries of what the agent wants of the disk have failed."""
+    before = agent.status()["disk"]["failures"]
+    until("two more failures", lambda: agent.alive() and agent.status()["disk"]["failures"] >= before + 2)
+
+
 def udp(port: int, *datagrams: bytes) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for data in datagrams:
@@ -90,6 +97,7 @@ def udp(port: int, *datagrams: bytes) -> None:
 def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file system that is full: TCP and files wait, datagrams are dropped and counted, the agent is up, degraded and
     answers; when there is room, everything that could wait is stored, and the alerts are those of ``scan``."""
+    # Over 3 s: the agent tries a full disk again after pauses that grow.
     with tmpfs(tmp_path / "disk", "40m") as disk:
         agent = configured(tmp_path / "a", disk)
         agent.up()
@@ -111,7 +119,7 @@ def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
             third = b"".join(b"<13>Nov 20 10:00:00 web1 app: line %d\n" % number for number in range(500))
             with (agent.folder / "tailed").open("ab") as file:
                 file.write(third)
-            time.sleep(1.5)
+            tried_twice(agent)
             assert agent.input("file")["stored"] == 0
             assert agent.status()["identity_broken"] == []
             filler.unlink()
@@ -130,6 +138,7 @@ def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         say(capsys, f"full disk: {found} alerts as scan; told: {sorted(parts)}")
 
 
+@pytest.mark.long
 def test_killed_while_the_disk_is_full(tmp_path: Path) -> None:
     """What was received and waits in memory for a full disk dies with the process, and is told as dropped at the next
     start: the account adds up, and no counter that was shown is lower after the kill, ``dropped`` neither."""
@@ -167,6 +176,7 @@ def test_killed_while_the_disk_is_full(tmp_path: Path) -> None:
         assert_as_scanned(agent)
 
 
+@pytest.mark.long
 def test_a_disk_smaller_than_the_budget(tmp_path: Path) -> None:
     """On a disk that is smaller than ``max_bytes`` the oldest judged segments give way, and the agent goes on."""
     with tmpfs(tmp_path / "disk", "12m") as disk:
@@ -197,6 +207,7 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Broker) -> F
     return Faults(tmp_path, monkeypatch)  # after the broker: that one's disk is well
 
 
+@pytest.mark.long
 def test_a_failed_sync(tmp_path: Path, faults: Faults) -> None:
     """One sync of the raw log fails: counted, told, what was not on disk is written again to a new segment, and it all
     is there after a kill."""
@@ -210,7 +221,7 @@ def test_a_failed_sync(tmp_path: Path, faults: Faults) -> None:
         status = agent.status()
         assert status["totals"]["sync_failed"] >= 1
         durable = status["raw_log"]["durable"]
-        time.sleep(1.5)
+        tried_twice(agent)
         assert agent.status()["raw_log"]["durable"] == durable
         faults.set()
         well(agent)
@@ -228,6 +239,7 @@ def test_a_failed_sync(tmp_path: Path, faults: Faults) -> None:
     assert_as_scanned(agent)
 
 
+@pytest.mark.long
 def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path: Path, broker: Broker, faults: Faults) -> None:
     """While syncs fail no MQTT message is acknowledged and no file position is committed; killed then, with what was
     not synced taken away, the agent gets every message and every line again."""
@@ -247,7 +259,7 @@ def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path: Path, broker: Br
         with (agent.folder / "tailed").open("ab") as file:
             file.write(ATTACK + b"\n")
         degraded(agent)
-        time.sleep(1.0)
+        tried_twice(agent)
     finally:
         agent.kill()
     os.truncate(segment, size)  # what the kernel had not written
@@ -267,6 +279,7 @@ def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path: Path, broker: Br
     assert [event.raw for event in agent.stored("file")] == [ATTACK]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "rules", "part"),
     [
@@ -296,7 +309,7 @@ def test_a_call_that_fails_for_a_while(tmp_path: Path, faults: Faults, what: str
         faults.set(*rules.split("|"))
         assert tcp(peer, data[1]).complete
         assert part in degraded(agent)["disk"]["failing"], what
-        time.sleep(1.2)
+        tried_twice(agent)
         assert agent.status()["state"] == "degraded"
         faults.set()
         well(agent)
@@ -320,6 +333,7 @@ def test_a_call_that_fails_for_a_while(tmp_path: Path, faults: Faults, what: str
     assert_as_scanned(agent)
 
 
+@pytest.mark.long
 def test_a_commit_while_events_wait_for_the_raw_log(tmp_path: Path, faults: Faults) -> None:
     """The raw log takes nothing, the store does: what waits in memory is part of the account that is committed."""
     agent = configured(tmp_path / "a", tmp_path)
@@ -330,7 +344,7 @@ def test_a_commit_while_events_wait_for_the_raw_log(tmp_path: Path, faults: Faul
         assert tcp(peer, lines(1, 300)).complete
         until("events that wait", lambda: degraded(agent)["disk"]["held_events"] == 300)
         before = agent.status()
-        time.sleep(2 * IDLE_SECONDS)  # the commit of what has changed; a commit is counted before it is written
+        until("the commit", lambda: committed(agent.data) == 300)
     finally:
         agent.kill()
         faults.set()
@@ -347,21 +361,15 @@ def test_a_commit_while_events_wait_for_the_raw_log(tmp_path: Path, faults: Faul
         agent.kill()
 
 
+@pytest.mark.long
 def test_a_slow_disk(tmp_path: Path, faults: Faults) -> None:
-    """A disk whose every sync takes 0.4 s: the loop answers meanwhile, and nothing is missing."""
+    """A disk whose every sync takes 0.4 s: it is no trouble, and nothing is missing."""
     agent = configured(tmp_path / "a", tmp_path)
     faults.set("slow 400 /data/")
     agent.up()
     try:
         data = lines(9, 20_000)
         assert tcp(("127.0.0.1", agent.port), data).complete
-        waits = []
-        for _ in range(30):
-            began = time.monotonic()
-            agent.status()
-            waits.append(time.monotonic() - began)
-            time.sleep(0.02)
-        assert sorted(waits)[len(waits) // 2] < 0.2
         status = agent.settled(20_000)
         assert status["state"] == "running"
     finally:
@@ -369,6 +377,7 @@ def test_a_slow_disk(tmp_path: Path, faults: Faults) -> None:
     assert_as_scanned(agent)
 
 
+@pytest.mark.long
 def test_a_file_system_that_becomes_read_only(tmp_path: Path) -> None:
     """The kernel finds an error and takes the file system from under the agent: it stays up, degraded, and says so;
     what was durable is there after the repair."""
@@ -386,7 +395,7 @@ def test_a_file_system_that_becomes_read_only(tmp_path: Path) -> None:
                 connection.sendall(ATTACK + b"\n")
                 status = degraded(agent)
             assert any("Read-only" in one["reason"] for one in status["disk"]["failing"].values())
-            time.sleep(1.2)
+            tried_twice(agent)
             assert agent.status()["state"] == "degraded"
         finally:
             agent.kill()

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.e2e.agent import KILLS, Agent, chance, not_back, say, until, vedette
+from tests.e2e.agent import KILLS, Agent, chance, not_back, say, vedette
 from tests.e2e.test_torn import ATTACK, RAW, STORE, Damage, Template, configured, send
 from tests.e2e.test_torn import template as template  # the fixture
+from tests.waits import until
 from vedette.rawlog import read
 from vedette.rawlog.segment import segments
 from vedette.runtime.reported import Reported
@@ -140,7 +141,7 @@ def _settled(agent: Agent) -> dict[str, Any] | None:
     return status if done and any(row["raw"].endswith(" after") for row in agent.alerts()) else None
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_two_things_break(template: Template, capsys: pytest.CaptureFixture[str]) -> None:
     """A store that is lost in any way, and a raw log that is damaged in any way: every alert of an event that can be
     read is landed under its id, what cannot be read is lost in the account, which adds up, and no counter goes back but
@@ -167,7 +168,7 @@ def test_two_things_break(template: Template, capsys: pytest.CaptureFixture[str]
             seen = _start(agent, rng)
             kills += len(seen)
             send(agent, ATTACK + b" after")
-            status = until(f"all to be judged and receipted: {what}", lambda agent=agent: _settled(agent), pause=0.1)
+            status = until(f"all to be judged and receipted: {what}", lambda agent=agent: _settled(agent))
             code = vedette("status", "-c", agent.config, code=None)
             assert (code.returncode, "BROKEN" in code.stdout) == (0, False), what
             assert agent.stop() == 0, what

@@ -16,7 +16,7 @@ SLICES = 50
 """Writes of each stretch; the pieces are cut without regard to lines."""
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Killed at random, the file rotated in between, also while the agent is dead: every line is stored exactly once,
     byte for byte, in order, and the alerts equal ``scan`` over the lines."""

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent import until, up, vedette
+from tests.e2e.agent import up, vedette
 from tests.e2e.test_fleet import FLEET, Centre
 from tests.e2e.test_fleet_offline import Island, answered, exported, signed
+from tests.waits import until
 from vedette.fleet.audit import Audit
 from vedette.fleet.certificates import requested_key
 from vedette.fleet.enrolment import Answer, new_token
 from vedette.fleet.identity import Identity
 from vedette.region.enroll import Region
 
-pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("awake")]
+pytestmark = [pytest.mark.peer, pytest.mark.long, pytest.mark.usefixtures("awake")]
 
 
 @pytest.fixture

@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.agent import KILLS, chance, until, up, vedette
+from tests.e2e.agent import KILLS, chance, up, vedette
 from tests.e2e.test_fleet import FLEET, Centre, Host
 from tests.e2e.test_lookups import OTHER, RULE, Region, in_use, version
+from tests.waits import until
 from vedette.fleet.documents import Target
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.announce import retained
 from vedette.region.repository import Repository
 from vedette.region.sign import keygen
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 
 class Tables(Region):
@@ -148,11 +149,11 @@ def test_what_is_refused(centre: Centre, host: Host) -> None:
 
     third = tables.users("carol")
     vedette("region", "publish", third, *centre.at_broker)
-    time.sleep(3)
+    tables.publish_table(second, bundle=centre.bundle(1))
+    host.wait("what came after it", lambda actual: host.bundle() == 1)
     assert in_use(host) == version(first)
 
 
-@pytest.mark.crash
 def test_killed_at_random(centre: Centre, host: Host) -> None:
     """Wherever the agent is killed while lookups of some megabytes come and go, it ends with what is desired."""
     tables, rng = Tables(centre), chance()

@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 import zstandard
 
-from tests.e2e.agent import until, up, vedette
+from tests.e2e.agent import up, vedette
 from tests.e2e.test_asking import Operators
 from tests.e2e.test_fleet import FLEET, UNDO, Centre, Host
 from tests.e2e.test_fleet_lookups import Tables, has
 from tests.e2e.test_lookups import in_use, version
+from tests.waits import until
 from vedette.fleet.audit import Audit, verify
 
-pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("awake")]
+pytestmark = [pytest.mark.peer, pytest.mark.long, pytest.mark.usefixtures("awake")]
 EVENTS = 300
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent import Agent, say, until, vedette
+from tests.e2e.agent import Agent, say, vedette
+from tests.waits import until
 
 RULE = """\
 title: Marker
@@ -77,6 +78,7 @@ def events(rng: random.Random) -> list[bytes]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.peer
 def test_no_event_forges_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """400 hostile events: one alert each, with our rule, agent and fleet; every command shows them line by line, with
@@ -91,7 +93,7 @@ def test_no_event_forges_anything(tmp_path: Path, capsys: pytest.CaptureFixture[
     agent.config.write_text(agent.config.read_text().replace('format = "json"\n', 'format = "console"\n'))
     agent.start()
     try:
-        until("the agent to start", lambda: agent.alive() and "agent_started" in agent.text(), 30)
+        until("the agent to start", lambda: agent.alive() and "agent_started" in agent.text())
         with socket.create_connection(("127.0.0.1", agent.port)) as sender:
             sender.sendall(b"".join(b"%d %b" % (len(raw), raw) for raw in sent))
             sender.sendall(b"99999999x\x1b[31m<13>forged\n")  # ends the connection with a line in the agent's log

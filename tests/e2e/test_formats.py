@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import orjson
+import pytest
 
-from tests.e2e.agent import Agent, until, vedette
+from tests.e2e.agent import Agent, vedette
+from tests.waits import until
 from vedette.region.steer import vitals
 from vedette.runtime.heartbeat import heartbeat
 
@@ -33,6 +35,7 @@ def rules_in(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_an_agent(tmp_path: Path) -> None:
     """Events are read by the format; it changes without a restart; without it they are read as ``auto`` reads them."""
     rules, log = rules_in(tmp_path / "rules"), tmp_path / "in.log"
@@ -97,6 +100,7 @@ level: high
 )
 
 
+@pytest.mark.long
 def test_a_correlation(tmp_path: Path) -> None:
     """Its events are read again from the raw log, by the format: their fields are in the alert."""
     rules, log = rules_in(tmp_path / "rules"), tmp_path / "in.log"
@@ -121,6 +125,7 @@ def test_a_correlation(tmp_path: Path) -> None:
         agent.stop()
 
 
+@pytest.mark.long
 def test_a_bundle(tmp_path: Path) -> None:
     """It carries its formats."""
     rules, made, key = rules_in(tmp_path / "rules"), tmp_path / "x.vbundle", tmp_path / "key.pem"

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.agent import KILLS, Agent, chance, reborn, until, vedette
+from tests.e2e.agent import KILLS, Agent, chance, reborn, vedette
 from tests.e2e.test_correlation import Door, line
 from tests.e2e.test_statements import TABLE, given
+from tests.waits import until
 
 ALLOW = "[functions]\nallow = true\n"
 MODULE = """
@@ -112,7 +113,7 @@ def scanned(door: Door, before: int) -> Counter[tuple[str, str]]:
     )
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_killed_in_the_middle(tmp_path: Path) -> None:
     """The agent and its child killed by turns while events come: values, rows and accumulators are those that ``scan``
     has over the file, each once."""
@@ -142,7 +143,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
         end = door.file.read_bytes().count(b"\n")
         door.add(line(second + 3600, "other", "x"), line(second + 7200, "other", "y"))  # every window comes to its end
         every = scanned(door, end)
-        until("the end", lambda: door.settled(90.0 + KILLS) and not every - given(door), pause=0.5)
+        until("the end", lambda: door.settled()["alerts"]["made"] >= every.total() and not every - given(door))
         found, status = given(door), door.agent.status()
     finally:
         door.agent.kill()
@@ -153,6 +154,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
     assert not any(one["failed"] for one in status["statement_state"]["statements"])
 
 
+@pytest.mark.long
 def test_hostile_functions(tmp_path: Path) -> None:
     """One that hangs and exits goes into quarantine; others, and the agent, go on; no process is left behind."""
     statements = {
@@ -180,6 +182,7 @@ def test_hostile_functions(tmp_path: Path) -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in left)
 
 
+@pytest.mark.long
 def test_not_allowed(tmp_path: Path) -> None:
     """Without ``[functions] allow`` statements that call some are refused by name, and nothing of theirs is started;
     all others run. An agent of a bundle says so, too, and runs them once it is allowed."""
@@ -201,6 +204,7 @@ def test_not_allowed(tmp_path: Path) -> None:
     assert any("functions in Python are not allowed here" in reason for reason in status["rules"]["dead"])
 
 
+@pytest.mark.long
 def test_in_a_bundle(tmp_path: Path) -> None:
     """Signed with its modules; an agent that does not allow them runs the rest and names what does not run; one that
     does runs all; a changed module is refused before anything of it is looked at."""

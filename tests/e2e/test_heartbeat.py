@@ -12,7 +12,7 @@ from bench.send import tcp
 from tests.e2e.agent import Agent, landed, say
 from vedette.region.steer import vitals
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 LINES = 5_000
 MAX_BYTES = 5_000

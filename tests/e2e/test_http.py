@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent import KILLS, Agent, chance, until
+from tests.e2e.agent import KILLS, Agent, chance
+from tests.waits import DEADLINE, until
 
 pytest.importorskip("httptools", reason="an environment from before: make environment")
 
@@ -29,7 +30,7 @@ HTTP = '[[input]]\nname = "in"\ntype = "http"\ntcp = "127.0.0.1:{port}"\nlogsour
 def _push(port: int, sender: int) -> list[str]:
     """Batches of OTLP one after the other, until the agent dies; texts of the records that it has answered."""
     answered: list[str] = []
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
     attributes = [
         {"key": name, "value": {"stringValue": value}}
         for name, value in {"host.name": "web-1", "k8s.pod.name": "shop"}.items()
@@ -58,7 +59,7 @@ def _push(port: int, sender: int) -> list[str]:
     return answered
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_killed(tmp_path: Path) -> None:
     """Whatever was answered before a SIGKILL is in the raw log, and its rules fire by names of syslog, ECS and OTLP."""
     rng = chance()

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent import KILLS, Agent, chance, reborn, say, until
+from tests.e2e.agent import KILLS, Agent, chance, reborn, say
 from tests.inputs.journald import Journald, journald
+from tests.waits import until
 from vedette.decode.decoder import record
 
 ENTRIES = 6_000
 TITLE = "Account with User ID 0 Created"
 
 
-@pytest.mark.crash
+@pytest.mark.long
 @pytest.mark.peer
 def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The agent is killed at random while entries come, journald is killed too, and once the host has booted meanwhile:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from bench import traffic
-from tests.e2e.agent import KILLS, Agent, assert_as_scanned, chance, reborn, say, split, until, vedette
+from tests.e2e.agent import KILLS, Agent, assert_as_scanned, chance, reborn, say, split, vedette
 from tests.spark_jobs import kafka
+from tests.waits import DEADLINE, until
 
 confluent = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: pip install 'vedette[kafka]'")
 
@@ -25,11 +26,11 @@ def _send(address: str, part: bytes) -> None:
         producer.produce("logs", line)
         if i % 1000 == 0:
             time.sleep(0.02)
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE) == 0
 
 
 @needs_broker
-@pytest.mark.crash
+@pytest.mark.long
 @pytest.mark.peer
 def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Killed at random while records come: each is in the raw log once, byte for byte; the alerts equal ``scan``,
@@ -43,7 +44,7 @@ def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
         # One partition: ``scan`` then sees the order of their times, on which correlations depend.
         for work in admin.create_topics([NewTopic("logs", 1), NewTopic("alerts", 1)]).values():
-            work.result(30)
+            work.result(DEADLINE)
         agent = Agent(tmp_path / "a")
         agent.configure(
             f'[[input]]\nname = "in"\ntype = "kafka"\nbrokers = ["{address}"]\ntls = false\ntopics = ["logs"]\n'
@@ -60,7 +61,7 @@ def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]
                     reborn(agent, rng)
                     agent.ready()
                 work.result()
-            agent.settled(LINES, seconds=180)
+            agent.settled(LINES)
             until("the sink", lambda: agent.alive() and not agent.status()["sinks"][0]["waiting"])
             tested = vedette("sink", "test", "-c", agent.config, "bus")
             assert "alerts/0 offset" in tested.stdout
@@ -75,9 +76,8 @@ def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     say(capsys, f"kafka, {KILLS} kills: {LINES} records stored once, {found} alerts as scan, all of them in the topic")
 
 
-@pytest.mark.release
 @needs_broker
-@pytest.mark.crash
+@pytest.mark.long
 @pytest.mark.peer
 def test_two_agents_in_a_group(tmp_path: Path) -> None:
     """Four partitions, while records come: a second agent joins and takes half of them, in order, so that no record is
@@ -91,7 +91,7 @@ def test_two_agents_in_a_group(tmp_path: Path) -> None:
     with kafka.kafka(tmp_path / "broker") as address:
         admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
         for work in admin.create_topics([NewTopic("logs", 4)]).values():
-            work.result(30)
+            work.result(DEADLINE)
 
         def more() -> None:
             nonlocal sent
@@ -129,7 +129,7 @@ def test_two_agents_in_a_group(tmp_path: Path) -> None:
             second.up()
             held = len(before)
             until("the second again", lambda: more() or len(taken(second)) > held)  # type: ignore[func-returns-value]
-            assert first.stop(60) == 0
+            assert first.stop() == 0
             more()
             until("all of them", lambda: all_there(first, second))
         finally:
@@ -144,10 +144,10 @@ def _alerts(address: str) -> set[str]:
     consumer = confluent.Consumer({"bootstrap.servers": address, "group.id": "t", "log_level": 0})
     try:
         place, found = confluent.TopicPartition("alerts", 0, 0), list[object]()
-        high = consumer.get_watermark_offsets(place, timeout=20)[1]
+        high = consumer.get_watermark_offsets(place, timeout=DEADLINE)[1]
         consumer.assign([place])
         while len(found) < high:
-            got = consumer.consume(high - len(found), 10)
+            got = consumer.consume(high - len(found), DEADLINE)
             assert got
             found += [json.loads(one.value())["alert_id"] for one in got]
         return {str(one) for one in found}

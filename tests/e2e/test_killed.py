@@ -22,8 +22,6 @@ from tests.e2e.points import RANDOM, ROTATION, STORING, SWITCH, Call, at_call, f
 from tests.e2e.test_correlation import RULES, START, WINDOWS, Door, line
 from tests.e2e.test_statements import STATEMENTS, TABLE, inserts
 
-pytestmark = pytest.mark.crash
-
 POINTS: dict[str, Call] = {
     **{name: point._replace(most=min(point.most, 8)) for name, point in STORING.items()},
     **SWITCH,
@@ -34,8 +32,6 @@ POINTS: dict[str, Call] = {
 ROUNDS = max(len(POINTS) + 1, KILLS)
 LINES = 250
 """Of a round, over about a second."""
-CATCH_UP = 300.0
-"""Seconds for all of it, on a busy machine."""
 MORE = """
 [raw_log]
 segment_bytes = "4KiB"
@@ -166,6 +162,7 @@ def rounds(fallen: Container[str]) -> Iterator[tuple[str, int]]:
     yield from ((name, 1) for name in POINTS if name not in fallen)
 
 
+@pytest.mark.long
 def test_killed_at_named_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -206,11 +203,11 @@ def test_killed_at_named_points(
         second = 10 * ROUNDS * LINES
         door.add(line(second, "other", "x"), line(second + 3600, "other", "y"))  # every window comes to its end
         stored = door.file.read_bytes().count(b"\n")
-        door.agent.settled(stored, seconds=CATCH_UP)
+        door.agent.settled(stored)
         assert door.agent.stop() == 0
         other.file.write_bytes(door.file.read_bytes())
         other.agent.up()
-        other.agent.settled(stored, seconds=CATCH_UP)
+        other.agent.settled(stored)
         assert other.agent.stop() == 0
     finally:
         door.agent.kill()

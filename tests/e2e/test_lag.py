@@ -9,14 +9,16 @@ import pytest
 
 from bench import traffic
 from bench.send import tcp
-from tests.broker import free_port
-from tests.e2e.agent import Agent, assert_as_scanned, say, until
+from tests.broker import own_port
+from tests.e2e.agent import Agent, assert_as_scanned, say
 from tests.e2e.test_account import scrape
+from tests.waits import until
 from vedette.runtime.stored import RECENT_BYTES
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 LINES = 150_000
+SILENCE = 3.0
 
 
 def test_lag_is_shown_and_caught_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,7 +28,7 @@ def test_lag_is_shown_and_caught_up(tmp_path: Path, capsys: pytest.CaptureFixtur
     agent = Agent(tmp_path / "a")
     agent.configure(
         f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
-        f'[uplink]\nmax_bytes = "1MiB"\n[metrics]\nlisten = "127.0.0.1:{free_port()}"\n'
+        f'[uplink]\nmax_bytes = "1MiB"\n[metrics]\nlisten = "127.0.0.1:{own_port()}"\n'
     )
     stuck = agent.landing / "alerts"
     stuck.parent.mkdir(parents=True)
@@ -38,26 +40,23 @@ def test_lag_is_shown_and_caught_up(tmp_path: Path, capsys: pytest.CaptureFixtur
         until("all to be stored", lambda: agent.alive() and agent.input()["stored"] == LINES)
         until("judging to stand", lambda: agent.status()["alerts"]["outbox_bytes"] > 1 << 20)
         first = agent.status()
-        time.sleep(3)
-        second, metrics = agent.status(), scrape(agent)
+        rises = first["lag_seconds"] + 1
+        second = until("the lag to rise", lambda: (status := agent.status())["lag_seconds"] > rises and status)
+        metrics = scrape(agent)
         assert first["lag_events"] == second["lag_events"] == second["inputs"]["in"]["stored"] - judged(second) > 0
         assert second["raw_log"]["end"] * second["lag_events"] / LINES > RECENT_BYTES
-        assert 2.5 < second["lag_seconds"] - first["lag_seconds"] < 6
         assert metrics["vedette_lag_events", ()] == second["lag_events"]
         assert metrics["vedette_lag_seconds", ()] >= second["lag_seconds"]
         assert second["identity_broken"] == []
         stuck.unlink()
-        began = time.monotonic()
-        status = agent.settled(LINES, seconds=120)
-        took = time.monotonic() - began
+        status = agent.settled(LINES)
         assert (status["lag_events"], status["lag_seconds"]) == (0, 0.0)
     finally:
         agent.stop()
     found = assert_as_scanned(agent)
     say(
         capsys,
-        f"lag: {second['lag_events']} events and {second['lag_seconds']:.1f} s behind, caught up in {took:.1f} s;"
-        f" {found} alerts as scan",
+        f"lag: {second['lag_events']} events and {second['lag_seconds']:.1f} s behind, {found} alerts as scan",
     )
 
 
@@ -74,11 +73,11 @@ def test_idle_is_no_lag(tmp_path: Path) -> None:
         line = b"<13>Nov 20 10:00:00 web1 app: x\n"
         tcp(("127.0.0.1", agent.port), line)
         agent.settled(1)
-        time.sleep(3)
-        worst = 0.0
+        time.sleep(SILENCE)
+        began = time.monotonic()
         for _ in range(20):
             tcp(("127.0.0.1", agent.port), line * 500)
-            worst = max(worst, agent.status()["lag_seconds"])
-        assert worst < 2.5
+            lag = agent.status()["lag_seconds"]
+            assert lag < time.monotonic() - began + SILENCE / 2  # it waits since it was sent at most
     finally:
         agent.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,21 +12,22 @@ import pytest
 from bench import traffic
 from bench.send import mqtt
 from tests.broker import running
-from tests.e2e.agent import KILLS, Agent, assert_as_scanned, chance, reborn, say, split, until
+from tests.e2e.agent import KILLS, Agent, assert_as_scanned, chance, few, reborn, say, split
+from tests.waits import until
 from vedette.model.event import Flag
 from vedette.rawlog import read
 
-LINES = int(os.environ.get("VEDETTE_MQTT_LINES", "200000" if KILLS > 4 else "40000"))
+LINES = int(os.environ.get("VEDETTE_MQTT_LINES", str(1_000 * KILLS)))
 
 
-@pytest.mark.crash
 def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Killed at random while messages come: each is in the raw log at least once, byte for byte; one that is there
     twice came as a redelivery and is marked so; the alerts equal ``scan`` over what the raw log holds."""
+    # Over 3 s: three lives of an agent and more, and a stream that goes on for a second and a half.
     rng = chance()
-    parts = split(b"".join(traffic.blocks(14, LINES, attack_rate=0.01)), KILLS + 1)
+    parts = split(b"".join(traffic.blocks(14, LINES, attack_rate=0.05)), KILLS + 1)
     with running(tmp_path / "broker") as broker, ThreadPoolExecutor(1) as publisher:
-        agent = Agent(tmp_path / "a")
+        agent = Agent(tmp_path / "a", rules=few(tmp_path / "rules"))
         agent.configure(
             f'[broker]\nurl = "{broker.url}"\n[[input]]\nname = "in"\ntype = "mqtt"\ntopics = ["plant/#"]\n'
             'format = "syslog"\nlogsource = { product = "linux" }\n'
@@ -36,21 +36,21 @@ def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         until("the subscription", lambda: agent.alive() and "plant/#" in broker.log())
         try:
             for i, part in enumerate(parts):
-                work = publisher.submit(mqtt, ("127.0.0.1", broker.port), part, topic="plant/press/log")
+                before, lines = agent.input()["stored"], part.count(b"\n")
+                work = publisher.submit(mqtt, ("127.0.0.1", broker.port), part, topic="plant/press/log", rate=2 * lines)
                 if i < KILLS:
-                    time.sleep(rng.uniform(0.0, 1.5))
+                    agent.midway(work, before + rng.randrange(lines))
                     agent.kill()
                     reborn(agent, rng)
                     agent.ready()
                 sent = work.result()
                 assert sent.complete
-                assert sent.lines == part.count(b"\n")
-            agent.settled(LINES, seconds=180)
+                assert sent.lines == lines
+            agent.settled(LINES)
             published = Counter(line for part in parts for line in part.splitlines())
             until(
                 "every message to be stored",
                 lambda: agent.alive() and not published - Counter(event.raw for event in agent.stored()),
-                pause=0.2,
             )
             status = agent.settled()
         finally:

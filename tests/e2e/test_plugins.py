@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker import free_port
-from tests.e2e.agent import ROOT, Agent, until, vedette
+from tests.broker import own_port
+from tests.e2e.agent import ROOT, Agent, vedette
 from tests.rawlog.samples import NOW, open_log
 from tests.runtime.test_hunt import SMALL, order, report, start, stopped
+from tests.waits import DEADLINE, until
 from vedette.decode.declared import declared
 from vedette.fleet.huntfolder import Input, Order
 from vedette.model.event import Chunk, LogSource
@@ -44,7 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-index",
          "--no-build-isolation", "--target", folder / "site", *sources],
-        check=True, timeout=300,
+        check=True, timeout=DEADLINE,
     )  # fmt: skip
     info = folder / "site" / "broken-1.0.dist-info"
     info.mkdir()
@@ -59,13 +60,14 @@ def path(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("path")
 def test_an_agent(tmp_path: Path) -> None:
     """An input, a decoder and a sink of plugins at work, beside an input that only fails."""
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "gate.yml").write_text(RULE)
     spool = tmp_path / "spool"
-    port = free_port()
+    port = own_port()
     agent = Agent(
         tmp_path / "a",
         f'[[input]]\ntype = "counted"\nname = "till"\nformat = "gate"\nlogsource = {{product = "gates"}}\n'
@@ -80,7 +82,7 @@ def test_an_agent(tmp_path: Path) -> None:
         assert answered(port, b"GATE3 OUT 00A1F1")  # 41457
         until("the sink's fault", lambda: of(agent, "sink tickets")["faults"])  # there is no folder yet
         spool.mkdir()
-        (file,) = until("the alert", lambda: [*spool.glob("*.json")], 60)
+        (file,) = until("the alert", lambda: [*spool.glob("*.json")])
         alert = json.loads(file.read_text())
         assert (alert["raw"], alert["source"]) == ("GATE3 OUT 00A1F1", "till")
         until("the sink to be well", lambda: of(agent, "sink tickets")["error"] is None)
@@ -99,7 +101,7 @@ def of(agent: Agent, used: str) -> dict[str, object]:
 def answered(port: int, event: bytes) -> bool:
     """Send one event as a netstring; whether it is answered for."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as connection:
             connection.sendall(b"%d:%s," % (len(event), event))
             return connection.recv(1) == b"+"
     except ConnectionRefusedError:
@@ -109,6 +111,7 @@ def answered(port: int, event: bytes) -> bool:
 FORMAT = {"name": "turnstile", "regex": r"T(?P<gate>N\d):(?P<badge>\d+)"}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("path")
 def test_scan(tmp_path: Path) -> None:
     """A file of the decoder's format, as an agent reads it; without the plugin that is said."""
@@ -124,6 +127,7 @@ def test_scan(tmp_path: Path) -> None:
     assert "41457" in vedette(*whole, "--plugin", "vedette-example-decoder:gate").stdout
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("awake")
 def test_a_hunt(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an agent stored under names of a plugin's decoder and of a declared format is read as the agent reads it,
@@ -145,6 +149,7 @@ def test_a_hunt(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert counts == [{}, {"0087": 1, "0088": 1}]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("path")
 def test_an_export(tmp_path: Path) -> None:
     """``logs export`` reads what is stored under names of a plugin's decoder and of declared formats as the agent does:
@@ -189,6 +194,7 @@ paths = ["{rules}"]
     assert exported()[1]["badge"] == "41457"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("path")
 def test_their_own_tests() -> None:
     """Those that the packages bring along pass where they are installed."""
@@ -196,11 +202,12 @@ def test_their_own_tests() -> None:
     assert len(folders) == 5
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("path")
 def test_a_lookup(tmp_path: Path) -> None:
     """A plugin's rows become a lookup; what it raises is said with its name."""
@@ -218,6 +225,7 @@ def test_a_lookup(tmp_path: Path) -> None:
     assert "no distribution no-such-thing is installed" in missing.stderr
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("path")
 def test_a_function(tmp_path: Path, site: Path) -> None:
     """A function of a plugin travels with the rules: where they run it need not be installed."""

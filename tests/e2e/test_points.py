@@ -8,7 +8,6 @@ hook for either.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ from bench import traffic
 from bench.send import Sent, mqtt
 from tests import reference
 from tests.broker import Broker, running
-from tests.e2e.agent import KILLS, ROOT, Agent, Stored, chance, landed, reborn, say, split, until, vedette
+from tests.e2e.agent import KILLS, Agent, Stored, chance, few, landed, reborn, say, split, vedette
 from tests.e2e.faults import Faults
 from tests.e2e.mqttproxy import TO_BROKER, TO_CLIENT, Relay
 from tests.e2e.points import INSTALL, RANDOM, ROTATION, STORING, SWITCH, Call, at_call, fell
@@ -34,6 +33,7 @@ from tests.e2e.test_landing import Landing
 from tests.e2e.test_mqtt import _marked
 from tests.e2e.test_rules import rule
 from tests.e2e.test_tcp import _send
+from tests.waits import until
 from vedette.bundle.manifest import MANIFEST
 from vedette.bundle.trust import inspect
 from vedette.decode.decoder import record
@@ -44,15 +44,12 @@ from vedette.region.publish import publish
 from vedette.region.sign import load_key, sign
 from vedette.rules.build import build
 
-pytestmark = [pytest.mark.peer, pytest.mark.crash]
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 ROUNDS = max(10, KILLS // 2)
 """Kills in each of the two tests."""
 LINES = 300
 """Of each stream in a round, over about a second."""
-CATCH_UP = 60.0 + ROUNDS
-"""Seconds for what is left after the last kill."""
-RULES = ("linux/sshd_failed_root_password.yml", "linux/sshd_unknown_user.yml", "linux/download_and_run.yml")
 LINUX = 'format = "syslog"\nlogsource = { product = "linux" }\n'
 SETTINGS = """
 [[input]]
@@ -259,12 +256,12 @@ def crash(
                 matrix.took(work)
             matrix.took(matrix.go(ROUNDS, pool))
             try:
-                until("what was acknowledged", lambda: agent.alive() and not matrix.missing(), CATCH_UP, pause=0.3)
+                until("what was acknowledged", lambda: agent.alive() and not matrix.missing())
             except AssertionError as error:
                 lacking = {name: [lines.total(), *list(lines)[:3]] for name, lines in matrix.missing().items()}
                 raise AssertionError(f"{error}: {lacking}\n{agent.status()}\n{agent.text()[-3000:]}") from None
-            until("the newest rules", lambda: agent.alive() and settled(), pause=0.3)
-            status = agent.settled(name="tcp", seconds=CATCH_UP)
+            until("the newest rules", lambda: agent.alive() and settled())
+            status = agent.settled(name="tcp")
             until("the landing", lambda: len(agent.alerts(matrix.landing.folder)) == status["alerts"]["made"])
             assert agent.stop() == 0
         finally:
@@ -293,17 +290,10 @@ def relayed(folder: Path) -> Iterator[tuple[Broker, Relay]]:
             relay.close()
 
 
-def copied(folder: Path) -> Path:
-    folder.mkdir()
-    for name in RULES:
-        shutil.copy(ROOT / "rules/sigma" / name, folder)
-    return folder
-
-
 def test_rules_of_a_folder(tmp_path: Path, faults: Faults, capsys: pytest.CaptureFixture[str]) -> None:
     """Killed around appends, commits, PUBACKs, rotations and plan switches: what was acknowledged is in the raw log
     byte for byte, TCP's is a beginning of what was sent, and the alerts are the naive evaluator's, each once."""
-    rules = copied(tmp_path / "rules")
+    rules = few(tmp_path / "rules")
     with relayed(tmp_path) as (broker, relay):
         matrix = Matrix(tmp_path, broker, relay, 60, rules=rules, more="")
         changes = iter(range(1, 1_000_000))  # an unseen rule each, so that it is built, read and switched to
@@ -316,7 +306,7 @@ def test_rules_of_a_folder(tmp_path: Path, faults: Faults, capsys: pytest.Captur
 
 def test_rules_of_bundles(tmp_path: Path, faults: Faults, capsys: pytest.CaptureFixture[str]) -> None:
     """The same around the steps of installing a bundle that the region pushed; the newest one runs in the end."""
-    rules = copied(tmp_path / "rules")
+    rules = few(tmp_path / "rules")
     with relayed(tmp_path) as (broker, relay):
         key = tmp_path / "region.pem"
         public, first = vedette("bundle", "keygen", key).stdout.strip(), tmp_path / "first.vbundle"

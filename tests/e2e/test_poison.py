@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from bench.send import tcp
-from tests.e2e.agent import Agent, landed, until, vedette
+from tests.e2e.agent import Agent, landed, vedette
+from tests.waits import until
 
 pytestmark = pytest.mark.peer
 
@@ -102,7 +103,13 @@ def mixed() -> bytes:
 
 @pytest.mark.parametrize(
     ("stage", "alerts"),
-    [("prefilter", None), ("decoder", None), ("entities", "partial"), ("suppression", "whole"), ("envelope", None)],
+    [
+        ("decoder", None),
+        pytest.param("prefilter", None, marks=pytest.mark.long),
+        pytest.param("entities", "partial", marks=pytest.mark.long),
+        pytest.param("suppression", "whole", marks=pytest.mark.long),
+        pytest.param("envelope", None, marks=pytest.mark.long),
+    ],
 )
 def test_an_event_that_raises(agent: Agent, stage: str, alerts: str | None) -> None:
     """Events around it make the alerts they should, also when the agent is killed and judges them again; it is counted
@@ -146,6 +153,7 @@ def kept(agent: Agent) -> list[dict[str, Any]]:
     return [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", ["correlation", "decision"])
 def test_a_correlation_that_raises(agent: Agent, stage: str) -> None:
     """After ten times it is in quarantine, named in log and status, also after a kill and under other rules; detections

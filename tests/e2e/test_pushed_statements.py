@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from tests.broker import Broker, running
-from tests.e2e.agent import Agent, until, vedette
+from tests.e2e.agent import Agent, vedette
 from tests.e2e.test_correlation import line
 from tests.e2e.test_statements import TABLE
 from tests.meanwhile import meanwhile
+from tests.waits import until
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 NUMBER, CHANGED = 100, 77
 SLOW = "a" * 60 + "b"

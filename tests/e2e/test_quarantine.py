@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from bench.send import tcp
-from tests.e2e.agent import Agent, until, vedette
+from tests.e2e.agent import Agent, vedette
+from tests.waits import until
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 SLOW = """title: Slow
 id: 6a1f0000-0000-4000-8000-000000000001

@@ -9,13 +9,14 @@ import pytest
 from bench import traffic
 from bench.send import tcp
 from tests.broker import Broker
-from tests.e2e.agent import Agent, Process, until, vedette
+from tests.e2e.agent import Agent, Process, vedette
 from tests.region.test_hostile import Wire
+from tests.waits import until
 from vedette.delivery.receipts import pack_receipt
 from vedette.region.sign import keygen, load_key
 from vedette.store.store import Store
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 DOWN = "vedette/v1/f1/edge-1/receipts"
 EVENTS = 5_000

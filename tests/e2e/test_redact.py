@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from bench.send import tcp
-from tests.broker import free_port, running
-from tests.e2e.agent import Agent, landed, until, vedette
+from tests.broker import own_port, running
+from tests.e2e.agent import Agent, landed, vedette
 from tests.e2e.test_landing import Landing, session
+from tests.waits import until
 from vedette.stream.userfunctions import FAILING
 
 pytestmark = pytest.mark.peer
@@ -77,6 +78,7 @@ def line(i: int) -> bytes:
 def test_from_the_host_to_the_region(tmp_path: Path) -> None:
     """Through a real broker into Parquet, with a rule set in its own process and a kill: every alert arrives, hashed
     values join, and none of the secrets is in what the broker kept, what landed, or what the sink wrote."""
+    # Over 3 s: two lives of an agent, of the process of its strict set, and a landing.
     for name, number in (("main", 1), ("site", 2)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "rule.yml").write_text(
@@ -162,6 +164,7 @@ logsource = {{ product = "linux" }}
 """
 
 
+@pytest.mark.long
 def test_errors_that_quote_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A decoder of a plugin and a function raise with a card and a token in what they say: the host's owner reads it in
     the status, and no status that passed the broker, no alert and no sink has it."""
@@ -171,7 +174,7 @@ def test_errors_that_quote_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (info / "entry_points.txt").write_text("[vedette.decoders]\nleaky = leaky:Leaky\n")
     (tmp_path / "lib" / "leaky.py").write_text(LEAKY)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "lib"), os.environ.get("PYTHONPATH", "")]))
-    rules, site, sink, port = tmp_path / "main", tmp_path / "site", tmp_path / "alerts.ndjson", free_port()
+    rules, site, sink, port = tmp_path / "main", tmp_path / "site", tmp_path / "alerts.ndjson", own_port()
     (rules / "functions").mkdir(parents=True)
     site.mkdir()
     (site / "rule.yml").write_text(RULE.format(name="site", number=2).replace("{user|exists: true}", "{message|re: .}"))
@@ -189,7 +192,7 @@ def test_errors_that_quote_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             agent.ready()
             tcp(("127.0.0.1", port), b"<38>Nov 21 02:41:00 web1 app: 4111 1111 1111 1111 password=hunter-0001\n")
             tcp(("127.0.0.1", agent.port), b"".join(map(line, range(FAILING))))
-            own = until("the quarantine", lambda: (of := agent.status())["rules"]["quarantined"] and of, 180)
+            own = until("the quarantine", lambda: (of := agent.status())["rules"]["quarantined"] and of)
             (aside,) = own["rules"]["quarantined"]
             assert "4111 1111 1111 1111, password=hunter-0" in aside["reason"]
             (plugin,) = own["plugins"]

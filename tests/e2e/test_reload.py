@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from bench.send import tcp
-from tests.broker import free_port, running
-from tests.e2e.agent import Agent, until
+from tests.broker import own_port, running
+from tests.e2e.agent import Agent
+from tests.waits import DEADLINE, until
 
 pytestmark = pytest.mark.peer
 
@@ -37,7 +38,7 @@ class Reloading:
         self.rules.mkdir()
         (self.rules / "marker.yml").write_text(RULE.format(title="Marker", number=1, word="marker"))
         self.agent = Agent(folder / "a", rules=self.rules)
-        self.other = free_port()
+        self.other = own_port()
         self.agent.configure(self.tcp("in", self.agent.port))
         self.agent.up()
 
@@ -94,7 +95,7 @@ def test_inputs_come_change_and_go(it: Reloading, tmp_path: Path) -> None:
     assert agent.said("agent_reloaded")[-1]["changed"] == ["input new", "input file"]
     tcp(("127.0.0.1", it.other), line("two marker"))
     until("the file", lambda: agent.input("file")["stored"] == 500)
-    moved = free_port()
+    moved = own_port()
     it.configure(it.tcp("new", moved) + tail + 'poll = "10ms"\n')
     assert agent.said("agent_reloaded")[-1]["changed"] == ["input in", "input new", "input file"]
     assert refused(agent.port)
@@ -109,6 +110,7 @@ def test_inputs_come_change_and_go(it: Reloading, tmp_path: Path) -> None:
     assert len(agent.alerts()) == 503
 
 
+@pytest.mark.long
 def test_what_needs_a_restart_is_said(it: Reloading) -> None:
     """Settings that are read at start only stay as they were, are named in log and status, and the rest of the same
     file is in force."""
@@ -128,6 +130,7 @@ def test_what_needs_a_restart_is_said(it: Reloading) -> None:
     assert (status["config"]["needs_restart"], status["raw_log"]["max_bytes"]) == ([], 3 << 30)
 
 
+@pytest.mark.long
 def test_a_broken_configuration_changes_nothing(it: Reloading) -> None:
     """Every mistake is told with its key, in log and status; inputs and rules go on; a correct file ends it."""
     agent = it.agent
@@ -149,6 +152,7 @@ def test_a_broken_configuration_changes_nothing(it: Reloading) -> None:
     assert it.configure(it.tcp("in", agent.port))["error"] is None
 
 
+@pytest.mark.long
 def test_a_part_that_does_not_work(it: Reloading, tmp_path: Path) -> None:
     """A port in use, rules that cannot be read: that part stays as it was and is told, the rest is taken."""
     agent = it.agent
@@ -168,9 +172,10 @@ def test_a_part_that_does_not_work(it: Reloading, tmp_path: Path) -> None:
     assert agent.settled(2)["alerts"]["made"] == 2
 
 
+@pytest.mark.long
 def test_rules_suppression_log_and_metrics(it: Reloading, tmp_path: Path) -> None:
     """Another rule folder, suppression, the log's format and the metrics are in force after the reload."""
-    agent, port = it.agent, free_port()
+    agent, port = it.agent, own_port()
     second = tmp_path / "second"
     second.mkdir()
     (second / "mirror.yml").write_text(RULE.format(title="Mirror", number=2, word="mirror"))
@@ -184,12 +189,13 @@ def test_rules_suppression_log_and_metrics(it: Reloading, tmp_path: Path) -> Non
     tcp(("127.0.0.1", agent.port), line("marker and mirror") * 5)
     status = agent.settled(5)
     assert (status["alerts"]["made"], status["correlation_state"]["folded"]) == (1, 4)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE) as answer:
         assert b"vedette_folded_alerts 4.0" in answer.read()
     it.configure(it.tcp("in", agent.port))
     assert refused(port)
 
 
+@pytest.mark.long
 def test_another_uplink(it: Reloading, tmp_path: Path) -> None:
     """From a folder to a broker: the alerts made before are receipted once, those made since go to the broker."""
     agent = it.agent
@@ -206,6 +212,7 @@ def test_another_uplink(it: Reloading, tmp_path: Path) -> None:
     assert len(agent.alerts()) == 2
 
 
+@pytest.mark.long
 def test_replaced_rules_give_their_memory_back(it: Reloading) -> None:
     """After each change of the rules there is one result cache, as before: the one of the active ruleset."""
     assert it.agent.process is not None

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import Authority
-from tests.e2e.agent import KILLS, Agent, chance, say, until
+from tests.e2e.agent import KILLS, Agent, chance, say
 from tests.inputs.intake import rsyslogd
+from tests.waits import DEADLINE, until
 from vedette.model.event import Flag
 from vedette.rawlog import read
 
@@ -37,7 +38,7 @@ def _number(raw: bytes) -> int:
 
 
 @pytest.mark.peer
-@pytest.mark.crash
+@pytest.mark.long
 @pytest.mark.skipif(not OMRELP, reason="rsyslog's omrelp is missing: apt-get install rsyslog-relp")
 @pytest.mark.parametrize("secured", [False, True], ids=["clear", "tls"])
 def test_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str], secured: bool) -> None:
@@ -75,7 +76,7 @@ def test_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str], secured: boo
                 lines = "".join(f"relp {i % 100:02} line {i}\n" for i in range(written, written + BATCH))
                 written += BATCH
                 command = ["logger", "-u", str(log), "-t", "relp"]
-                subprocess.run(command, input=lines, text=True, check=True, timeout=60)
+                subprocess.run(command, input=lines, text=True, check=True, timeout=DEADLINE)
 
             for _ in range(ROUNDS):
                 before = agent.input()["stored"]
@@ -86,7 +87,7 @@ def test_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str], secured: boo
                 write()
                 agent.up()
             write()
-            until("all lines", lambda: len({_number(event.raw) for event in agent.stored()}) == written, 120)
+            until("all lines", lambda: len({_number(event.raw) for event in agent.stored()}) == written)
         status = agent.settled()
     finally:
         agent.kill()

@@ -19,7 +19,8 @@ from paho.mqtt.client import MQTTv5
 from bench import traffic
 from bench.send import tcp
 from tests.broker import Broker, running
-from tests.e2e.agent import RULES, Agent, until, vedette
+from tests.e2e.agent import Agent, few, split, vedette
+from tests.waits import until
 
 pytestmark = pytest.mark.peer
 
@@ -57,7 +58,7 @@ def found(agent: Agent) -> set[str]:
 class Stream:
     """Lines that go on coming until the end of the ``with``; then ``sent`` tells how many there were."""
 
-    RATE = 4000
+    RATE = 500
 
     def __init__(self, port: int) -> None:
         self._peer = ("127.0.0.1", port)
@@ -67,10 +68,11 @@ class Stream:
 
     def _run(self) -> None:
         for block in traffic.blocks(21, 1_000_000):
-            if self._stop.is_set():
-                return
-            with suppress(OSError):
-                self.sent += tcp(self._peer, block, rate=self.RATE).lines
+            for part in split(block, 20):
+                if self._stop.is_set():
+                    return
+                with suppress(OSError):
+                    self.sent += tcp(self._peer, part, rate=self.RATE).lines
 
     def __enter__(self) -> Stream:
         self._thread.start()
@@ -83,14 +85,14 @@ class Stream:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
-    """An agent with a syslog input and the starter rules in a folder of its own."""
-    shutil.copytree(RULES, tmp_path / "rules")
-    made = Agent(tmp_path / "a", rules=tmp_path / "rules")
+    """An agent with a syslog input and some rules in a folder of its own."""
+    made = Agent(tmp_path / "a", rules=few(tmp_path / "rules"))
     made.configure(f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{made.port}"\n')
     yield made
     made.kill()
 
 
+@pytest.mark.long
 def test_a_changed_folder_while_logs_flow(agent: Agent, tmp_path: Path) -> None:
     """A new rule fires after the folder changed or SIGHUP; a file that is no rule is named with its line; a set that
     cannot be built leaves the old one running and says why; no event is dropped in all that."""
@@ -144,6 +146,7 @@ def _other_plan(agent: Agent, before: dict[str, Any]) -> dict[str, Any] | None:
     return now if now["plan_digest"] != before["plan_digest"] else None
 
 
+@pytest.mark.long
 def test_no_rule_at_start(agent: Agent, tmp_path: Path) -> None:
     """Started with rules that cannot be built, the agent runs the last set that could be; without one it says why and
     ends, and nothing is left locked."""
@@ -205,6 +208,7 @@ def test_bundles_by_the_broker(tmp_path: Path) -> None:
     """A pushed bundle runs while logs flow; an older one, a foreign signature, one that the region signed for another
     fleet, a corrupt blob and one that is cut off are refused with the reason in the status, and the last good one runs
     on, also after kill -9; a good one heals."""
+    # Over 3 s: each of eight bundles is built, published, and validated in a process of its own.
     with running(tmp_path / "broker") as broker:
         region = Publisher(tmp_path, broker)
         first, second, fourth = (region.bundle(version) for version in (1, 2, 4))
@@ -264,6 +268,7 @@ def test_bundles_by_the_broker(tmp_path: Path) -> None:
         assert [(row["rule_title"], row["bundle"]) for row in map(json.loads, shown)] == [("Marker v4", "rules-4")]
 
 
+@pytest.mark.long
 def test_a_rollback_on_the_host(tmp_path: Path) -> None:
     """``vedette bundle rollback`` puts the bundle before in force while logs flow, without losing one; what the channel
     holds does not undo it, also after kill -9; a higher version does. Without an agent it holds from the next start."""

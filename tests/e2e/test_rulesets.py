@@ -12,9 +12,10 @@ import pytest
 
 from bench.send import tcp
 from tests.broker import Broker, running
-from tests.e2e.agent import Agent, until, vedette
+from tests.e2e.agent import Agent, vedette
 from tests.e2e.faults import Faults
 from tests.e2e.test_rules import Stream, mark, rule
+from tests.waits import until
 
 pytestmark = pytest.mark.peer
 
@@ -109,6 +110,7 @@ def alerts(agent: Agent) -> list[tuple[str, str | None]]:
 def test_sets_come_and_go_by_themselves(agent: Agent, region: Region, tmp_path: Path) -> None:
     """A set is pushed, refused, rolled back and withdrawn while lines flow; the correlation of another set counts on
     over all that, no line is lost, and each alert says of which set and version it is."""
+    # Over 3 s: each of five changes is validated, and all sets are merged, in processes of their own.
     first = region.bundle(1, "one")
     stranger = tmp_path / "stranger.pem"
     vedette("bundle", "keygen", stranger)
@@ -173,6 +175,7 @@ POINTS = (
 """Steps of a swap at which the agent is killed: the bundle's file, its links, the merged plan, the switch."""
 
 
+@pytest.mark.long
 def test_killed_while_a_set_is_swapped(
     agent: Agent, region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +207,7 @@ def test_killed_while_a_set_is_swapped(
     ]
 
 
+@pytest.mark.long
 def test_a_set_is_configured_and_taken_out_while_lines_flow(tmp_path: Path) -> None:
     """A table [[ruleset]] that is added and removed with SIGHUP brings its rules and takes them; the correlation of the
     first set counts on, dead rules are listed by set, and no line is lost."""
@@ -254,6 +258,7 @@ detection: {s: {message|re: 'x(?=a)(a|aa)+$'}, condition: s}
 LINE = b"<13>Nov 20 10:00:00 web1 app: marker-site x" + b"a" * 60 + b"!\n"
 
 
+@pytest.mark.long
 def test_quarantine_and_suppression_outlive_the_swaps_of_another_set(
     agent: Agent, region: Region, tmp_path: Path
 ) -> None:
@@ -328,6 +333,7 @@ INSERT INTO alerts SELECT program, COUNT(*) AS n, COUNT(DISTINCT message) AS tex
 """
 
 
+@pytest.mark.long
 def test_withdrawn_while_its_statements_hold_open_windows(agent: Agent, region: Region, tmp_path: Path) -> None:
     """The windows of a set that is withdrawn go with it: no alert of them comes when their time is over, and none of
     its state is left. A statement that the site has alike counts on; pushed again, that of the region starts empty."""

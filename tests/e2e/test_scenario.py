@@ -20,17 +20,18 @@ from paho.mqtt.client import Client, MQTTMessage, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
 from bench.fleet.world import Site, World
-from tests.broker import free_port
-from tests.e2e.agent import until, up, vedette
+from tests.broker import own_port
+from tests.e2e.agent import up, vedette
 from tests.e2e.test_asking import Asked, Operators
 from tests.e2e.test_fleet import FLEET
 from tests.e2e.test_hunting import RULES, found, rules
 from tests.e2e.test_steer import Edge, Steered, written
 from tests.meanwhile import meanwhile
+from tests.waits import DEADLINE, until
 from vedette.region.repository import Repository
 from vedette.system import descriptors
 
-pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.release, pytest.mark.usefixtures("awake")]
+pytestmark = [pytest.mark.peer, pytest.mark.long, pytest.mark.usefixtures("awake")]
 SIMULATED = int(os.environ.get("VEDETTE_SIMULATED", "200"))
 BEAT = 8.0
 CANARY = 2
@@ -105,11 +106,7 @@ class Plant(Edge, Asked):
         with self.file.open("a") as file:
             for i in range(count):
                 file.write(f"<13>Nov 23 10:00:00 {self.name} app: needle {i} password=s3cret{i}\n")
-        until("the planted lines", lambda: sum(b"needle" in one.raw for one in self.stored("app")) == count, pause=0.5)
-
-    def installed(self) -> list[int]:
-        """Versions of all bundles that it ever loaded, by its own record."""
-        return [row["version"] for row in self.record if row["event"] == "bundle_installed"]
+        until("the planted lines", lambda: sum(b"needle" in one.raw for one in self.stored("app")) == count)
 
 
 class Private(Plant):
@@ -123,7 +120,7 @@ class Region(Steered, Operators):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.site = Site(self.broker, free_port(), free_port(), self.operator / "region-ca.pem")
+        self.site = Site(self.broker, own_port(), own_port(), self.operator / "region-ca.pem")
         home = self.members / "members" / "broker"
         config = self.broker.config.read_text().replace("autosave_on_changes true", "autosave_on_changes false")
         more = [
@@ -152,13 +149,11 @@ class Region(Steered, Operators):
             if of == kind and change.id in rollout.changes
         }
 
-    def reach(self, state: str, seconds: float = 150.0, *, kind: str = "bundles", groups: int = 2) -> None:
+    def reach(self, state: str, *, kind: str = "bundles", groups: int = 2) -> None:
         try:
             until(
                 f"the change to be {state}",
                 lambda: self.controller.alive() and [*self.states(kind).values()] == [state] * groups,
-                seconds,
-                0.3,
             )
         except AssertionError as error:
             shown = vedette("fleet", "rollout", "show", "--trust", self.trust, *self.at_broker, code=None).stdout
@@ -210,9 +205,7 @@ class Heard:
     def all_run(self, version: int) -> None:
         """Until every agent does."""
         count = SIMULATED + len(self._hosts)
-        until(
-            f"{count} agents to run bundle {version}", lambda: [*self.newest.values()].count(version) == count, 120, 0.2
-        )
+        until(f"{count} agents to run bundle {version}", lambda: [*self.newest.values()].count(version) == count)
 
     def close(self) -> None:
         self._stop.set()
@@ -236,11 +229,11 @@ class Crowd:
         return asyncio.run_coroutine_threadsafe(what, self._loop)
 
     def connect(self) -> None:
-        self._run(self.world.connect()).result(120)
+        self._run(self.world.connect()).result(DEADLINE)
         self._run(self.world.beating())
 
     def close(self) -> None:
-        self._run(self._end()).result(60)
+        self._run(self._end()).result(DEADLINE)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

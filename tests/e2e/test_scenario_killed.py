@@ -11,13 +11,13 @@ from random import Random
 
 import pytest
 
-from tests.e2e.agent import KILLS, Process, chance, landed, say, until, up
+from tests.e2e.agent import KILLS, Process, chance, landed, say, up
 from tests.e2e.test_steer import HEAD, Edge, Steered, Watch, all_run, written
-from vedette.fleet.audit import Audit
+from tests.waits import until
 from vedette.fleet.documents import place
 from vedette.region.repository import Repository
 
-pytestmark = [pytest.mark.peer, pytest.mark.crash, pytest.mark.slow]
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 AGENTS = 4
 KILLS_A_CHANGE = 8
 PAUSE = 5.0
@@ -85,12 +85,6 @@ def kill(rng: Random, centre: Region, edges: list[Edge]) -> str:
     return name
 
 
-def installed(edge: Edge) -> list[int]:
-    """Versions of the bundles that the agent loaded, by its own record."""
-    rows = Audit(edge.data / "fleet" / "audit.jsonl").lines()
-    return [row["version"] for row in rows if row["event"] == "bundle_installed"]
-
-
 def test_killed_at_random(region: tuple[Region, list[Edge]], capsys: pytest.CaptureFixture[str]) -> None:
     """KILLS times, during a flood and a good bundle in turn. The flood is undone, and stays with one agent."""
     centre, edges = region
@@ -111,11 +105,11 @@ def test_killed_at_random(region: tuple[Region, list[Edge]], capsys: pytest.Capt
                     killed.append(kill(rng, centre, edges))
                     if centre.state() in ("done", "aborted"):
                         break
-                centre.reach(wanted, 180)
+                centre.reach(wanted)
                 runs = runs if bad else version
-                all_run(edges, runs, 120)
+                all_run(edges, runs)
                 given = centre.given()
-                had = {edge.name for edge in edges if version in watch.ran[edge.name] or version in installed(edge)}
+                had = {edge.name for edge in edges if version in watch.ran[edge.name] or version in edge.installed()}
                 assert had <= given, (version, had, given)
                 assert len(given) == (1 if bad else AGENTS), (version, given)
             for edge in edges:
@@ -123,7 +117,7 @@ def test_killed_at_random(region: tuple[Region, list[Edge]], capsys: pytest.Capt
                     file.write("<13>Nov 23 10:00:00 host app: the last needle\n")
             until("the alerts", lambda: {
                 row["agent_id"] for row in landed(centre.landing) if "the last needle" in (row["raw"] or "")
-            } == {edge.name for edge in edges}, 90, 0.5)  # fmt: skip
+            } == {edge.name for edge in edges})  # fmt: skip
     finally:
         watch.close()
     for edge in edges:

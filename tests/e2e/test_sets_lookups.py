@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from tests.broker import Broker, running
-from tests.e2e.agent import KILLS, Agent, chance, landed, reborn, until, vedette
+from tests.e2e.agent import KILLS, Agent, chance, landed, reborn, vedette
 from tests.e2e.test_landing import Landing
 from tests.e2e.test_lookups import OTHER, RULE, Region, in_use, log_in, version
 from tests.e2e.test_rules import Stream
 from tests.e2e.test_rulesets import sets
+from tests.waits import until
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 ROUNDS = 4
 ENRICH = '[[enrich]]\nlookup = "users"\nfield = "user"\ncolumns = ["owner"]\n'
@@ -95,7 +96,6 @@ def taken(agent: Agent, number: int, table: Path) -> None:
     until(
         f"version {number} of the set, and its lookup",
         lambda: agent.alive() and sets(agent)["region"]["version"] == number and in_use(agent) == version(table),
-        90,
     )
 
 
@@ -107,7 +107,7 @@ def healthy(agent: Agent) -> dict[str, Any]:
         errors = [status["rules"]["error"], *(row["error"] for row in status["rulesets"])]
         return None if any(errors) or status["lookups"]["refused"] or status["lookups"]["incoming"] else status
 
-    found: dict[str, Any] = until("a status without errors", check, 30)
+    found: dict[str, Any] = until("a status without errors", check)
     return found
 
 
@@ -149,7 +149,6 @@ def fields_of(row: dict[str, Any]) -> tuple[str | None, ...]:
     return tuple(fields.get(name) for name in ("user", "users.owner", "users.lookup"))
 
 
-@pytest.mark.crash
 def test_killed_while_sets_and_their_lookup_change(agent: Agent, center: Center, landing: Landing) -> None:
     """Killed at random under new versions of both and a flow of logins: each login gives the alert of each set once,
     wherever it is seen again; with the columns of a version of the lookup, or flagged that it was not there."""

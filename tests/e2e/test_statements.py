@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.agent import KILLS, chance, reborn, until, vedette
+from tests.e2e.agent import KILLS, chance, reborn, vedette
 from tests.e2e.faults import Faults
 from tests.e2e.points import Call, at_call, fell
 from tests.e2e.test_correlation import Door, line
+from tests.waits import until
 from vedette.store.store import Store
 
 TABLE = """
@@ -55,6 +56,8 @@ def inserts(statements: Mapping[str, str]) -> str:
 
 
 SQL = TABLE + inserts(STATEMENTS)
+LINES = 500
+"""Before each kill, and after the last."""
 
 
 def given(door: Door) -> Counter[tuple[str, str]]:
@@ -71,17 +74,17 @@ def scanned(door: Door, before: int) -> Counter[tuple[str, str]]:
     )
 
 
-@pytest.mark.crash
 def test_killed_in_the_middle(tmp_path: Path) -> None:
     """Killed at random while events come in the order of their times: windows, sessions, joins and patterns give the
     rows that ``scan`` gives over the file, each once."""
+    # Over 3 s: three lives of an agent and more, with ``scan`` over the same statements.
     rng = chance()
     door, second = Door(tmp_path, rules=SQL, name="door.sql"), 0.0
     door.agent.up()
     try:
         for kill in range(KILLS + 1):
             lines = []
-            for _ in range(1000):
+            for _ in range(LINES):
                 second += rng.choice([0.5, 1, 2])
                 ev = rng.choice(["fail", "fail", "fail", "open"])
                 lines.append(line(second, ev, f"10.0.0.{rng.randrange(12)}", rng.randrange(4)))
@@ -94,7 +97,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
         last = door.file.read_bytes().count(b"\n")
         door.add(line(second + 3600, "other", "x"), line(second + 7200, "other", "y"))  # every window comes to its end
         every = scanned(door, last)
-        until("the end", lambda: door.settled(60.0 + KILLS) and not every - given(door), pause=0.5)
+        until("the end", lambda: door.settled()["alerts"]["made"] >= every.total() and not every - given(door))
         found = given(door)
     finally:
         door.agent.kill()
@@ -104,6 +107,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
     assert not found - scanned(door, last + 3)
 
 
+@pytest.mark.long
 def test_a_change_of_rules(tmp_path: Path) -> None:
     """What a statement has counted outlives a change of another, a restart and the arrival of new ones; one that has
     changed starts empty and the status says so."""
@@ -145,7 +149,7 @@ ENOUGH, MOST = 4, 15
 """Kills, and how many at most until one fell between two batches: a quick machine makes all rows in a commit or two."""
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_killed_between_two_batches_of_a_windows_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A window's end is 5,000 rows, made into alerts batch by batch; killed around the commits between, again and
     again, the agent goes on with those that wait: each once, as an undisturbed run gives them."""
@@ -166,7 +170,7 @@ def test_killed_between_two_batches_of_a_windows_end(tmp_path: Path, monkeypatch
             between += store.account().made % (20 * SOURCES) > 20 * kill  # so many are of x
             store.close()
             agent.up()
-        until("the end", lambda: not agent.status()["statement_state"]["waiting"] and door.settled(), 60.0, pause=0.2)
+        until("the end", lambda: not agent.status()["statement_state"]["waiting"] and door.settled())
         rows = agent.alerts()
     finally:
         agent.kill()

@@ -14,16 +14,17 @@ from typing import Any
 import pytest
 
 from tests.broker import Broker, running
-from tests.e2e.agent import KILLS, Process, chance, until
+from tests.e2e.agent import KILLS, Process, chance
 from tests.e2e.faults import Faults
 from tests.e2e.town import Town
 from tests.fleet.kit import FLEET, Centre
 from tests.region.steer.kit import NEW, OLD, Host, bundle
+from tests.waits import until
 from vedette.fleet.audit import verify
 from vedette.fleet.documents import Ring, place
 from vedette.region.repository import Repository
 
-pytestmark = [pytest.mark.peer, pytest.mark.crash]
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 RINGS = (Ring("canary", 1.0, agents=3), Ring("half", 1.0, percent=50.0), Ring("all", 1.0, percent=100.0))
 GATES = {"baseline": 2.0, "silence": 30.0, "alerts_floor": 600.0}
 IDS = [f"agent-{i:02}" for i in range(20)]
@@ -86,10 +87,10 @@ def ends(region: Region, change: str, controller: Process, *, bad: bool) -> None
     """The change ends as it should, with the agents that were given it alone."""
     wanted = "aborted" if bad else "done"
     try:
-        until(f"{change} to be {wanted}", lambda: controller.alive() and region.state(change) == wanted, 120, 0.1)
+        until(f"{change} to be {wanted}", lambda: controller.alive() and region.state(change) == wanted)
     except AssertionError as error:
         raise AssertionError(f"{error}: {region.state(change)}\n{controller.text(all=True)[-6000:]}") from None
-    until("the agents", lambda: region.town.having() == (set() if bad else {*IDS}), 30, 0.1)
+    until("the agents", lambda: region.town.having() == (set() if bad else {*IDS}))
     if bad:
         assert region.town.ran == {*sorted(IDS, key=lambda id: place(change, id))[:3]}
 
@@ -99,7 +100,7 @@ def begin(region: Region, *, bad: bool) -> str:
     region.town.worse = quiet
     change = region.desire()
     if region.serial > 1:  # the controller publishes it
-        until("the new document", lambda: not region.town.having(), 60, 0.02)
+        until("the new document", lambda: not region.town.having())
     region.town.ran.clear()
     if bad:
         region.town.worse = floods
@@ -128,9 +129,10 @@ def test_killed_at_each_step(region: Region, tmp_path: Path, monkeypatch: pytest
         bad = bool(i % 2)
         change = begin(region, bad=bad)
         faults.set(step)
-        deadline = time.monotonic() + 60
-        while controller.running() and time.monotonic() < deadline and region.state(change) not in ("done", "aborted"):
-            time.sleep(0.02)
+        until(
+            "a kill or the end of the change",
+            lambda change=change: not controller.running() or region.state(change) in ("done", "aborted"),
+        )
         reached += not controller.running()
         faults.set()
         if not controller.running():
@@ -176,14 +178,14 @@ def test_two_controllers(region: Region, tmp_path: Path) -> None:
     first, same = region.controller(folder), region.controller(folder)
     change = begin(region, bad=False)
     first.start()
-    until("the first to steer", lambda: steers(first), 60)
+    until("the first to steer", lambda: steers(first))
     same.start()
     assert same.ended() == 2
     assert "another `vedette region steer` is at work here" in same.text()
     shutil.copytree(folder, copy, ignore=lambda *_: ["lock"])
     second = region.controller(copy)
     second.start()
-    until("the second to wait", lambda: waits(second), 60)
+    until("the second to wait", lambda: waits(second))
     ends(region, change, first, bad=False)
     versions: dict[str, Any] = {
         "first": Repository(folder).version("rollout"),
@@ -191,19 +193,17 @@ def test_two_controllers(region: Region, tmp_path: Path) -> None:
     }
     assert versions["copy"] < versions["first"]
     change = region.desire()
-    until("the change to begin", lambda: region.state(change) == "rolling", 60, 0.05)
+    until("the change to begin", lambda: region.state(change) == "rolling")
     first.kill()
     until(
         "the second to take over",
         lambda: second.alive() and region.state(f"c{region.serial}", copy) == "done",
-        120,
-        0.2,
     )
-    until("the agents", lambda: region.town.having() == {*IDS}, 30, 0.1)
+    until("the agents", lambda: region.town.having() == {*IDS})
     assert "published_taken" in (copy / "audit.jsonl").read_text()
     first.start()
-    until("the first to wait", lambda: waits(first), 60)
+    until("the first to wait", lambda: waits(first))
     assert second.stop() == 0
-    until("the first to go on", lambda: steers(first), 60)
+    until("the first to go on", lambda: steers(first))
     for process in (first, second):
         process.kill()

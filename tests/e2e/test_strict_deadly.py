@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bench.send import tcp
-from tests.e2e.agent import Agent, until
+from tests.e2e.agent import Agent
 from tests.e2e.test_rules import mark, rule
 from tests.e2e.test_rulesets import THRICE
 from tests.e2e.test_strict import configured, evaluated, process, running
+from tests.waits import until
 from vedette.runtime.strict.supervisor import CONDEMNED_AFTER, EVENTLESS_DEATHS
 from vedette.runtime.strict.watched import DEADLY_EVENTS
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 PROGRAM = """
 import sys
@@ -118,7 +118,7 @@ WHERE a = 'row' GROUP BY b, window_start, window_end;
 """
 ROWS = "-- title: Rows\nINSERT INTO alerts SELECT a, b FROM events WHERE a = 'row';\n"
 CALM = THRICE.format(word="calm", number=7, of=6).replace("Three of", "Two of").replace("gte: 3", "gte: 2")
-BOUNDS = 'max_memory = "128MiB"\nmax_seconds = "1s"\n'
+BOUNDS = 'max_memory = "128MiB"\nmax_seconds = "3s"\n'
 
 
 @pytest.fixture
@@ -146,26 +146,21 @@ def line(text: str) -> bytes:
 @pytest.mark.parametrize("agent", ["kill", "spin", "bloat"], indirect=True)
 def test_a_deadly_rule(agent: Agent) -> None:
     """It is left out of the events of which a process died at it, then it is in quarantine; every other rule of the set
-    is evaluated on all events, its account adds up, and meanwhile the other set's alerts come at once."""
+    is evaluated on all events, its account adds up, and meanwhile the other set's alerts come."""
     agent.up()
     running(agent)
     events = DEADLY_EVENTS + 4
     tcp(("127.0.0.1", agent.port), b"".join(line(f"bad {n}") for n in range(events)) + line("good"))
-    slowest = 0.0
     for count in range(1, 9):
-        begun = time.monotonic()
         mark(agent, "own")
-        until("an alert of the other set", lambda count=count: titles(agent).count("Marker own") == count, 20)
-        slowest = max(slowest, time.monotonic() - begun)
-        time.sleep(0.2)
-    until("the set's alerts", lambda: titles(agent).count("Marker site") == events + 1, 90)
+        until("an alert of the other set", lambda count=count: titles(agent).count("Marker own") == count)
+    until("the set's alerts", lambda: titles(agent).count("Marker site") == events + 1)
     assert process(agent)["deaths"] == DEADLY_EVENTS + 1, agent.text()[-3000:]
     quarantined = process(agent)["quarantined"]
     assert [(row["title"], row["events"]) for row in quarantined] == [("Deadly", DEADLY_EVENTS)]
     letters = (agent.data / "quarantine" / "site" / "events.ndjson").read_text().splitlines()
     assert {json.loads(row)["rule_title"] for row in letters} == {"Deadly"}
     assert evaluated(agent)["judged"] == events + 1 + 8
-    assert slowest < 10.0, slowest
     assert agent.stop() == 0
 
 
@@ -176,7 +171,7 @@ def test_deadly_alerts(agent: Agent) -> None:
     running(agent)
     tcp(("127.0.0.1", agent.port), line("one") + line("worse") + line("two"))
     mark(agent, "own")
-    until("the alerts", lambda: len(titles(agent)) == 5, 60)
+    until("the alerts", lambda: len(titles(agent)) == 5)
     assert process(agent)["deaths"] == 2
     letters = (agent.data / "quarantine" / "site" / "events.ndjson").read_text().splitlines()
     assert ["worse" in json.loads(row)["raw"] for row in letters] == [True]
@@ -199,7 +194,7 @@ def test_deadly_statements(agent: Agent, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     whole.write_text("".join(json.dumps({"a": "row", "b": text}) + "\n" for text in texts))
     whole.replace(file)
-    until("the alerts", lambda: len(titles(agent)) == 9, 60)
+    until("the alerts", lambda: len(titles(agent)) == 9)
     assert evaluated(agent, input="file")["judged"] == 11
     assert titles(agent) == ["Rows"] * 9
     assert process(agent)["deaths"] == 3
@@ -218,7 +213,7 @@ def test_deadly_time(agent: Agent, tmp_path: Path) -> None:
     running(agent)
     mark(agent, "site")
     until("a death", lambda: "while time passed" in (process(agent)["last_death"] or ""))
-    until("the loss", lambda: agent.said("state_lost"), 90)
+    until("the loss", lambda: agent.said("state_lost"))
     running(agent)
     mark(agent, "calm")
     until("its alert", lambda: titles(agent) == ["Marker site", "Marker calm"])
@@ -250,7 +245,7 @@ def test_deadly_operators(agent: Agent, tmp_path: Path) -> None:
     until("its alert", lambda: titles(agent) == ["Marker calm"])
     for _ in range(3):
         mark(agent, "site")
-    until("the alerts", lambda: titles(agent).count("Marker site") == 3, 60)
+    until("the alerts", lambda: titles(agent).count("Marker site") == 3)
     row = process(agent)
     assert (row["deaths"], [one["title"] for one in row["quarantined"]]) == (CONDEMNED_AFTER, ["Three of site"])
     assert "000000000004" in row["last_death"]
@@ -258,7 +253,7 @@ def test_deadly_operators(agent: Agent, tmp_path: Path) -> None:
     texts = ("one", "two", "worst", "three", "worst of all")
     whole.write_text("".join(json.dumps({"a": "row", "b": text}) + "\n" for text in texts))
     whole.replace(file)
-    until("the rows", lambda: titles(agent).count("Rows") == len(texts), 60)
+    until("the rows", lambda: titles(agent).count("Rows") == len(texts))
     row = process(agent)
     assert row["deaths"] == 2 * CONDEMNED_AFTER, agent.text()[-3000:]
     assert {(one["title"], one["kind"], one["events"]) for one in row["quarantined"]} == {

@@ -14,14 +14,15 @@ from pathlib import Path
 import pytest
 
 from bench.send import tcp
-from tests.e2e.agent import KILLS, Agent, by_line, chance, landed, until
+from tests.e2e.agent import KILLS, Agent, by_line, chance, landed
 from tests.e2e.faults import Faults
 from tests.e2e.points import ROTATION, STORING, at_call, fell
 from tests.e2e.test_rules import rule
 from tests.e2e.test_rulesets import THRICE
 from tests.e2e.test_strict import configured, evaluated, process
+from tests.waits import until
 
-pytestmark = [pytest.mark.peer, pytest.mark.crash]
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 PARTS = ("agent", "process", "both")
 LINES = 60

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent import Agent, until, vedette
+from tests.e2e.agent import Agent, vedette
 from tests.e2e.test_lookups import RULE, Region, alerted, in_use, log_in, refused, version
 from tests.e2e.test_rules import rule
 from tests.e2e.test_strict import process, running
+from tests.waits import until
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 
 @pytest.fixture

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.broker import running
-from tests.e2e.agent import Agent, until, vedette
+from tests.e2e.agent import Agent, vedette
 from tests.e2e.test_rules import Stream, mark, rule
 from tests.e2e.test_rulesets import THRICE, Region, alerts, sets, version
 from tests.e2e.test_strict import evaluated, process
+from tests.waits import until
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 
 @pytest.fixture

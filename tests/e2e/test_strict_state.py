@@ -13,15 +13,16 @@ import msgpack
 import pytest
 
 from bench.send import tcp
-from tests.e2e.agent import Agent, until, vedette
+from tests.e2e.agent import Agent, vedette
 from tests.e2e.test_correlation import line
 from tests.e2e.test_functions import ALLOW, MODULE, STATEMENTS, sql
 from tests.e2e.test_rules import mark, rule
 from tests.e2e.test_rulesets import THRICE, sets
 from tests.e2e.test_strict import configured, evaluated, process, running
+from tests.waits import until
 from vedette.store.store import OfSet, Store
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 
 def counted(agent: Agent) -> Counter[str]:
@@ -54,7 +55,7 @@ def test_folds(tmp_path: Path) -> None:
                 agent.kill()
                 agent.up()
                 running(agent)
-        until("all to be counted", lambda: counted(agent) == {"Marker own": 6, "Marker site": 6}, 60)
+        until("all to be counted", lambda: counted(agent) == {"Marker own": 6, "Marker site": 6})
         rows = agent.alerts()
     finally:
         agent.kill()
@@ -121,7 +122,7 @@ def test_functions(tmp_path: Path) -> None:
                 (row["rule_title"], json.dumps(dict(row["fields"]), sort_keys=True)) for row in agent.alerts()
             )
 
-        until("the alerts", lambda: sum(given().values()) >= sum(wanted.values()), 90)
+        until("the alerts", lambda: sum(given().values()) >= sum(wanted.values()))
         evaluated(agent)
         assert given() == wanted
         assert process(agent)["quarantined"] == []
@@ -178,7 +179,7 @@ def test_store_made_again(tmp_path: Path) -> None:
         assert evaluated(agent) == account
         for _ in range(3):
             mark(agent, "site")
-        until("later alerts", lambda: len([one for one in agent.alerts() if one["alert_id"] not in before]) >= 3, 60)
+        until("later alerts", lambda: len([one for one in agent.alerts() if one["alert_id"] not in before]) >= 3)
         agent.settled()
         account = evaluated(agent)
         rows = agent.alerts()

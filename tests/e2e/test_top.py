@@ -19,10 +19,12 @@ from pathlib import Path
 import pytest
 
 from bench import traffic
-from tests.e2e.agent import VEDETTE, Agent, until, vedette
+from tests.e2e.agent import VEDETTE, Agent, vedette
+from tests.waits import DEADLINE, until
 from vedette.cli.top import ENTER, LEAVE
 
 LINES = 20_000
+INTERVAL = 0.3
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +54,7 @@ class Terminal:
         self.resize(rows, columns)
         self.before = termios.tcgetattr(self.slave)
         self.process = subprocess.Popen(
-            [*VEDETTE, "top", "-c", str(config), "--interval", "0.3"],
+            [*VEDETTE, "top", "-c", str(config), "--interval", str(INTERVAL)],
             stdin=self.slave, stdout=self.slave, stderr=self.slave, env={**os.environ, "TERM": "xterm"},
         )  # fmt: skip
         self.text = ""
@@ -70,11 +72,17 @@ class Terminal:
         bare = re.sub(r"\x1b\[\??[0-9]*[a-zKJ]|\x1b\[m", "", self.read().replace("\x1b[H", "\f"))
         return [frame.replace("\r", "").rstrip("\n").split("\n") for frame in bare.split("\f")[1:-1]]
 
+    def still(self) -> bool:
+        """Whether nothing is drawn for three times as long as between two pages."""
+        drawn = len(self.frames())
+        time.sleep(3 * INTERVAL)
+        return len(self.frames()) == drawn
+
     def press(self, key: str) -> None:
         os.write(self._master, key.encode())
 
     def end(self) -> int:
-        code = self.process.wait(20)
+        code = self.process.wait(DEADLINE)
         self.read()
         assert termios.tcgetattr(self.slave) == self.before
         assert self.text.count(ENTER) == self.text.count(LEAVE) == 1
@@ -95,6 +103,7 @@ def watching(agent: Agent, rows: int = 60, columns: int = 120) -> Iterator[Termi
         shown.process.wait()
 
 
+@pytest.mark.long
 def test_on_a_terminal(agent: Agent) -> None:
     """It has what it promises, fits, is held still by the space bar, follows the size, and leaves nothing behind."""
     with watching(agent) as shown:
@@ -105,10 +114,8 @@ def test_on_a_terminal(agent: Agent) -> None:
         assert "newest alerts" in text
         assert f"in{'':<18}" in text
         shown.press(" ")
-        time.sleep(0.5)
+        until("it to be still", shown.still)
         drawn = len(shown.frames())
-        time.sleep(1.0)
-        assert len(shown.frames()) == drawn
         shown.resize(20, 50)
         shown.press(" ")
         until("a page of the new size", lambda: len(shown.frames()) > drawn + 1)
@@ -118,6 +125,7 @@ def test_on_a_terminal(agent: Agent) -> None:
         assert shown.end() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_leaves_the_terminal_as_it_was(agent: Agent, number: signal.Signals) -> None:
     with watching(agent) as shown:
@@ -125,6 +133,7 @@ def test_it_leaves_the_terminal_as_it_was(agent: Agent, number: signal.Signals) 
         assert shown.end() == (0 if number == signal.SIGINT else 128 + number)
 
 
+@pytest.mark.long
 def test_an_agent_that_goes_and_comes(agent: Agent) -> None:
     """It says that none answers, and goes on with the next one."""
     with watching(agent) as shown:
@@ -137,6 +146,7 @@ def test_an_agent_that_goes_and_comes(agent: Agent) -> None:
         assert shown.end() == 0
 
 
+@pytest.mark.long
 def test_as_text(agent: Agent) -> None:
     """Without a terminal: so many pages, without any control character; 2 when no agent answers."""
     done = vedette("top", "-c", agent.config, "--interval", "0.3", "--count", "2")

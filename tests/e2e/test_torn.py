@@ -17,7 +17,8 @@ from random import Random
 import pytest
 
 from bench import traffic
-from tests.e2e.agent import KILLS, ROOT, Agent, chance, say, until
+from tests.e2e.agent import KILLS, Agent, chance, few, say
+from tests.waits import until
 from vedette.rawlog import read
 from vedette.rawlog.segment import Segment, SegmentFile, Unit, segments
 from vedette.store.store import Store
@@ -36,7 +37,6 @@ logsource = {{ product = "linux" }}
 [raw_log]
 segment_bytes = "24KiB"
 """
-RULES = ("linux/sshd_failed_root_password.yml", "linux/sshd_unknown_user.yml", "linux/download_and_run.yml")
 ATTACK = b"<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for root from 203.0.113.9 port 22 ssh2"
 Damage = Callable[[Path, Random], None]
 
@@ -55,11 +55,7 @@ class Template:
 
 
 def configured(folder: Path, port: int = 0) -> Agent:
-    rules = folder / "rules"
-    rules.mkdir(parents=True, exist_ok=True)
-    for name in RULES:
-        shutil.copy(ROOT / "rules/sigma" / name, rules)
-    agent = Agent(folder, rules=rules, port=port)
+    agent = Agent(folder, rules=few(folder / "rules"), port=port)
     agent.configure(SETTINGS.format(port=agent.port, file=folder / "tailed"))
     return agent
 
@@ -87,7 +83,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
                 agent.landing.write_text("in the way")
             if start == 450:
                 _copy_store(agent)
-            until("the frame", lambda start=start: agent.input()["stored"] >= start + 3, pause=0.003)
+            until("the frame", lambda start=start: agent.input()["stored"] >= start + 3)
         until("all to be judged", lambda: not agent.status()["backlog"])
         until("the alerts", lambda: agent.status()["alerts"]["in_outbox"] >= 4)
         until("the commit", lambda: _committed(agent.data) == agent.status()["raw_log"]["end"])
@@ -270,7 +266,7 @@ def cases(found: dict[str, Damage], rng: Random) -> list[str]:
     return names[: max(2, KILLS)]
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_raw_log(template: Template, capsys: pytest.CaptureFixture[str]) -> None:
     """Damage anywhere in the raw log: what is left is read in order, what is gone is counted as lost or said to be cut,
     and set aside; events that stayed are as they were."""
@@ -302,7 +298,7 @@ def test_raw_log(template: Template, capsys: pytest.CaptureFixture[str]) -> None
     say(capsys, "torn raw log: " + "; ".join(told[:6]) + f"; {len(told)} cases")
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_store(template: Template, capsys: pytest.CaptureFixture[str]) -> None:
     """Damage anywhere in the store: the agent starts, also where reading it would kill it; no event and no alert is
     missing, and each alert is there once under the id that it had."""

@@ -6,19 +6,23 @@ import itertools
 import re
 from pathlib import Path
 
+import pytest
+
 from bench.send import tcp
-from tests.broker import free_port
-from tests.e2e.agent import Agent, until, vedette
+from tests.broker import own_port
+from tests.e2e.agent import Agent, vedette
+from tests.waits import until
 
 PREVIOUS = (Path(__file__).parents[1] / "config" / "previous.toml").read_text("utf-8")
 LINE = b"<86>Nov 20 09:15:40 web-1 sshd[1]: Failed password for root from 203.0.113.9 port 4711 ssh2\n"
 
 
+@pytest.mark.long
 def test_the_configuration_of_the_release_before(tmp_path: Path) -> None:
     """The documented file, with the settings in force that have another name now or none."""
     agent = Agent(tmp_path / "a", rules=None)
     agent.environment["VEDETTE_INTERNAL_SETTINGS"] = ""
-    broker = f"mqtt://127.0.0.1:{free_port()}"
+    broker = f"mqtt://127.0.0.1:{own_port()}"
     numbers = itertools.count()
     text = re.sub(r"(?m)^paths = .*", lambda match: f'paths = ["{tmp_path}/{next(numbers)}.log"]', PREVIOUS)
     text = re.sub(r"(?m)^file = .*\n", "", text).replace('#format = "console"', 'format = "json"')

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from bench.send import tcp
-from tests.e2e.agent import Agent, until
+from tests.e2e.agent import Agent
+from tests.waits import until
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 INTERVAL = 0.3
 SLOW_DISK = """
@@ -79,8 +80,16 @@ def watched(tmp_path: Path) -> Iterator[tuple[Agent, Supervisor]]:
     supervisor.socket.close()
 
 
-def pings(said: list[str]) -> int:
-    return said.count("WATCHDOG=1")
+def pinged(supervisor: Supervisor, times: int = 2) -> None:
+    """Until so many pings have come from now on."""
+    supervisor.drop()
+    heard: list[str] = []
+    until(f"{times} pings", lambda: heard.extend(supervisor.hear(INTERVAL)) or heard.count("WATCHDOG=1") >= times)
+
+
+def silent(supervisor: Supervisor) -> None:
+    """Until no ping comes for ten times as long as between two of them."""
+    until("the pings to end", lambda: "WATCHDOG=1" not in supervisor.hear(10 * INTERVAL))
 
 
 def test_a_life(watched: tuple[Agent, Supervisor]) -> None:
@@ -89,7 +98,7 @@ def test_a_life(watched: tuple[Agent, Supervisor]) -> None:
     agent.start()
     until("READY", lambda: any(one.startswith("READY=1") for one in supervisor.hear(0.2)))
     socket.create_connection(("127.0.0.1", agent.port)).close()  # ready means that it can be reached
-    assert pings(supervisor.hear(2)) >= 4
+    pinged(supervisor, 4)
     agent.signal(signal.SIGHUP)
     said = until("a reload", lambda: [one for one in supervisor.hear(0.5) if "STATUS=reloaded" in one])
     assert said[0].startswith("READY=1")
@@ -106,16 +115,14 @@ def test_a_writer_that_hangs(watched: tuple[Agent, Supervisor], tmp_path: Path) 
     hang = tmp_path / "hang"
     agent.program = (sys.executable, "-c", SLOW_DISK, str(hang))
     agent.up()
-    assert pings(supervisor.hear(1.5)) >= 2
+    pinged(supervisor)
     hang.touch()
     tcp(("127.0.0.1", agent.port), b"<13>Nov 20 10:00:00 web1 app: to be synced\n")
-    time.sleep(1)
-    supervisor.drop()
-    heard = supervisor.hear(3)
-    assert agent.input()["stored"] == 1  # the loop answers
-    assert pings(heard) == 0
+    until("the event", lambda: agent.input()["stored"] == 1)
+    silent(supervisor)
+    assert agent.status()["raw_log"]["durable"] < agent.status()["raw_log"]["end"]  # the loop answers
     hang.unlink()
-    assert pings(supervisor.hear(2)) >= 2
+    pinged(supervisor)
 
 
 def test_a_loop_that_hangs(watched: tuple[Agent, Supervisor]) -> None:
@@ -126,7 +133,7 @@ def test_a_loop_that_hangs(watched: tuple[Agent, Supervisor]) -> None:
     agent.stderr = log
     agent.start()
     until("READY", lambda: any(one.startswith("READY=1") for one in supervisor.hear(0.2)))
-    assert pings(supervisor.hear(1.5)) >= 2
+    pinged(supervisor)
     flags = fcntl.fcntl(log, fcntl.F_GETFL)
     fcntl.fcntl(log, fcntl.F_SETFL, flags | os.O_NONBLOCK)
     try:
@@ -136,13 +143,11 @@ def test_a_loop_that_hangs(watched: tuple[Agent, Supervisor]) -> None:
         pass
     fcntl.fcntl(log, fcntl.F_SETFL, flags)
     agent.signal(signal.SIGHUP)  # has something to say
-    time.sleep(1)
-    supervisor.drop()
-    assert pings(supervisor.hear(3)) == 0
+    silent(supervisor)
     assert agent.running()
     while len(os.read(out, 1 << 20)) == 1 << 20:
         pass
-    assert pings(supervisor.hear(3)) >= 2
+    pinged(supervisor)
     agent.kill()
     os.close(out)
     os.close(log)

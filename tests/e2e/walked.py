@@ -22,11 +22,12 @@ from typing import Any
 
 from demo.sites import SITES as DEMO
 from demo.sites import intrusion, located
-from tests.broker import free_port
-from tests.e2e.agent import ROOT, RULES, Process, landed, until, up, vedette
+from tests.broker import own_port
+from tests.e2e.agent import ROOT, RULES, Process, landed, up, vedette
 from tests.e2e.test_fleet import FLEET, Centre, Host
 from tests.meanwhile import meanwhile
 from tests.spark_jobs.conftest import SETTINGS
+from tests.waits import until
 from vedette.fleet.audit import Audit, verify
 
 SITES = {site: minutes for site, *_, minutes in DEMO if site != "athens"}
@@ -215,7 +216,7 @@ class Region(Centre):
         folder, member = self.folder, self.operator
         self.console = Process(
             folder / "console.log", "region", "console", "--database", f"sqlite:{folder}/console.db", "--listen",
-            f"127.0.0.1:{free_port()}", "--tables", self.tables, "--landing", self.landing, "--reports",
+            f"127.0.0.1:{own_port()}", "--tables", self.tables, "--landing", self.landing, "--reports",
             folder / "reports", "--trust", self.trust, "--fleet-file", self.toml, "--requests", folder / "requests",
             "--evidence", folder / "evidence", "--operator", OPERATOR, "--operator-key", folder / f"{OPERATOR}.pem",
             "--author-key", folder / "author.pem", "--signer-key", self.keys / "carol.pem", "--rules", self.rules,

@@ -14,8 +14,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given, settings
 
+from tests.deep import examples
 from tests.engine import drawn
-from tests.engine.test_property import cases, chunks, found, rule
+from tests.engine.test_property import chunks, found, rule
 from vedette.decode import syslog
 from vedette.decode.decoder import record
 from vedette.engine import cache as caches
@@ -207,8 +208,7 @@ def repeated(draw: st.DrawFn, fragments: list[str]) -> list[drawn.Drawn]:
     return [event._replace(raw=event.raw.replace(drawn.SERIAL, b"%d" % i)) for i, event in enumerate(events)]
 
 
-@pytest.mark.slow
-@cases(40)
+@examples(30)
 @given(data=st.data())
 def test_the_same_matches_with_and_without(data: st.DataObject) -> None:
     """Any rules, any codec's events, repeated: every use of the cache, of any size, changes no match."""
@@ -231,7 +231,7 @@ def test_the_same_matches_with_and_without(data: st.DataObject) -> None:
     assert not cache.failure
 
 
-@cases(40)
+@examples(40)
 @given(data=st.data())
 def test_keys_that_collide_are_found_out(data: st.DataObject) -> None:
     """With a hash of 16 values and each hit verified, matches are right, and the first wrong answer ends the cache."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.differences import walk
 from vedette.decode.decoder import ABSENT
 from vedette.decode.values import Value
 from vedette.engine.join import Joiner
@@ -86,7 +87,7 @@ def test_the_kernel_says_what_decoders_say(events: list[dict[str, Any]], ascii: 
 NUMBERS = "0 -0 7 -7 1.0 1.50 0.00001 1e5 1E-3 9223372036854775808 18446744073709551615 18446744073709551616 1.7e308"
 
 
-@pytest.mark.parametrize("number", NUMBERS.split())
+@walk("number", NUMBERS.split())
 def test_every_way_to_write_a_number(number: str) -> None:
     one = engine()
     for match, values in columns(one, [b'{"a":%s,"ts":1795168800}' % number.encode()] * 2):

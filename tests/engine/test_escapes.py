@@ -8,11 +8,11 @@ from __future__ import annotations
 import zlib
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import given
 
+from tests.deep import examples
 from tests.engine import drawn
-from tests.engine.test_property import agree, cases, rule
+from tests.engine.test_property import agree, rule
 from vedette.plan import plan as plans
 from vedette.plan.ir import Leaf, Op, Predicate, fold
 
@@ -58,8 +58,7 @@ def holder(draw: st.DrawFn) -> tuple[str, str, str]:
     )[choice]  # fmt: skip
 
 
-@pytest.mark.slow
-@cases(250)
+@examples(60)
 @given(holder(), st.integers(0, 255))
 def test_value_is_found(held: tuple[str, str, str], salt: int) -> None:
     """Whatever piece of the value is chosen as literal, the event is a candidate and matches."""

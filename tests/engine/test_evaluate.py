@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from tests import reference
+from tests.differences import walk
 from tests.engine.test_property import rule
 from vedette.decode.decoder import Record, from_mapping, record
 from vedette.engine import evaluate, group
@@ -49,7 +50,7 @@ def text(op: Op, value: Any, option: str = "", *, cased: bool = False) -> Predic
     return Predicate("f", op, value, cased, option)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("predicate", "matching", "others"),
     [
         (text(Op.EXACT, "abc"), ["abc", "ABC", ["x", "aBc"], [["abc"]]], ["abcd", "", None, {"f": "abc"}, [], "abc "]),

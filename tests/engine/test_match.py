@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from functools import cache
 
-import pytest
-
+from tests.differences import walk
 from vedette.decode.decoder import CODECS
 from vedette.engine.match import Context, Engine
 from vedette.model.event import Chunk, LogSource
@@ -35,11 +35,17 @@ WEB = b'203.0.113.9 - - [10/Oct/2025:13:55:36 +0200] "GET /root HTTP/1.1" 200 15
 PLAN = from_text(RULES)
 
 
+@cache
+def engines(route: bool) -> tuple[Engine, Engine]:
+    """With the prefilter and without it."""
+    return Engine(PLAN, route=route), Engine(PLAN, route=route, prefilter=False)
+
+
 def titles(chunk: Chunk, *, route: bool = True, logsource: LogSource = LogSource()) -> list[tuple[int, str]]:
     """(event, title) of every match; the same without the prefilter."""
     found = [
         [(chunk.index(m.start), PLAN.rules[m.rule].title) for m in engine.evaluate(chunk, Context(None, logsource))]
-        for engine in (Engine(PLAN, route=route), Engine(PLAN, route=route, prefilter=False))
+        for engine in engines(route)
     ]
     assert found[0] == found[1]
     return found[0]
@@ -139,8 +145,8 @@ def test_matches_carry_bounds_and_record() -> None:
     assert (engine.tally.events, engine.tally.candidates, engine.tally.matches) == (2, 2, 3)
 
 
-@pytest.mark.parametrize("codec", sorted(CODECS))
-@pytest.mark.parametrize(
+@walk("codec", sorted(CODECS))
+@walk(
     "event",
     [b"", b"\0", b"\xff\xfe\xfd", b"{", b'{"a": "\xff"}', b"<", b"<999>", b"<38>", b"\r", b'{"a": NaN}', b"[" * 2000],
 )

@@ -7,7 +7,6 @@ structure, several times. ``VEDETTE_DEEP=N`` draws N examples of each claim.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -21,6 +20,8 @@ import pytest
 
 from bench import services
 from tests import reference
+from tests.deep import DEEP
+from tests.differences import walk
 from tests.engine import drawn
 from tests.engine.structures import ORIGINS, Draw, header, message, spoiled
 from tests.engine.test_property import PARTS, chunks, found, readable, rule, scalars
@@ -39,8 +40,7 @@ from vedette.plan.ir import KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, t
 
 pytestmark = pytest.mark.skipif(kernel.LOADED is None, reason=f"the native kernel is {kernel.why_not}")
 
-_ASKED = int(os.environ.get("VEDETTE_DEEP", "0"))
-EXAMPLES = 20_000 if _ASKED == 1 else _ASKED or 100
+EXAMPLES = DEEP or 50
 ROUNDS = 6
 """Times that events are asked about: a structure is learned when it comes again, and names that decide one by one."""
 
@@ -136,7 +136,6 @@ def test_random_structures(route: bool) -> None:
     assert decided > 20 * EXAMPLES  # of some 14 events, six times
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("route", [True, False])
 def test_random_lines(route: bool) -> None:
     """Lines with and without a header, of texts, objects and formats, under random rules: no match is left out."""
@@ -307,7 +306,7 @@ COMPUTED = (
 """A field that a decoder computes, a value of it, an event, and what may stand in its place."""
 
 
-@pytest.mark.parametrize(("field", "value", "event", "texts"), COMPUTED)
+@walk(("field", "value", "event", "texts"), COMPUTED)
 def test_computed_fields(field: str, value: str, event: str, texts: tuple[str, ...]) -> None:
     """Parts of a value that differs in every event, there or not: one structure, the same matches, of every kind of
     predicate."""

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.test_property import cases, rule
+from tests.deep import examples
+from tests.differences import walk
+from tests.engine.test_property import rule
 from vedette.engine import prefilter
 from vedette.engine.match import Engine
 from vedette.engine.prefilter import Candidate, Lines, Prefilter, measured, tolerant
@@ -132,7 +134,7 @@ def test_escaped_events_are_searched_again() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ['say "hi"', "a/b/c", "C:\\Temp\\x", "a]b]c", '\\"quoted\\"', "\\\\srv\\share"])
+@walk("text", ['say "hi"', "a/b/c", "C:\\Temp\\x", "a]b]c", '\\"quoted\\"', "\\\\srv\\share"])
 def test_backslash_escapes_are_tolerated(text: str) -> None:
     """A literal is found plain, and as JSON and RFC 5424 escape it."""
     filtered = Prefilter(plan_of(text))
@@ -321,8 +323,7 @@ def naive(plan: Plan, event: bytes, apart: bool) -> set[int]:
 NUMBER = re.compile(rb"-?[0-9]+(\.[0-9]+)?e[-+]?[0-9]", re.I)
 
 
-@pytest.mark.slow
-@cases(60)
+@examples(40)
 @given(
     plan=searched(), events=st.lists(st.lists(HOSTILE, max_size=5).map(b"".join), max_size=12), ends=st.booleans(),
     asked=st.data(),

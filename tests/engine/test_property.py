@@ -1,12 +1,11 @@
 """The fast paths against the naive one: prefilter on, prefilter off and ``tests/reference.py`` give the same matches.
 
-``VEDETTE_DEEP=1`` draws 20,000 examples for each of the eight claims (each of several rules and events) instead of a
-hundred or so, 160,000 in all: some three hours of CPU time. ``VEDETTE_DEEP=N`` draws N of each.
+``VEDETTE_DEEP=1`` draws 20,000 examples for each of the eight claims (each of several rules and events) instead of
+some dozens, 160,000 in all: some three hours of CPU time.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from array import array
@@ -18,11 +17,11 @@ from operator import itemgetter
 from unittest import mock
 
 import hypothesis.strategies as st
-import pytest
 import yaml
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 
 from tests import reference
+from tests.deep import examples
 from tests.engine import drawn
 from vedette.decode.decoder import CODECS, possible_source, record
 from vedette.decode.formats.base import union
@@ -36,18 +35,6 @@ from vedette.plan.patterns import End, fallback, search
 from vedette.plan.plan import Plan
 from vedette.plan.window import windows
 from vedette.rules import build
-
-_ASKED = int(os.environ.get("VEDETTE_DEEP", "0"))
-DEEP = 20_000 if _ASKED == 1 else _ASKED
-"""Examples of each claim; 0: as many as each has by default."""
-
-
-def cases(default: int) -> settings:
-    """The profile of a property test: ``default`` examples, or those of a deep run."""
-    return settings(
-        max_examples=DEEP or default,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
-    )
 
 
 def chunks(events: Iterable[drawn.Drawn], ends_wanted: bool) -> list[tuple[Chunk, list[int]]]:
@@ -115,7 +102,7 @@ def rule(number: int, expr: Expr) -> Rule:
     return Rule(str(number), f"rule {number}", "low", (), LogSource(), (), expr, str(number), "f.yml", 1)
 
 
-@cases(50)
+@examples(50)
 @given(data=st.data())
 def test_prefilter_on_off_and_reference_agree_on_random_plans(data: st.DataObject) -> None:
     """Any predicates under any expression over any codec's events: one answer, however it is found."""
@@ -185,8 +172,7 @@ def cut_from(draw: st.DrawFn, event: drawn.Drawn) -> Predicate | None:
     return Predicate(name, Op.CONTAINS, part, cased)
 
 
-@pytest.mark.slow
-@cases(100)
+@examples(50)
 @given(data=st.data())
 def test_a_rule_made_of_an_events_own_values_finds_it(data: st.DataObject) -> None:
     """What is in a decoded value is found through the prefilter, whatever the codec's bytes look like."""
@@ -215,8 +201,7 @@ NUMBER_TEXTS = st.builds(
 ).filter(lambda number: len(number.lower().partition("e")[2]) < 4)
 
 
-@pytest.mark.slow
-@cases(100)
+@examples(40)
 @given(number=st.one_of(NUMBER_TEXTS, st.sampled_from(drawn.NUMBERS)), data=st.data())
 def test_numbers_are_found_as_python_prints_them(number: str, data: st.DataObject) -> None:
     """Any way to write a number in JSON: rules cut from its printed form find it through the prefilter."""
@@ -232,8 +217,7 @@ WORDS = ALPHABETS.flatmap(lambda alphabet: st.text(alphabet, min_size=3, max_siz
 """Texts with few traps in each: one trap's guard must not hide that another's is missing."""
 
 
-@pytest.mark.slow
-@cases(100)
+@examples(40)
 @given(texts=st.lists(WORDS, min_size=1, max_size=3), data=st.data())
 def test_escaped_texts_are_found(texts: list[str], data: st.DataObject) -> None:
     """However JSON or structured data write a text, and in whatever case, a search for it finds it."""
@@ -310,8 +294,7 @@ def readable(predicate: Predicate) -> bool:
     return True
 
 
-@pytest.mark.slow
-@cases(100)
+@examples(30)
 @given(drawn_regexes=st.lists(regex_and_text(), min_size=1, max_size=4), data=st.data())
 def test_literals_of_a_regex_are_in_what_it_matches(drawn_regexes: list[tuple[str, str]], data: st.DataObject) -> None:
     """Regexes with everything in them that Python and PCRE read differently: the prefilter drops no match."""
@@ -349,8 +332,7 @@ def detection(draw: st.DrawFn, fragments: list[str]) -> dict[str, object]:
     return made
 
 
-@pytest.mark.slow
-@cases(40)
+@examples(25)
 @given(data=st.data())
 def test_sigma_rules_mean_the_same_on_every_path(data: st.DataObject) -> None:
     """Rules written as YAML: parsed, compiled, dumped and loaded, they match what the reference says."""
@@ -385,8 +367,7 @@ PARTS = [sorted(part) for part in union(*(possible_source(codec, LogSource()) fo
 LOG_SOURCES = st.builds(LogSource, *(st.sampled_from(["", "", "other", *values]) for values in PARTS))
 
 
-@pytest.mark.slow
-@cases(60)
+@examples(30)
 @given(data=st.data())
 def test_routing_before_the_scan_loses_nothing(data: st.DataObject) -> None:
     """Rules of any log source over any input's events: the same matches with the prefilter on and off."""
@@ -415,7 +396,7 @@ def test_routing_before_the_scan_loses_nothing(data: st.DataObject) -> None:
     }
 
 
-@settings(max_examples=DEEP or 150)
+@examples(150)
 @given(st.text(drawn.CHARS))
 def test_fold_is_per_character(text: str) -> None:
     """Folding a text is folding its characters; folding twice changes nothing."""

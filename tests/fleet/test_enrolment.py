@@ -45,13 +45,12 @@ def test_a_token_as_text() -> None:
     assert new_token("plants").secret != TOKEN.secret
 
 
-@pytest.mark.parametrize(
-    "text", ["", "v1:plants:abc:def", "v2" + TOKEN.text()[2:], TOKEN.text()[:-1], TOKEN.text() + "x"]
-)
-def test_what_is_no_token_is_refused_without_its_secret(text: str) -> None:
-    with pytest.raises(EnrolmentRefused, match="vedette region token") as refused:
-        parse_token(text)
-    assert len(text) < 20 or text[-20:] not in str(refused.value)
+def test_what_is_no_token_is_refused_without_its_secret() -> None:
+    token = TOKEN.text()
+    for text in ("", "v1:plants:abc:def", "v2" + token[2:], token[:-1], token + "x"):
+        with pytest.raises(EnrolmentRefused, match="vedette region token") as refused:
+            parse_token(text)
+        assert len(text) < 20 or text[-20:] not in str(refused.value)
 
 
 def test_messages_come_through_whole() -> None:

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.agent import until
 from tests.fleet.asking import NOW as ASKED
 from tests.fleet.asking import asked, signed, spooled
 from tests.rawlog.samples import NOW
 from tests.runtime.test_hunt import INPUTS, SECOND, counts, hunt, order, store, streams
+from tests.waits import eventually, until
 from vedette.config.settings import AgentSettings, Config, RedactSettings
 from vedette.engine.artifact import Artifact
 from vedette.fleet import huntjob
@@ -31,7 +31,7 @@ from vedette.model.event import LogSource
 from vedette.plan.plan import Plan
 from vedette.rules import build
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("awake")]
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("awake")]
 RULES = Path(__file__).parents[2] / "rules" / "sigma"
 LIMITS = Limits(8 << 20, 600.0, 1.0, 1)
 
@@ -127,21 +127,17 @@ def test_the_reply(whole: list[dict[str, Any]], data: Path, plan: Plan, tmp_path
     assert end["hosts"] == named  # a file is of the host itself
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_killed_and_stopped(whole: list[dict[str, Any]], data: Path, plan: Plan, tmp_path: Path) -> None:
     """Its process killed, the agent stopped in the middle: the reply has each record once, and the same."""
     host = Host(data, tmp_path, body(plan), cpu=0.3)
 
     async def lives() -> None:
         running = asyncio.create_task(host.live())
-        while not (pid := host.process()):
-            await asyncio.sleep(0.02)
-        await asyncio.sleep(1.5)
+        await eventually("a checkpoint", (host.folder / "checkpoint").exists)
+        pid = host.process()
         os.kill(pid, signal.SIGKILL)
-        while host.process() in (0, pid):
-            await asyncio.sleep(0.02)
-        await asyncio.sleep(1.0)
-        assert host.job is not None
+        await eventually("another process", lambda: host.process() not in (0, pid))
         host.job.stop()
         with pytest.raises(Stopped):
             await running
@@ -158,8 +154,7 @@ def test_cancelled(data: Path, plan: Plan, tmp_path: Path) -> None:
 
     async def life() -> tuple[str, str]:
         running = asyncio.create_task(host.live())
-        while not (host.folder / "checkpoint").exists():
-            await asyncio.sleep(0.02)
+        await eventually("a checkpoint", (host.folder / "checkpoint").exists)
         assert host.job is not None
         host.job.cancel("cancelled by ann")
         return await running

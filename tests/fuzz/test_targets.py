@@ -66,6 +66,7 @@ def _time(target: Target, data: bytes) -> float:
     return time.process_time() - began
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TARGETS)
 def test_time_is_linear(name: str) -> None:
     """Four times the bytes, in any part of the input, take about four times as long."""

@@ -8,12 +8,13 @@ import shutil
 import socket
 import struct
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.waits import DEADLINE, until
 
 AUDITCTL = shutil.which("auditctl", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 _USER = 1005
@@ -68,15 +69,15 @@ def auditd(folder: Path) -> Iterator[Path]:
     command = ["/usr/sbin/auditd", "-n", "-s", "nochange", "-c", str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 10
-        while not (path.exists() and b"DAEMON_START" in path.read_bytes()):
-            assert process.poll() is None, "auditd ended"
-            assert time.monotonic() < deadline, "auditd did not start"
-            time.sleep(0.02)
+        until(
+            "auditd's first record",
+            lambda: process.poll() is not None or (path.exists() and b"DAEMON_START" in path.read_bytes()),
+        )
+        assert process.poll() is None, "auditd ended"
         yield path
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(DEADLINE)
 
 
 class Speaker:

@@ -1,15 +1,16 @@
-"""What the tests of doors share: an intake that is a list, waiting for a condition, a real rsyslogd."""
+"""What the tests of doors share: an intake that is a list, a real rsyslogd."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import subprocess
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
+from tests.waits import eventually, until
 from vedette.inputs.accept import IDLE_SECONDS
 from vedette.inputs.listen import SyslogListener
 from vedette.inputs.syslog import SyslogInput
@@ -24,6 +25,8 @@ class Bin:
         self.chunks: list[Chunk] = []
         self.positions: dict[str, FilePosition] = {}
         self.broken = False
+        self.waiting = 0
+        """Who wait until it accepts."""
         self._open = asyncio.Event()
         self._open.set()
 
@@ -48,7 +51,9 @@ class Bin:
         return self._open.is_set()
 
     async def ready(self) -> None:
+        self.waiting += 1
         await self._open.wait()
+        self.waiting -= 1
 
     def close(self) -> None:
         self._open.clear()
@@ -96,12 +101,20 @@ async def listening(
     account(counters, bin, "in")
 
 
-async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait for ``condition``; fails after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.005)
+async def looked(listener: Any, times: int = 2) -> None:
+    """Wait until a listener has looked for stalled connections so many times more."""
+    looks, look = 0, listener.look
+
+    def counted() -> None:
+        nonlocal looks
+        looks += 1
+        look()
+
+    listener.look = counted
+    try:
+        await eventually("looks for stalled connections", lambda: looks >= times)
+    finally:
+        del listener.look
 
 
 @contextmanager
@@ -118,16 +131,9 @@ def rsyslogd(folder: Path, action: str, module: str = "") -> Iterator[Path]:
     command = ["rsyslogd", "-n", "-f", str(config), "-i", str(folder / "rsyslog.pid")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        deadline = time.monotonic() + 10
-        while not socket.exists():
-            assert process.poll() is None, "rsyslogd ended"
-            assert time.monotonic() < deadline, "rsyslogd did not start"
-            time.sleep(0.01)
+        until("rsyslogd's socket", lambda: socket.exists() or process.poll() is not None)
+        assert process.poll() is None, "rsyslogd ended"
         yield socket
     finally:
-        process.terminate()
-        try:
-            process.communicate(timeout=5)
-        except subprocess.TimeoutExpired:  # it does not give up messages that it cannot deliver
-            process.kill()
-            process.communicate()
+        process.kill()  # it would not give up messages that it cannot deliver
+        process.communicate()

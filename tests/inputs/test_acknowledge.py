@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from tests.inputs.intake import Bin, until
+from tests.inputs.intake import Bin
+from tests.waits import eventually
 from vedette.inputs import acknowledge
 from vedette.inputs.acknowledge import Acknowledgements
 
@@ -18,6 +19,8 @@ class Disk(Bin):
     def __init__(self) -> None:
         super().__init__()
         self.synced = 0
+        self.looks = 0
+        """How often it was asked for what is not there yet."""
         self._moved = asyncio.Condition()
 
     async def sync(self, offset: int) -> None:
@@ -27,7 +30,9 @@ class Disk(Bin):
 
     async def durable(self, offset: int) -> None:
         async with self._moved:
-            await self._moved.wait_for(lambda: self.synced >= offset)
+            while self.synced < offset:
+                self.looks += 1
+                await self._moved.wait()
 
 
 async def test_given_in_order_once_on_disk() -> None:
@@ -38,11 +43,12 @@ async def test_given_in_order_once_on_disk() -> None:
     owed.owe([1, 2], 10)
     owed.owe([3])  # goes with what was stored last
     owed.owe([4], 20)
+    await eventually("a look at the disk", lambda: disk.looks == 1)
     await disk.sync(9)
-    await asyncio.sleep(0.02)
+    await eventually("another", lambda: disk.looks == 2)
     assert given == []
     await disk.sync(10)
-    await until(lambda: given == [1, 2, 3])
+    await eventually("what is given", lambda: given == [1, 2, 3])
     await disk.sync(30)
     await owed.drain()
     assert given == [1, 2, 3, 4]

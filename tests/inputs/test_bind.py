@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.waits import DEADLINE
 from vedette.inputs.bind import bind
 
 
@@ -97,13 +98,14 @@ os.environ["LISTEN_PID"], os.environ["LISTEN_FDS"] = str(os.getpid()) if sys.arg
 from vedette.inputs.syslog import SyslogInput
 from vedette.inputs.listen import SyslogListener
 from vedette.model.counters import Counters
-from tests.inputs.intake import Bin, until
+from tests.inputs.intake import Bin
+from tests.waits import eventually
 
 async def main():
     bin, counters = Bin(), Counters()
     listener = SyslogListener(SyslogInput("in", udp=sys.argv[2], tcp=sys.argv[2], receive_buffer=4096), bin, counters)
     await listener.start()
-    await until(lambda: len(bin.events) == 2)
+    await eventually("2 events", lambda: len(bin.events) == 2)
     await listener.stop()
     print(*sorted(event.decode().strip() for event in bin.events), os.get_inheritable(3), sep="|")
 
@@ -151,7 +153,7 @@ def test_sockets_are_taken_over() -> None:
                 sender.sendall(b"by tcp %d\n" % number)
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
                 sender.sendto(b"by udp %d" % number, udp.getsockname())
-            output, errors = listener(tcp, udp, address).communicate(timeout=60)
+            output, errors = listener(tcp, udp, address).communicate(timeout=DEADLINE)
             assert output.strip().splitlines()[-1] == f"by tcp {number}|by udp {number}|False", errors
 
 
@@ -160,7 +162,7 @@ def test_sockets_for_another_process_are_left_alone() -> None:
     """Without its own process id in LISTEN_PID the listener opens the port itself, and here finds it in use."""
     tcp, udp, address = opened()
     with tcp, udp:
-        output, errors = listener(tcp, udp, address, "another's").communicate(timeout=60)
+        output, errors = listener(tcp, udp, address, "another's").communicate(timeout=DEADLINE)
         assert "cannot listen on tcp" in errors
         assert "listening" not in output
 

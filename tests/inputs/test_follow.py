@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.inputs.intake import Bin, account, until
+from tests.inputs.intake import Bin, account
 from tests.inputs.journald import Journald, journald
+from tests.waits import eventually
 from vedette.decode.decoder import record
 from vedette.inputs.follow import JournalFollower
 from vedette.inputs.journal import JournalInput
@@ -23,9 +24,6 @@ from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import MAX_EVENT, FilePosition, Flag
 
 pytestmark = pytest.mark.peer
-
-SECONDS = 60.0
-"""journalctl shows an entry within half a second; on a loaded machine later."""
 
 
 @pytest.fixture
@@ -75,12 +73,12 @@ async def test_entries_as_they_come(real: Journald) -> None:
     bin = Bin()
     real.log("first")
     async with following(bin, real.folder):
-        await until(lambda: messages(bin) == ["first"], SECONDS)
+        await eventually("the messages", lambda: messages(bin) == ["first"])
         real.send(
             MESSAGE=b'a trace\n\n  at "x" \xff]', SYSLOG_IDENTIFIER="test", PRIORITY="3", SYSLOG_FACILITY="10",
             SYSLOG_PID="7", MESSAGE_ID="f77379a8490b408bbe5f6940505a777b", CONTAINER_NAME='we"b]\\',
         )  # fmt: skip
-        await until(lambda: len(messages(bin)) == 2, SECONDS)
+        await eventually("2 events", lambda: len(messages(bin)) == 2)
     event = record(bin.events[-1], "syslog")
     assert event.raw.endswith(b'] a trace\n\n  at "x" \xff]')
     names = ("message", "facility", "severity", "program", "pid", "msgid", "CONTAINER_NAME", "_UID", "_TRANSPORT")
@@ -101,7 +99,7 @@ async def test_restarted_and_rotated(real: Journald) -> None:
     with capture_logs() as logs:
         async with following(bin, real.folder):
             log()
-            await until(lambda: len(messages(bin)) >= 50, SECONDS)
+            await eventually("50 events", lambda: len(messages(bin)) >= 50)
             real.rotated(log)
         log()
         real.kill()
@@ -111,10 +109,10 @@ async def test_restarted_and_rotated(real: Journald) -> None:
             real.kill()
             real.start()
             log()
-            await until(lambda: len(messages(bin)) >= 250, SECONDS)
+            await eventually("250 events", lambda: len(messages(bin)) >= 250)
         async with following(bin, real.folder):
             real.log("last")
-            await until(lambda: messages(bin)[-1] == "last", SECONDS)
+            await eventually("the messages", lambda: messages(bin)[-1] == "last")
     assert messages(bin) == real.messages()
     assert not [entry for entry in logs if entry["event"] == Log.JOURNAL_GAP]
 
@@ -124,7 +122,7 @@ async def test_deleted_before_they_were_read(real: Journald) -> None:
     bin, log = Bin(), numbered(real)
     log()
     async with following(bin, real.folder):
-        await until(lambda: len(messages(bin)) == 50, SECONDS)
+        await eventually("50 events", lambda: len(messages(bin)) == 50)
     before = len(bin.events)
     real.rotated(log)
     for file in real.files()[:-2]:
@@ -132,7 +130,7 @@ async def test_deleted_before_they_were_read(real: Journald) -> None:
     left = real.messages()
     with capture_logs() as logs:
         async with following(bin, real.folder) as counters:
-            await until(lambda: messages(bin)[-1] == left[-1], SECONDS)
+            await eventually("the messages", lambda: messages(bin)[-1] == left[-1])
     assert messages(bin) == [*(f"entry {i}" for i in range(50)), *left]
     last = int(left[-1].split()[1])
     gone = last + 1 - 50 - len(left)
@@ -149,7 +147,7 @@ async def test_deleted_ahead_of_a_follower_that_waits(real: Journald) -> None:
     bin, log = Bin(), numbered(real, 500)
     async with following(bin, real.folder) as counters:
         real.log("first")
-        await until(lambda: messages(bin) == ["first"], SECONDS)
+        await eventually("the messages", lambda: messages(bin) == ["first"])
         bin.close()
         for _ in range(8):  # more than the pipe and its reader hold
             log()
@@ -157,7 +155,7 @@ async def test_deleted_ahead_of_a_follower_that_waits(real: Journald) -> None:
             file.unlink()
         left = real.messages()
         bin.reopen()
-        await until(lambda: messages(bin)[-1] == left[-1], SECONDS)
+        await eventually("the messages", lambda: messages(bin)[-1] == left[-1])
         came = messages(bin)
     assert len(came) == len(set(came))
     assert 1 + 4000 - len(came) > 0
@@ -172,7 +170,7 @@ async def test_a_cursor_of_another_journal(real: Journald, cursor: str) -> None:
     real.log("one", "two")
     position = FilePosition(f"journal:j:{real.folder}", 0, cursor, 5)
     async with following(bin, real.folder, [position]) as counters:
-        await until(lambda: messages(bin) == ["one", "two"], SECONDS)
+        await eventually("the messages", lambda: messages(bin) == ["one", "two"])
     assert counters.totals["journal_gaps"] == 1
 
 
@@ -181,11 +179,11 @@ async def test_only_what_is_new(real: Journald) -> None:
     cursor is committed."""
     bin = Bin()
     real.log("old", "newest")
-    await until(lambda: real.messages() == ["old", "newest"], SECONDS)
+    await eventually("the messages", lambda: real.messages() == ["old", "newest"])
     async with following(bin, real.folder, from_start=False):
-        await until(lambda: messages(bin) == ["newest"], SECONDS)
+        await eventually("the messages", lambda: messages(bin) == ["newest"])
         real.log("new")
-        await until(lambda: messages(bin) == ["newest", "new"], SECONDS)
+        await eventually("the messages", lambda: messages(bin) == ["newest", "new"])
 
 
 async def test_only_what_is_wanted(real: Journald) -> None:
@@ -196,7 +194,7 @@ async def test_only_what_is_wanted(real: Journald) -> None:
         real.log("chatter", PRIORITY="6")
         real.log("loud", PRIORITY="4", CONTAINER_NAME="noisy")
         real.log("wanted", PRIORITY="4", SHOP="7")
-        await until(lambda: messages(bin) == ["wanted"], SECONDS)
+        await eventually("the messages", lambda: messages(bin) == ["wanted"])
     assert record(bin.events[-1], "syslog").get("SHOP") == "7"
     assert not counters.totals
 
@@ -215,7 +213,7 @@ async def _cut(bin: Bin, real: Journald) -> None:
         os.write(memory, text)
         _send_memory(real, memory)
         real.log("next")
-        await until(lambda: messages(bin)[-1:] == ["next"], SECONDS)
+        await eventually("the messages", lambda: messages(bin)[-1:] == ["next"])
     (cut,) = [event for event in bin.events if len(event) == MAX_EVENT]
     assert cut.endswith(b"xxx")
     assert [bits for chunk in bin.chunks for _, bits in chunk.marks] == [Flag.CUT]
@@ -252,11 +250,11 @@ async def test_a_child_that_ends(real: Journald) -> None:
     with capture_logs() as logs:
         async with following(bin, real.folder):
             real.log("one")
-            await until(lambda: messages(bin) == ["one"], SECONDS)
-            await until(lambda: children("--follow"), SECONDS)
+            await eventually("the messages", lambda: messages(bin) == ["one"])
+            await eventually("journalctl", lambda: children("--follow"))
             os.kill(children("--follow")[0], 9)
             real.log("two")
-            await until(lambda: messages(bin) == ["one", "two"], SECONDS)
+            await eventually("the messages", lambda: messages(bin) == ["one", "two"])
     assert children() == []
     (gone,) = [entry for entry in logs if entry["event"] == Log.JOURNAL_UNAVAILABLE]
     assert gone["reason"] == "journalctl was ended by signal 9"
@@ -267,11 +265,11 @@ async def test_no_journal_yet(tmp_path: Path, real: Journald) -> None:
     bin, folder = Bin(), real.run / "later"
     with capture_logs() as logs:
         async with following(bin, folder):
-            await until(lambda: logs, SECONDS)
+            await eventually("a log line", lambda: logs)
             real.log("one")
-            await until(lambda: real.messages() == ["one"], SECONDS)
+            await eventually("the messages", lambda: real.messages() == ["one"])
             subprocess.run(["cp", "-a", real.folder, folder], check=True)
-            await until(lambda: messages(bin) == ["one"], SECONDS)
+            await eventually("the messages", lambda: messages(bin) == ["one"])
     assert {entry["event"] for entry in logs} <= {Log.JOURNAL_UNAVAILABLE, Log.JOURNAL_COMPLAINT}
 
 
@@ -306,8 +304,8 @@ async def test_the_kernels_entries() -> None:
             following(kernel, real.folder, include=("_TRANSPORT=kernel",)),
             following(others, real.folder, exclude=("_TRANSPORT=kernel",)),
         ):
-            await until(lambda: marker[17:] in str(kernel.events), SECONDS)
-            await until(lambda: messages(others) == ["last"], SECONDS)
+            await eventually("the marker", lambda: marker[17:] in str(kernel.events))
+            await eventually("the messages", lambda: messages(others) == ["last"])
     found = [record(event, "syslog") for event in kernel.events]
     (own,) = [one for one in found if str(one.get("message")) == marker.partition(": ")[2]]
     assert (own.get("program"), own.get("pid"), own.get("severity")) == ("vedette-test", "7", "warning")
@@ -325,8 +323,8 @@ async def test_a_containers_entries(real: Journald) -> None:
     real.log("of the host")
     every, one = Bin(), Bin()
     async with following(every, real.folder), following(one, real.folder, include=("CONTAINER_NAME=web",)):
-        await until(lambda: messages(every) == ["GET /", "of the host"], SECONDS)
-        await until(lambda: messages(one) == ["GET /"], SECONDS)
+        await eventually("the messages", lambda: messages(every) == ["GET /", "of the host"])
+        await eventually("the messages", lambda: messages(one) == ["GET /"])
     found = record(one.events[0], "syslog")
     assert {name: found.get(name) for name in fields} == fields
     assert (found.get("container.name"), found.get("container.id")) == ("web", "0123456789ab")

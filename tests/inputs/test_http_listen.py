@@ -21,9 +21,10 @@ from structlog.testing import capture_logs
 
 pytest.importorskip("httptools", reason="an environment from before: make environment")
 from tests.certificates import Authority
-from tests.inputs.intake import LOCAL, Bin, rsyslogd, until
+from tests.inputs.intake import LOCAL, Bin, rsyslogd
 from tests.inputs.test_acknowledge import Disk
 from tests.senders import COLLECTOR, PROMTAIL, PUSHES, Push, configured, needs_collector, needs_promtail
+from tests.waits import DEADLINE, eventually
 from vedette.inputs import http_listen
 from vedette.inputs.connected import TlsListener
 from vedette.inputs.http import HttpInput
@@ -61,9 +62,9 @@ async def send(
     def run() -> Said:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if context is None:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
         else:
-            connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=120, context=context)
+            connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=DEADLINE, context=context)
         try:
             connection.request(method, path, body, named)
             answer = connection.getresponse()
@@ -79,8 +80,9 @@ async def test_answered_once_on_disk() -> None:
     bin, counters = Disk(), Counters()
     async with http_input(bin, counters) as (_, port):
         asked = asyncio.create_task(send(port, "/events", b'{"a":1}\n{"a":2}\n'))
-        await until(lambda: len(bin.events) == 2)
-        await asyncio.sleep(0.1)
+        await eventually("2 events", lambda: len(bin.events) == 2)
+        await eventually("an answer that waits for the disk", lambda: bin.looks)
+        assert (await send(port, "/nowhere", b"")).status == 404
         assert not asked.done()
         await bin.sync(1 << 30)
         assert (await asked).status == 200
@@ -98,7 +100,7 @@ async def test_requests_one_after_the_other() -> None:
             writer.write(b"POST %b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n%03d" % (path, i))
         statuses = []
         for _ in range(300):
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+            head = await reader.readuntil(b"\r\n\r\n")
             statuses.append(int(head.split()[1]))
             await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]))
         writer.close()
@@ -183,7 +185,7 @@ async def test_memory_of_bodies_under_way(monkeypatch: pytest.MonkeyPatch) -> No
         await stalled.drain()
         statuses = [(await send(port, "/events", b"y" * 50_000)).status for _ in range(3)]
         assert statuses[-1] == 429
-        await until(lambda: counters.totals["connections_stalled"] == 1)
+        await eventually("connections that are counted as stalled", lambda: counters.totals["connections_stalled"] == 1)
         assert (await send(port, "/events", b"y" * 50_000)).status == 200
         stalled.close()
     assert len(bin.events) == statuses.count(200) + 1
@@ -197,7 +199,7 @@ async def test_the_raw_log_cannot_be_written() -> None:
         with pytest.raises((OSError, http.client.HTTPException)):
             await send(port, "/events", b"lost")
         with pytest.raises(OSError, match="disk gone"):
-            await asyncio.wait_for(listener.run(), 10)
+            await listener.run()
 
 
 async def test_stop_answers_what_has_arrived() -> None:
@@ -205,7 +207,7 @@ async def test_stop_answers_what_has_arrived() -> None:
     bin, counters = Disk(), Counters()
     async with http_input(bin, counters) as (_, port):
         asked = asyncio.create_task(send(port, "/events", b"last words"))
-        await until(lambda: bin.events)
+        await eventually("the events", lambda: bin.events)
         stopping = asyncio.get_running_loop().call_later(0.1, lambda: asyncio.ensure_future(bin.sync(1 << 30)))
     assert (await asked).status == 200
     stopping.cancel()
@@ -290,7 +292,7 @@ async def test_rsyslog_by_bulk(tmp_path: Path) -> None:
             log = stack.enter_context(rsyslogd(tmp_path, action, "omelasticsearch"))
             process = await asyncio.create_subprocess_exec("logger", "-u", str(log), "-f", str(lines))
             assert await process.wait() == 0
-            await until(lambda: len(bin.events) >= 2000, 30)
+            await eventually("2000 events", lambda: len(bin.events) >= 2000)
             await asyncio.to_thread(stack.close)
     assert sorted(json.loads(event)["message"].strip() for event in bin.events) == sorted(
         f"line {i}" for i in range(2000)
@@ -317,7 +319,7 @@ async def test_the_collector(tmp_path: Path) -> None:
                 str(COLLECTOR), "--config", str(config), stdout=log, stderr=subprocess.STDOUT
             )
         try:
-            await until(lambda: len(bin.events) >= 10_000, 60)
+            await eventually("10_000 events", lambda: len(bin.events) >= 10_000)
         finally:
             process.terminate()
             await process.wait()
@@ -346,7 +348,7 @@ async def test_promtail(tmp_path: Path) -> None:
                 str(PROMTAIL), f"-config.file={config}", stdout=log, stderr=subprocess.STDOUT
             )
         try:
-            await until(lambda: len(bin.events) >= 5_000, 60)
+            await eventually("5_000 events", lambda: len(bin.events) >= 5_000)
         finally:
             process.terminate()
             await process.wait()
@@ -367,7 +369,7 @@ async def test_other_senders(tmp_path: Path, push: Push) -> None:
         with (tmp_path / "log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=subprocess.STDOUT)
         try:
-            await until(lambda: len(bin.events) >= 2_000, 120)
+            await eventually("2_000 events", lambda: len(bin.events) >= 2_000)
         finally:
             process.terminate()
             await process.wait()

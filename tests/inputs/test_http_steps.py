@@ -160,7 +160,7 @@ def steps() -> Iterator[list[float]]:
         Handle._run = run  # type: ignore[method-assign]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_no_request_keeps_the_loop(name: str) -> None:
     """A body of the largest size, made to take long: of three runs the best has no step of more than MOST."""

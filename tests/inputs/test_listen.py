@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.inputs.intake import LOCAL, Bin, account, listening, rsyslogd, until
+from tests.inputs.intake import LOCAL, Bin, account, listening, looked, rsyslogd
+from tests.waits import eventually
 from vedette.inputs import listen
 from vedette.inputs.listen import SyslogListener
 from vedette.inputs.syslog import SyslogInput
@@ -34,7 +35,7 @@ async def send(port: int, data: bytes) -> None:
 async def closed(reader: asyncio.StreamReader) -> None:
     """Wait until the listener has closed this connection, in order or by a reset."""
     with contextlib.suppress(ConnectionError):
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await reader.read() == b""
 
 
 async def command(*arguments: str | Path) -> None:
@@ -48,7 +49,7 @@ async def test_many_lines() -> None:
     lines = [b"<13>Nov 20 10:00:00 host app[7]: message number %d" % i for i in range(100_000)]
     async with listening(bin, counters) as (_, port):
         await send(port, b"\n".join(lines) + b"\n")
-        await until(lambda: counters.received["in"] == len(lines))
+        await eventually("the count of what was received", lambda: counters.received["in"] == len(lines))
     assert bin.events == lines
     assert max(len(chunk.data) for chunk in bin.chunks) <= 2 * CHUNK_BYTES
     assert {(chunk.input, chunk.codec, chunk.origins) for chunk in bin.chunks} == {("in", "syslog", ("127.0.0.1",))}
@@ -61,8 +62,8 @@ async def test_reset_connection() -> None:
         with socket.create_connection(("127.0.0.1", port)) as peer:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             peer.sendall(b"<13>one\n<13>tw")
-            await until(lambda: bin.events == [b"<13>one"])
-        await until(lambda: bin.events == [b"<13>one", b"<13>tw"])
+            await eventually("the events", lambda: bin.events == [b"<13>one"])
+        await eventually("the events", lambda: bin.events == [b"<13>one", b"<13>tw"])
 
 
 async def test_many_quiet_connections_share_chunks() -> None:
@@ -72,11 +73,11 @@ async def test_many_quiet_connections_share_chunks() -> None:
         peers = [
             socket.create_connection(("127.0.0.1", port), source_address=(f"127.0.0.{i}", 0)) for i in range(2, 42)
         ]
-        await until(lambda: listener.gate.open == 40)
+        await eventually("40 open connections", lambda: listener.gate.open == 40)
         for turn in range(2):
             for i, peer in enumerate(peers):
                 peer.sendall(b"<13>%d.%d\n" % (i, turn))
-            await until(lambda wanted=40 * (turn + 1): len(bin.events) == wanted)
+            await eventually("the events", lambda wanted=40 * (turn + 1): len(bin.events) == wanted)
         for peer in peers:
             peer.close()
     assert len(bin.chunks) < 40
@@ -93,7 +94,7 @@ async def test_malformed_count() -> None:
             await closed(reader)
             writer.close()
         await send(port, b"<13>next\n")
-        await until(lambda: bin.events == [b"<13>ab", b"<13>next"])
+        await eventually("the events", lambda: bin.events == [b"<13>ab", b"<13>next"])
         assert counters.dropped == {("in", Dropped.FRAMING): 1}
     (line,) = [entry for entry in logs if entry["event"] == Log.FRAMING_ERROR]
     assert (line["input"], line["peer"]) == ("in", "127.0.0.1")
@@ -111,17 +112,17 @@ async def test_many_unfinished_messages(monkeypatch: pytest.MonkeyPatch) -> None
         with capture_logs() as logs:
             for peer in peers[:-1]:
                 peer.sendall(b"<13>" + b"x" * 49_996)
-            await until(lambda: listener.held == 19 * 50_000)
+            await eventually("bytes that wait for their end", lambda: listener.held == 19 * 50_000)
             peers[-1].sendall(b"<13>" + b"y" * 69_996)
-            await until(lambda: listener.held == 20 * 51_000)
+            await eventually("bytes that wait for their end", lambda: listener.held == 20 * 51_000)
             assert not bin.events
             peers[-1].sendall(b"y" * 30_000)
-            await until(lambda: len(bin.events) == 1)
+            await eventually("an event", lambda: len(bin.events) == 1)
         assert listener.held == 19 * 50_000
         peers[-1].sendall(b"y" * 3_000_000 + b"\n<13>whole\n")
         for peer in peers[:-1]:
             peer.sendall(b"\n")
-        await until(lambda: len(bin.events) == 21)
+        await eventually("21 events", lambda: len(bin.events) == 21)
         assert listener.held == 0
         for peer in peers:
             peer.close()
@@ -148,22 +149,22 @@ async def test_port_in_use() -> None:
 async def test_back_pressure() -> None:
     """While the raw log takes nothing TCP is not read and datagrams are dropped and counted; then it goes on."""
     bin, counters = Bin(), Counters()
-    listener = SyslogListener(SyslogInput("in", udp=LOCAL, tcp=LOCAL), bin, counters)
+    listener = SyslogListener(SyslogInput("in", udp=LOCAL, tcp=LOCAL, message_timeout=1.0), bin, counters)
     await listener.start()
     ports = {kind: port for kind, _, port in listener.addresses}
     _, writer = await asyncio.open_connection("127.0.0.1", ports["tcp"])
     writer.write(b"<13>first\n")
-    await until(lambda: len(bin.events) == 1)
+    await eventually("an event", lambda: len(bin.events) == 1)
     bin.close()
     writer.write(b"<13>waits\n" * 1_000_000)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for _ in range(10):
             sender.sendto(b"<13>dropped", ("127.0.0.1", ports["udp"]))
-    await until(lambda: counters.dropped["in", Dropped.DISK_FULL] == 10)
-    await asyncio.sleep(0.1)
+    await eventually("the count of what was dropped", lambda: counters.dropped["in", Dropped.DISK_FULL] == 10)
+    await looked(listener)
     assert len(bin.events) <= 1 + CHUNK_BYTES // 10 + 1  # one read was under way
     bin.reopen()
-    await until(lambda: len(bin.events) == 1_000_001, 20)
+    await eventually("1_000_001 events", lambda: len(bin.events) == 1_000_001)
     writer.close()
     await listener.stop()
     account(counters, bin, "in")
@@ -182,9 +183,9 @@ async def test_a_steady_sender_does_not_keep_stop(monkeypatch: pytest.MonkeyPatc
                 await asyncio.sleep(0.005)
 
         sender = asyncio.create_task(steady())
-        await until(lambda: bin.events)
+        await eventually("the events", lambda: bin.events)
         try:
-            await asyncio.wait_for(listener.stop(), 3)
+            await listener.stop()
         finally:
             sender.cancel()
             writer.close()
@@ -197,7 +198,7 @@ async def test_stop_hands_over() -> None:
     await listener.start()
     ports = {kind: port for kind, _, port in listener.addresses}
     peer = socket.create_connection(("127.0.0.1", ports["tcp"]))
-    await until(lambda: listener.gate.open == 1)
+    await eventually("an open connection", lambda: listener.gate.open == 1)
     lines = [b"<13>line %d" % i for i in range(20_000)]
     peer.sendall(b"\n".join(lines))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -221,7 +222,7 @@ async def test_unwritable_log() -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", listener.addresses[0][2])
     writer.write(b"<13>a\n")
     with pytest.raises(OSError, match="disk gone"):
-        await asyncio.wait_for(listener.run(), 5)
+        await listener.run()
     await closed(reader)
     writer.close()
     await listener.stop()
@@ -240,7 +241,7 @@ async def test_datagrams() -> None:
             for data in (b"<13>a\nb\n", b"", b"\xff\x00"):
                 one.sendto(data, ("127.0.0.1", port))
             two.sendto(b"x" * 60_000, ("127.0.0.1", port))
-        await until(lambda: len(bin.events) == 4)
+        await eventually("4 events", lambda: len(bin.events) == 4)
     assert bin.by_origin == {"127.0.0.1": [b"<13>a\nb", b"\n", b"\xff\x00"], "127.0.0.9": [b"x" * 60_000]}
 
 
@@ -266,7 +267,7 @@ async def test_both_address_families() -> None:
     bin, counters = Bin(), Counters()
     async with listening(bin, counters, tcp="[::]:0") as (_, port):
         await send(port, b"<13>a\n")
-        await until(lambda: len(bin.events) == 1)
+        await eventually("an event", lambda: len(bin.events) == 1)
     assert list(bin.by_origin) == ["127.0.0.1"]
 
 
@@ -279,7 +280,7 @@ async def test_logger(options: list[str]) -> None:
     kind = {"udp": LOCAL} if "--udp" in options else {"tcp": LOCAL}
     async with listening(bin, counters, **kind) as (_, port):
         await command("logger", "--server", "127.0.0.1", "--port", str(port), *options, "-t", "demo", "hello there")
-        await until(lambda: len(bin.events) == 1)
+        await eventually("an event", lambda: len(bin.events) == 1)
     assert bin.events[0].startswith(b"<13>1 ")
     assert bin.events[0].endswith(b"hello there")
 
@@ -300,14 +301,15 @@ async def test_rsyslog(tmp_path: Path, transport: str, options: str) -> None:
         lines.write_text("".join(f"message {i} of 200\n" for i in range(200)))
         with rsyslogd(tmp_path, action) as sock:
             await command("logger", "-u", sock, "-t", "demo", "-f", lines)
-            await until(lambda: len(bin.events) >= 200, 10)
+            await eventually("200 events", lambda: len(bin.events) >= 200)
     assert [event.partition(b"demo: ")[2] for event in bin.events] == [b"message %d of 200" % i for i in range(200)]
     assert all(event.startswith(b"<13>") for event in bin.events)
 
 
 WITHOUT_RECVMMSG = """
 import asyncio, ctypes, platform, socket, struct, sys
-from tests.inputs.intake import Bin, until
+from tests.inputs.intake import Bin
+from tests.waits import eventually
 from vedette.inputs.listen import SyslogListener
 from vedette.inputs.syslog import SyslogInput
 from vedette.model.counters import Counters
@@ -327,7 +329,7 @@ async def main():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for i in range(200):
             sender.sendto(b"message %d" % i, listener.addresses[0][1:])
-    await until(lambda: len(bin.events) == 200, 10)
+    await eventually("200 events", lambda: len(bin.events) == 200)
     await listener.stop()
     print(bin.events == [b"message %d" % i for i in range(200)], counters.received["edge"])
 

@@ -14,7 +14,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.inputs.auditing import auditd, auditing, speaker
-from tests.inputs.intake import Bin, account, until
+from tests.inputs.intake import Bin, account
+from tests.waits import eventually
 from vedette.decode.decoder import record
 from vedette.decode.formats.auditd import TYPES
 from vedette.inputs.audit import AuditInput
@@ -32,7 +33,9 @@ async def listening(bin: Bin, counters: Counters | None = None, **settings: obje
     with capture_logs() as logs:
         task = asyncio.create_task(listener.run())
         try:
-            await until(lambda: any(entry["event"] == Log.AUDIT_OPENED for entry in logs))
+            await eventually(
+                "the log event AUDIT_OPENED", lambda: any(entry["event"] == Log.AUDIT_OPENED for entry in logs)
+            )
             yield counted
         finally:
             await listener.stop()
@@ -54,8 +57,8 @@ async def test_records_are_those_of_auditd(tmp_path: Path) -> None:
         async with listening(bin, counters):
             subprocess.run([program, "a b", "--password"], check=True)
             wanted = re.compile(rb"EXECVE msg=(audit\([^)]+\)).*612062")
-            await until(lambda: any(wanted.search(one) for one in bin.events))
-            await until(lambda: bin.events[-1].startswith(b"type=EOE"))
+            await eventually("the events", lambda: any(wanted.search(one) for one in bin.events))
+            await eventually("the events", lambda: bin.events[-1].startswith(b"type=EOE"))
             (id,) = (found[1] for one in bin.events if (found := wanted.search(one)))
             mine = [
                 one.rstrip() for one in bin.events if id in one and b"type=EOE" not in one
@@ -66,7 +69,7 @@ async def test_records_are_those_of_auditd(tmp_path: Path) -> None:
                 theirs[:] = [line.rstrip() for line in log.read_bytes().splitlines() if id in line]
                 return len(theirs) >= len(mine)
 
-            await until(written)
+            await eventually("all that was written", written)
     assert mine == theirs
     assert {one.split()[0] for one in mine} >= {b"type=SYSCALL", b"type=EXECVE", b"type=CWD", b"type=PATH"}
     event = record(b"\n".join(mine), "auditd")
@@ -83,15 +86,17 @@ async def test_overflow_is_counted(tmp_path: Path) -> None:
     with auditing(), speaker() as speaking:
         async with listening(bin, counters, receive_buffer=4096):
             speaking.say("said 0")
-            await until(lambda: texts(bin) == [b"said 0"])
+            await eventually("the messages", lambda: texts(bin) == [b"said 0"])
             bin.close()
             speaking.say("said 1")  # the input waits for this one already
-            await until(lambda: len(texts(bin)) == 2)
+            await eventually("2 events", lambda: len(texts(bin)) == 2)
             for i in range(2, sent):
                 speaking.say(f"said {i}")
             bin.reopen()
-            await until(lambda: counters.dropped["a", Dropped.KERNEL])
-            await until(lambda: len(texts(bin)) + counters.dropped["a", Dropped.KERNEL] >= sent)
+            await eventually("the count of what was dropped", lambda: counters.dropped["a", Dropped.KERNEL])
+            await eventually(
+                "the count of what was dropped", lambda: len(texts(bin)) + counters.dropped["a", Dropped.KERNEL] >= sent
+            )
     assert counters.received["a"] == len(bin.events) + counters.dropped["a", Dropped.KERNEL]
     assert counters.totals["audit_gaps"] >= 1
 
@@ -102,18 +107,18 @@ async def test_absence_is_counted() -> None:
     with auditing(), speaker() as speaking:
         async with listening(witness):  # it tells when the kernel has delivered, which it does later
             speaking.say("said 0")
-            await until(lambda: texts(witness) == [b"said 0"])
+            await eventually("the messages", lambda: texts(witness) == [b"said 0"])
             async with listening(bin) as counters:
                 speaking.say("said 1")
-                await until(lambda: texts(bin) == [b"said 1"])
+                await eventually("the messages", lambda: texts(bin) == [b"said 1"])
             assert not counters.dropped
             for i in range(7):
                 speaking.say(f"said {i}")
-            await until(lambda: texts(witness)[2:] == [b"said %d" % i for i in range(7)])
+            await eventually("the messages", lambda: texts(witness)[2:] == [b"said %d" % i for i in range(7)])
             again = Counters()
             async with listening(bin, again):
                 speaking.say("said 9")
-                await until(lambda: texts(bin) == [b"said 1", b"said 9"])
+                await eventually("the messages", lambda: texts(bin) == [b"said 1", b"said 9"])
     assert 7 - OWN < again.dropped["a", Dropped.MISSED] <= 7
     assert again.totals["audit_gaps"] == 1
 
@@ -126,7 +131,7 @@ async def test_own_system_calls_are_left_out(tmp_path: Path) -> None:
         async with listening(bin):
             path.write_text("mine")
             subprocess.run(["sh", "-c", f"echo theirs >{path}"], check=True)
-            await until(lambda: any(b'comm="sh"' in one for one in bin.events))
+            await eventually("the events", lambda: any(b'comm="sh"' in one for one in bin.events))
     calls = [one for one in bin.events if one.startswith(b"type=SYSCALL") and b"vedette-test" in one]
     assert [b'comm="sh"' in one for one in calls if b"auditctl" not in one] == [True]
 
@@ -139,18 +144,18 @@ def test_without_the_capability() -> None:
         from vedette.inputs.multicast import OWN, AuditListener
         from vedette.model.counters import Counters
         from tests.inputs.intake import Bin
+        from tests.waits import eventually
         os.setgid(65534); os.setuid(65534)
         async def main():
             listener = AuditListener(AuditInput("a"), Bin(), Counters(), backoff=(0.01, 0.01))
             task = asyncio.create_task(listener.run())
-            while listener._backoff._failures < 3:
-                await asyncio.sleep(0.01)
+            await eventually("three failures", lambda: listener._backoff._failures >= 3)
             await listener.stop()
             await task
         asyncio.run(main())
     """
     with auditing():
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.count("CAP_AUDIT_READ") == 1
 
 

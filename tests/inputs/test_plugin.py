@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.inputs.intake import Bin, until
+from tests.inputs.intake import Bin
+from tests.waits import DEADLINE, eventually
 from vedette.inputs.base import Surroundings
 from vedette.inputs.plugin import PluginRun, settings_of
 from vedette.model.counters import Counters
@@ -36,7 +37,7 @@ class Plugin:
 
 
 def rests(feed: Feed) -> None:
-    while not feed.wait(60):
+    while not feed.wait(DEADLINE):
         pass
 
 
@@ -76,12 +77,12 @@ async def test_events() -> None:
     """They are stored as they are, with their peer; an empty one has a byte, one that is too long is cut."""
     long = b"y" * (MAX_EVENT + 1)
     async with running(puts([b"a", b"", b"b\nc"], origin="10.0.0.1"), puts([long])) as (bin, health, _):
-        await until(lambda: bin.events)
+        await eventually("the events", lambda: bin.events)
     assert bin.events == [b"a", b"\n", b"b\nc"]
     assert (bin.chunks[0].input, bin.chunks[0].codec, bin.chunks[0].origins) == ("x", "auto", ("10.0.0.1",))
     assert health.faults == 0
     async with running(puts([b"a", long])) as (bin, _, _):
-        await until(lambda: len(bin.events) == 2)
+        await eventually("2 events", lambda: len(bin.events) == 2)
     assert [len(one) for one in bin.events] == [1, MAX_EVENT]
     assert bin.chunks[-1].flags(len(bin.chunks[-1].data) - MAX_EVENT) == Flag.CUT
 
@@ -90,7 +91,7 @@ async def test_many_at_once() -> None:
     """Chunks are bounded, however many events one call has."""
     event = b"z" * 1000
     async with running(puts([event] * 1000)) as (bin, _, _):
-        await until(lambda: len(bin.events) == 1000)
+        await eventually("1000 events", lambda: len(bin.events) == 1000)
     assert max(len(chunk.data) for chunk in bin.chunks) <= CHUNK_BYTES
 
 
@@ -100,11 +101,11 @@ async def test_waits_while_nothing_is_taken() -> None:
     bin = Bin()
     bin.close()
     async with running(puts([b"a"], then=lambda feed: returned.set() or rests(feed)), bin=bin):
-        await until(lambda: Plugin.ran)
+        await eventually("the plugin's thread", lambda: Plugin.ran)
         await asyncio.sleep(0)
         assert (bin.events, returned.is_set()) == ([], False)
         bin.reopen()
-        await until(returned.is_set)
+        await eventually("the plugin's return", returned.is_set)
     assert bin.events == [b"a"]
 
 
@@ -121,15 +122,15 @@ async def test_waits_while_nothing_is_taken() -> None:
 async def test_a_fault(step: Any, why: str) -> None:
     """It is counted and shown, and the plugin is run again."""
     async with running(step, puts([b"after"])) as (bin, health, _):
-        await until(lambda: health.error == why or bin.events)
-        await until(lambda: b"after" in bin.events)
+        await eventually("the error", lambda: health.error == why or bin.events)
+        await eventually("the events", lambda: b"after" in bin.events)
         assert (health.faults, health.error, health.row) == (1, None, 0)
 
 
 async def test_quarantine() -> None:
     """One that only fails is not run any more after some times; the input's task goes on."""
     async with running(raises) as (_, health, task):
-        await until(lambda: health.quarantined)
+        await eventually("quarantine", lambda: health.quarantined)
         assert not task.done()
         ran = Plugin.ran
         assert (ran, health.faults, health.error) == (FAULTS, FAULTS, "SystemExit: on its own")
@@ -148,7 +149,7 @@ async def test_quarantine() -> None:
 async def test_what_cannot_be_made(target: str, options: dict[str, Any], why: str) -> None:
     """An import that fails, options that it refuses: faults of the plugin as any other."""
     async with running(rests, target=target, **options) as (_, health, _):
-        await until(lambda: health.quarantined)
+        await eventually("quarantine", lambda: health.quarantined)
         assert str(health.error).startswith(why)
 
 
@@ -157,17 +158,17 @@ async def test_one_that_does_not_end() -> None:
     over, seen = threading.Event(), list[str]()
 
     def deaf(feed: Feed) -> None:
-        over.wait(30)
+        over.wait(DEADLINE)
         try:
             feed.put([b"late"])
         except Stopped:
             seen.append("stopped")
 
     async with running(deaf) as (bin, health, _):
-        await until(lambda: Plugin.ran)
+        await eventually("the plugin's thread", lambda: Plugin.ran)
     assert str(health.error).startswith("did not end within 0.3 s")
     over.set()
-    await until(lambda: seen)
+    await eventually("the descriptors", lambda: seen)
     assert (seen, bin.events) == (["stopped"], [])
 
 

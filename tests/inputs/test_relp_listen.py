@@ -15,9 +15,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.certificates import Authority
-from tests.inputs.intake import LOCAL, Bin, account, rsyslogd, until
+from tests.inputs.intake import LOCAL, Bin, account, looked, rsyslogd
 from tests.inputs.test_acknowledge import Disk
 from tests.inputs.test_relp_frames import OPEN, frame
+from tests.waits import eventually
 from vedette.inputs import listen
 from vedette.inputs.connected import TlsListener
 from vedette.inputs.relp import RelpInput
@@ -66,7 +67,7 @@ class Sender:
         return sender
 
     async def line(self) -> bytes:
-        return await asyncio.wait_for(self.reader.readline(), 10)
+        return await self.reader.readline()
 
     def send(self, *texts: bytes) -> list[int]:
         """Write messages; their numbers."""
@@ -81,7 +82,7 @@ class Sender:
 
     async def rest(self) -> bytes:
         """All bytes until the connection ends."""
-        return await asyncio.wait_for(self.reader.read(), 60)
+        return await self.reader.read()
 
     def close(self) -> None:
         self.writer.close()
@@ -90,13 +91,14 @@ class Sender:
 async def test_answered_once_on_disk() -> None:
     """A message is stored at once and answered only when the raw log has it on disk; close is answered after all."""
     bin, counters = Disk(), Counters()
-    async with relp(bin, counters) as (_, port):
+    async with relp(bin, counters, message_timeout=0.2) as (listener, port):
         sender = await Sender.open(port)
         sent = sender.send(b"<13>one", b"<13>two")
         sender.writer.write(frame(4, b"close"))
-        await until(lambda: bin.events == [b"<13>one", b"<13>two"])
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(sender.reader.readexactly(1), 0.1)
+        await eventually("the events", lambda: bin.events == [b"<13>one", b"<13>two"])
+        await eventually("answers that wait for the disk", lambda: bin.looks)
+        await looked(listener)
+        assert not sender.reader._buffer  # type: ignore[attr-defined]
         await bin.sync(1 << 30)
         await sender.answered(sent)
         assert await sender.rest() == b"4 rsp 0\n0 serverclose 0\n"
@@ -148,7 +150,7 @@ async def test_not_relp_at_all() -> None:
         for hello in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(hello)
-            assert await asyncio.wait_for(reader.read(), 10) == b"0 serverclose 0\n"
+            assert await reader.read() == b"0 serverclose 0\n"
             writer.close()
     assert counters.dropped["in", "framing"] == 2
 
@@ -161,9 +163,9 @@ async def test_repeats() -> None:
     async with relp(bin, counters) as (listener, port):
         first = await Sender.open(port)
         first.send(*lines[:6], b"<13>coarse")
-        await until(lambda: len(bin.events) == 7)
+        await eventually("7 events", lambda: len(bin.events) == 7)
         first.writer.transport.abort()
-        await until(lambda: listener.gate.open == 0)
+        await eventually("no open connection", lambda: listener.gate.open == 0)
         second = await Sender.open(port)
         await second.answered(second.send(*lines[3:6], b"<13>coarse", *lines[6:]))
         second.close()
@@ -227,7 +229,7 @@ async def test_a_stalled_message() -> None:
     async with relp(bin, counters, message_timeout=0.2) as (_, port):
         quiet, stalled = await Sender.open(port), await Sender.open(port)
         stalled.writer.write(b"2 syslog 100 <13>")
-        await until(lambda: counters.totals["connections_stalled"] == 1)
+        await eventually("connections that are counted as stalled", lambda: counters.totals["connections_stalled"] == 1)
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await stalled.reader.readexactly(1)
         await quiet.answered(quiet.send(b"<13>still here"))
@@ -239,14 +241,14 @@ async def test_a_stalled_message() -> None:
 async def test_while_the_raw_log_takes_nothing() -> None:
     """Nothing is read or answered; afterwards all is."""
     bin, counters = Bin(), Counters()
-    async with relp(bin, counters) as (_, port):
+    async with relp(bin, counters, message_timeout=0.2) as (listener, port):
         sender = await Sender.open(port)
         bin.close()
         first = sender.send(b"<13>one")
-        await until(lambda: len(bin.events) == 1)
+        await eventually("an event", lambda: len(bin.events) == 1)
         await sender.answered(first)
         second = sender.send(b"<13>two")
-        await asyncio.sleep(0.1)
+        await looked(listener)
         assert len(bin.events) == 1
         bin.reopen()
         await sender.answered(second)
@@ -259,7 +261,7 @@ async def test_stop() -> None:
     async with relp(bin, counters) as (listener, port):
         sender = await Sender.open(port)
         sent = sender.send(b"<13>last words")
-        await until(lambda: listener.held or bin.events)
+        await eventually("bytes or events", lambda: listener.held or bin.events)
     await sender.answered(sent)
     assert await sender.rest() == b"0 serverclose 0\n"
     sender.close()
@@ -274,7 +276,7 @@ async def test_the_raw_log_cannot_be_written() -> None:
         bin.broken = True
         sender.send(b"<13>lost")
         with pytest.raises(OSError, match="disk gone"):
-            await asyncio.wait_for(listener.run(), 10)
+            await listener.run()
         try:
             said = await sender.rest()
         except ConnectionError:
@@ -294,7 +296,7 @@ async def test_client_certificates(tmp_path: Path) -> None:
     async with relp(bin, counters, tls=tls) as (_, port):
         with pytest.raises((OSError, AssertionError)):
             await Sender.open(port, anonymous)
-        await until(lambda: counters.totals["handshakes_failed"] == 1)
+        await eventually("failed handshakes", lambda: counters.totals["handshakes_failed"] == 1)
         sender = await Sender.open(port, known)
         await sender.answered(sender.send(b"<13>signed"))
         sender.close()
@@ -311,15 +313,14 @@ async def test_a_peer_that_reads_no_answers() -> None:
         flood = OPEN + b"".join(frame(i, b"syslog", b"<13>x") for i in range(2, 100_000))
         sent = 0
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(30):
-            while True:
-                try:
-                    await asyncio.wait_for(loop.sock_sendall(deaf, flood), 1.0)
-                    sent += 1
-                except TimeoutError:
-                    break
-                assert sent < 200
-                flood = flood.replace(OPEN, b"")
+        while True:
+            try:
+                await asyncio.wait_for(loop.sock_sendall(deaf, flood), 1.0)
+                sent += 1
+            except TimeoutError:
+                break
+            assert sent < 200
+            flood = flood.replace(OPEN, b"")
         sender = await Sender.open(port)
         await sender.answered(sender.send(b"<13>other"))
         sender.close()
@@ -349,7 +350,7 @@ async def test_rsyslog(tmp_path: Path, secured: bool) -> None:
             log = stack.enter_context(rsyslogd(tmp_path, action, "omrelp"))
             process = await asyncio.create_subprocess_exec("logger", "-u", str(log), "-f", str(lines))
             assert await process.wait() == 0
-            await until(lambda: len(bin.events) == 2000, 30)
+            await eventually("2000 events", lambda: len(bin.events) == 2000)
             await asyncio.to_thread(stack.close)  # it says goodbye, which is answered
     assert [event.rpartition(b"line ")[2] for event in bin.events] == [b"%d" % i for i in range(2000)]
     assert not counters.dropped

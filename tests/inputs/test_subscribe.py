@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.broker import Broker
-from tests.inputs.intake import until
 from tests.mqtt.kit import QUICK, connected
+from tests.waits import eventually
 from vedette.config.settings import RawLogSettings
 from vedette.inputs.mqtt import MqttInput
 from vedette.inputs.subscribe import MqttSubscription
@@ -85,7 +85,7 @@ class Input:
         self.task = asyncio.create_task(self.input.run())
 
     async def connected(self) -> Input:
-        await asyncio.wait_for(self.input.client.connected.wait(), 10)
+        await self.input.client.connected.wait()
         return self
 
     async def kill(self) -> None:
@@ -93,8 +93,8 @@ class Input:
         await asyncio.gather(self.task, return_exceptions=True)
 
     async def stop(self) -> None:
-        await asyncio.wait_for(self.input.stop(), 5)
-        await asyncio.wait_for(self.task, 5)
+        await self.input.stop()
+        await self.task
 
 
 def holds(counters: Counters) -> bool:
@@ -110,7 +110,7 @@ async def test_messages_become_events(broker: Broker) -> None:
     async with publisher(broker) as pub:
         await asyncio.gather(*(pub.publish(f"plant/p{i % 5}", p) for i, p in enumerate(payloads)))
         await pub.publish("plant/q0", b"qos 0", qos=0)
-    await until(lambda: len(log.events()) == len(payloads) + 1)
+    await eventually("the events", lambda: len(log.events()) == len(payloads) + 1)
     await opened.stop()
     expected = [(f"plant/p{i % 5}", p or b"\n", Flag(0)) for i, p in enumerate(payloads)]
     assert log.events() == [*expected, ("plant/q0", b"qos 0", Flag(0))]
@@ -131,14 +131,16 @@ async def test_acknowledged_only_when_on_disk(broker: Broker) -> None:
     async with publisher(broker) as pub:
         for i in range(20):
             await pub.publish("plant/x", b"same" if i % 2 else b"%d" % i)
-        await until(lambda: len(log.events()) == 20)
+        await eventually("20 events", lambda: len(log.events()) == 20)
         await opened.kill()
         assert "Received PUBACK from vedette-a1-plant" not in broker.log()
         log.synced.set()
         opened = await Input(broker, log).connected()
-        await until(lambda: broker.log().count("Received PUBACK from vedette-a1-plant") == 20)
+        await eventually(
+            "PUBACK at the broker", lambda: broker.log().count("Received PUBACK from vedette-a1-plant") == 20
+        )
         await pub.publish("plant/x", b"same")
-        await until(lambda: len(log.events()) == 21)
+        await eventually("21 events", lambda: len(log.events()) == 21)
         await opened.stop()
     assert log.payloads()[:20] == [b"same" if i % 2 else b"%d" % i for i in range(20)]
     assert log.counters.snapshot()["inputs"]["plant"]["dropped"] == {"duplicate": 20}
@@ -154,14 +156,13 @@ async def test_a_redelivery_the_log_does_not_hold_is_stored_and_marked(broker: B
     async with publisher(broker) as pub:
         for i in range(6):
             await pub.publish("plant/x", b"%d" % i)
-            await asyncio.sleep(0.02)  # a chunk each
-        await until(lambda: len(log.events()) == 6)
+            await eventually("a chunk of its own", lambda i=i: len(log.events()) == i + 1)  # type: ignore[misc]
         await opened.kill()
     kept = Log(Counters())
     kept.store(log.frames[0].chunk)
     kept.store(log.frames[1].chunk)
     opened = await Input(broker, kept).connected()
-    await until(lambda: len(kept.events()) == 6)
+    await eventually("6 events", lambda: len(kept.events()) == 6)
     await opened.stop()
     assert kept.payloads() == [b"%d" % i for i in range(6)]
     assert [flags for _, _, flags in kept.events()] == [Flag(0)] * 2 + [Flag.DUP] * 4
@@ -174,12 +175,12 @@ async def test_nothing_is_lost_while_the_agent_is_away(broker: Broker) -> None:
     opened = await Input(broker, log).connected()
     async with publisher(broker) as pub:
         await pub.publish("plant/x", b"0")
-        await until(lambda: len(log.events()) == 1)
+        await eventually("an event", lambda: len(log.events()) == 1)
         await opened.stop()
         for i in range(1, 1500):
             await pub.publish("plant/x", b"%d" % i)
         opened = await Input(broker, log, receive_maximum=50).connected()
-        await until(lambda: len(log.events()) == 1500)
+        await eventually("1500 events", lambda: len(log.events()) == 1500)
         await opened.stop()
     assert log.payloads() == [b"%d" % i for i in range(1500)]
     assert not log.counters.dropped
@@ -193,13 +194,15 @@ async def test_duplicates_after_a_reconnect_are_not_stored_twice(broker: Broker)
     async with publisher(broker) as pub:
         for i in range(100):
             await pub.publish("plant/x", b"%d" % i)
-        await until(lambda: len(log.events()) == 100)
+        await eventually("100 events", lambda: len(log.events()) == 100)
         for _ in range(2):
             opened.input.client.reconnect()
             await opened.connected()
-        await until(lambda: log.counters.dropped["plant", "duplicate"] == 200)
+        await eventually("the count of what was dropped", lambda: log.counters.dropped["plant", "duplicate"] == 200)
         log.synced.set()
-        await until(lambda: broker.log().count("Received PUBACK from vedette-a1-plant") == 100)
+        await eventually(
+            "PUBACK at the broker", lambda: broker.log().count("Received PUBACK from vedette-a1-plant") == 100
+        )
     await opened.stop()
     assert log.payloads() == [b"%d" % i for i in range(100)]
     assert holds(log.counters)
@@ -212,18 +215,18 @@ async def test_broker_away_at_start_and_killed_later(tmp_path: Path) -> None:
     try:
         log = Log(Counters())
         opened = Input(broker, log)
-        await until(lambda: opened.input.client.outage)
+        await eventually("the outage", lambda: opened.input.client.outage)
         broker.start()
         await opened.connected()
         async with publisher(broker) as pub:
             await pub.publish("plant/x", b"one")
-            await until(lambda: len(log.events()) == 1)
+            await eventually("an event", lambda: len(log.events()) == 1)
         broker.restart()
-        await until(lambda: not opened.input.client.connected.is_set())
+        await eventually("the connection", lambda: not opened.input.client.connected.is_set())
         await opened.connected()
         async with publisher(broker) as pub:
             await pub.publish("plant/x", b"one")  # the same packet identifier, topic and payload: a new message
-            await until(lambda: len(log.events()) == 2)
+            await eventually("2 events", lambda: len(log.events()) == 2)
         await opened.stop()
     finally:
         broker.kill()
@@ -239,10 +242,10 @@ async def test_without_room_messages_stay_with_the_broker(broker: Broker) -> Non
         for i in range(30):
             await pub.publish("plant/x", b"%d" % i)
         await pub.publish("plant/y", b"fleeting", qos=0)
-        await until(lambda: log.counters.dropped["plant", "disk_full"] == 1)
+        await eventually("the count of what was dropped", lambda: log.counters.dropped["plant", "disk_full"] == 1)
         assert not log.frames
         log.room.set()
-        await until(lambda: len(log.events()) == 30)
+        await eventually("30 events", lambda: len(log.events()) == 30)
     await opened.stop()
     assert log.payloads() == [b"%d" % i for i in range(30)]
     assert log.counters.received["plant"] == 31
@@ -257,7 +260,7 @@ async def test_long_payloads_are_cut(broker: Broker) -> None:
         await pub.publish("plant/x", b"before")
         await pub.publish("plant/x", bytes(3 * MAX_EVENT))
         await pub.publish("plant/x", b"after")
-    await until(lambda: len(log.events()) == 3)
+    await eventually("3 events", lambda: len(log.events()) == 3)
     await opened.stop()
     assert [(len(p), f) for _, p, f in log.events()] == [(6, Flag(0)), (MAX_EVENT, Flag.CUT), (5, Flag(0))]
     assert log.counters.cut["plant"] == 1
@@ -271,11 +274,11 @@ def test_retained_messages_come_once_per_session(broker: Broker) -> None:
         async with publisher(broker) as pub:
             await pub.publish("plant/state", b"on", retain=True)
             opened = await Input(broker, log).connected()
-            await until(lambda: len(log.events()) == 1)
+            await eventually("an event", lambda: len(log.events()) == 1)
             await opened.stop()
             opened = await Input(broker, log).connected()
             await pub.publish("plant/x", b"next")
-            await until(lambda: len(log.events()) >= 2)
+            await eventually("2 events", lambda: len(log.events()) >= 2)
             await opened.stop()
         return log
 
@@ -290,10 +293,10 @@ async def test_a_log_that_cannot_be_written_ends_the_input(broker: Broker) -> No
     async with publisher(broker) as pub:
         await pub.publish("plant/x", b"kept")
     with pytest.raises(OSError, match="Input/output error"):
-        await asyncio.wait_for(opened.task, 5)
+        await opened.task
     fresh = Log(Counters())
     opened = await Input(broker, fresh).connected()
-    await until(lambda: fresh.payloads() == [b"kept"])
+    await eventually("the messages", lambda: fresh.payloads() == [b"kept"])
     await opened.stop()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import os
 import random
 import resource
@@ -11,7 +12,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.inputs.intake import Bin, account, rsyslogd, until
+from tests.inputs.intake import Bin, account, rsyslogd
+from tests.waits import eventually, until
 from vedette.inputs import files
 from vedette.inputs.file import FileInput
 from vedette.inputs.tail import FileTail
@@ -31,6 +32,22 @@ POLL = 0.01
 LINGER = 0.1
 
 
+class Polled(FileTail):
+    """Counts its polls."""
+
+    polls = 0
+
+    async def _turn(self) -> bool:
+        more = await super()._turn()
+        self.polls += 1
+        return more
+
+    async def polled(self, seconds: float = 0.0) -> None:
+        """Until there was a whole poll, and so many that they took ``seconds`` at least."""
+        wanted = self.polls + 2 + math.ceil(seconds / POLL)
+        await eventually("further polls", lambda: self.polls >= wanted)
+
+
 @asynccontextmanager
 async def tailing(
     bin: Bin,
@@ -39,16 +56,16 @@ async def tailing(
     from_start: bool = True,
     linger: float = LINGER,
     open_files: int = OPEN_FILES,
-) -> AsyncIterator[Counters]:
+) -> AsyncIterator[Polled]:
     """A running tail; stopped afterwards, and the account checked. Goes on from ``positions``, else the bin's."""
     counters, before = Counters(), len(bin.chunks)
     settings = FileInput("f", paths=tuple(map(str, paths)), format="text", poll=POLL, from_start=from_start)
-    followed = FileTail(
+    followed = Polled(
         settings, bin, counters, list((positions or bin.positions).values()), linger=linger, open_files=open_files
     )
     task = asyncio.create_task(followed.run())
     try:
-        yield counters
+        yield followed
     finally:
         await followed.stop()
         await task
@@ -78,12 +95,12 @@ async def test_lines_as_they_come(tmp_path: Path) -> None:
     bin, path = Bin(), tmp_path / "a.log"
     append(path, "one\ntwo\nthr")
     async with tailing(bin, path):
-        await until(lambda: bin.events == [b"one", b"two"])
+        await eventually("the events", lambda: bin.events == [b"one", b"two"])
         assert bin.chunks[-1].file == FilePosition(
             str(path), path.stat().st_ino, files.fingerprint(b"one\ntwo\n", 8), 8
         )
         append(path, "ee\n\xff\0\r\n".encode("latin-1"))
-        await until(lambda: bin.events[2:] == [b"three", b"\xff\0\r"])
+        await eventually("the events", lambda: bin.events[2:] == [b"three", b"\xff\0\r"])
     assert (bin.chunks[-1].input, bin.chunks[-1].codec) == ("f", "text")
 
 
@@ -93,14 +110,14 @@ async def test_large_file(tmp_path: Path) -> None:
     lines = [b"line %d of a large file" % i for i in range(100_000)]
     append(path, b"\n".join(lines) + b"\n")
     async with tailing(bin, path):
-        await until(lambda: len(bin.events) == len(lines))
+        await eventually("the events", lambda: len(bin.events) == len(lines))
     assert bin.events == lines
     assert len(bin.chunks) < 20
     for cut in (1, 5, len(bin.chunks) - 1):
         again = Bin()
         again.chunks = bin.chunks[:cut]
         async with tailing(again, path, positions=by_path(again)):
-            await until(lambda again=again: len(again.events) >= len(lines))
+            await eventually("the events", lambda again=again: len(again.events) >= len(lines))
         assert again.events == lines
 
 
@@ -109,16 +126,16 @@ async def test_rotation_by_rename(tmp_path: Path) -> None:
     bin, path, old = Bin(), tmp_path / "a.log", tmp_path / "a.log.1"
     append(path, "one\n")
     async with tailing(bin, path):
-        await until(lambda: bin.events == [b"one"])
+        await eventually("the events", lambda: bin.events == [b"one"])
         path.rename(old)
         append(old, "late\n")
         append(path, "new\n")
-        await until(lambda: bin.events == [b"one", b"late", b"new"])
+        await eventually("the events", lambda: bin.events == [b"one", b"late", b"new"])
         append(old, "later\nend")
-        await until(lambda: bin.events[3:] == [b"later", b"end"])
+        await eventually("the events", lambda: bin.events[3:] == [b"later", b"end"])
     assert {chunk.file.path for chunk in bin.chunks[-2:] if chunk.file} == {str(old)}
-    async with tailing(bin, path, positions=by_path(bin)):
-        await asyncio.sleep(LINGER + 5 * POLL)
+    async with tailing(bin, path, positions=by_path(bin)) as tail:
+        await tail.polled(LINGER)
     assert len(bin.events) == 5
 
 
@@ -127,12 +144,12 @@ async def test_rotation_while_stopped(tmp_path: Path) -> None:
     bin, path = Bin(), tmp_path / "a.log"
     append(path, "one\n")
     async with tailing(bin, path):
-        await until(lambda: bin.events == [b"one"])
+        await eventually("the events", lambda: bin.events == [b"one"])
     append(path, "two\nend")
     path.rename(tmp_path / "a.log.2")
     append(path, "new\n")
     async with tailing(bin, path, positions=by_path(bin)):
-        await until(lambda: len(bin.events) == 4)
+        await eventually("4 events", lambda: len(bin.events) == 4)
     assert bin.events == [b"one", b"two", b"new", b"end"]
 
 
@@ -141,7 +158,7 @@ async def test_rotation_between_the_first_look_and_the_opening(tmp_path: Path, m
     bin, path, real = Bin(), tmp_path / "a.log", os.stat
     append(path, "one\n")
     async with tailing(bin, path):
-        await until(lambda: bin.events == [b"one"])
+        await eventually("the events", lambda: bin.events == [b"one"])
     append(path, "two\n")
 
     def rotated(looked_at: object, **options: object) -> os.stat_result:
@@ -153,7 +170,7 @@ async def test_rotation_between_the_first_look_and_the_opening(tmp_path: Path, m
 
     monkeypatch.setattr(os, "stat", rotated)
     async with tailing(bin, path):
-        await until(lambda: len(bin.events) == 3)
+        await eventually("3 events", lambda: len(bin.events) == 3)
     assert bin.events == [b"one", b"two", b"new"]
 
 
@@ -161,16 +178,16 @@ async def test_rotated_file_still_matches(tmp_path: Path) -> None:
     """A rotated file that the glob still finds is not read again, neither at once nor after a restart."""
     bin, path = Bin(), tmp_path / "a.log"
     append(path, "one\n")
-    async with tailing(bin, tmp_path / "*.log"):
-        await until(lambda: bin.events == [b"one"])
+    async with tailing(bin, tmp_path / "*.log") as tail:
+        await eventually("the events", lambda: bin.events == [b"one"])
         path.rename(tmp_path / "a.1.log")
         append(path, "new\n")
-        await until(lambda: bin.events == [b"one", b"new"])
-        await asyncio.sleep(LINGER + 5 * POLL)
-    async with tailing(bin, tmp_path / "*.log"):
-        await asyncio.sleep(LINGER + 5 * POLL)
+        await eventually("the events", lambda: bin.events == [b"one", b"new"])
+        await tail.polled(LINGER)
+    async with tailing(bin, tmp_path / "*.log") as tail:
+        await tail.polled(LINGER)
         append(tmp_path / "a.1.log", "late\n")
-        await until(lambda: bin.events == [b"one", b"new", b"late"])
+        await eventually("the events", lambda: bin.events == [b"one", b"new", b"late"])
 
 
 @pytest.mark.parametrize("after", ["x\n", "completely new and longer than it was\n"], ids=["shorter", "longer"])
@@ -181,18 +198,18 @@ async def test_truncation(tmp_path: Path, after: str, running: bool) -> None:
     append(path, "the first line\nunfinis")
     if running:
         async with tailing(bin, path):
-            await until(lambda: len(bin.events) == 1)
+            await eventually("an event", lambda: len(bin.events) == 1)
             with capture_logs() as logs:
                 path.write_text(after)
-                await until(lambda: len(bin.events) == 3)
+                await eventually("3 events", lambda: len(bin.events) == 3)
         assert bin.events == [b"the first line", b"unfinis", after.strip().encode()]
         assert Log.FILE_TRUNCATED in [entry["event"] for entry in logs]
     else:
         async with tailing(bin, path):
-            await until(lambda: len(bin.events) == 1)
+            await eventually("an event", lambda: len(bin.events) == 1)
         path.write_text(after)
         async with tailing(bin, path, positions=by_path(bin)):
-            await until(lambda: len(bin.events) == 2)
+            await eventually("2 events", lambda: len(bin.events) == 2)
         assert bin.events == [b"the first line", after.strip().encode()]
 
 
@@ -208,7 +225,7 @@ async def test_truncation_within_a_turn(tmp_path: Path) -> None:
     bin = Late()
     append(path, "the first line\nunfinis")
     async with tailing(bin, path):
-        await until(lambda: after.strip().encode() in bin.events)
+        await eventually("the events", lambda: after.strip().encode() in bin.events)
     assert bin.events == [b"the first line", b"unfinis", after.strip().encode()]
 
 
@@ -218,7 +235,7 @@ async def test_other_file_with_the_same_inode(tmp_path: Path) -> None:
     append(path, "first line of another file\nsecond\n")
     wrong = FilePosition(str(tmp_path / "old.log"), path.stat().st_ino, files.fingerprint(b"x" * 10, 10), 10)
     async with tailing(bin, path, positions={"old.log": wrong}):
-        await until(lambda: len(bin.events) == 2)
+        await eventually("2 events", lambda: len(bin.events) == 2)
 
 
 async def test_positions_of_other_inputs(tmp_path: Path) -> None:
@@ -227,12 +244,12 @@ async def test_positions_of_other_inputs(tmp_path: Path) -> None:
     append(mine, "one\n")
     append(other, "other\n")
     async with tailing(bin, mine, other):
-        await until(lambda: len(bin.events) == 2)
+        await eventually("2 events", lambda: len(bin.events) == 2)
     append(mine, "two\n")
     append(other, "more\n")
-    async with tailing(bin, tmp_path / "*.log"):
-        await until(lambda: len(bin.events) == 3)
-        await asyncio.sleep(LINGER + 5 * POLL)
+    async with tailing(bin, tmp_path / "*.log") as tail:
+        await eventually("3 events", lambda: len(bin.events) == 3)
+        await tail.polled(LINGER)
     assert sorted(bin.events) == [b"one", b"other", b"two"]
 
 
@@ -260,24 +277,24 @@ async def test_from_end(tmp_path: Path) -> None:
     """With ``from_start = false`` old lines are left out, later lines and later files are not."""
     bin, path = Bin(), tmp_path / "a.log"
     append(path, "old\n" * 1000)
-    async with tailing(bin, tmp_path / "*.log", from_start=False):
-        await asyncio.sleep(5 * POLL)
+    async with tailing(bin, tmp_path / "*.log", from_start=False) as tail:
+        await tail.polled()
         append(path, "new\n")
         append(tmp_path / "b.log", "other\n")
-        await until(lambda: len(bin.events) == 2)
+        await eventually("2 events", lambda: len(bin.events) == 2)
     assert sorted(bin.events) == [b"new", b"other"]
     append(path, "more\n")
     async with tailing(bin, tmp_path / "*.log", positions=by_path(bin), from_start=False):
-        await until(lambda: bin.events[2:] == [b"more"])
+        await eventually("the events", lambda: bin.events[2:] == [b"more"])
 
 
 async def test_ten_megabyte_line(tmp_path: Path) -> None:
     """A line of 10 MB is one event of MAX_EVENT bytes, flagged and counted; the next line is whole."""
     bin, path = Bin(), tmp_path / "a.log"
     append(path, b"x" * 10_000_000 + b"\nnext\n")
-    async with tailing(bin, path) as counters:
-        await until(lambda: len(bin.events) == 2)
-        assert counters.cut["f"] == 1
+    async with tailing(bin, path) as tail:
+        await eventually("2 events", lambda: len(bin.events) == 2)
+        assert tail._counters.cut["f"] == 1
     assert [len(event) for event in bin.events] == [MAX_EVENT, 4]
     assert bin.chunks[0].flags(0) == Flag.CUT
     assert bin.chunks[-1].file is not None
@@ -293,11 +310,11 @@ async def test_unreadable_paths(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     (tmp_path / "loop.txt").symlink_to("loop.txt")
     with capture_logs() as logs:
-        async with tailing(bin, tmp_path / "*.log*", missing, tmp_path / "loop.txt", tmp_path / "none*"):
-            await until(lambda: bin.events == [b"good"])
-            await asyncio.sleep(5 * POLL)
+        async with tailing(bin, tmp_path / "*.log*", missing, tmp_path / "loop.txt", tmp_path / "none*") as tail:
+            await eventually("the events", lambda: bin.events == [b"good"])
+            await tail.polled()
             append(missing, "here\n")
-            await until(lambda: bin.events == [b"good", b"here"])
+            await eventually("the events", lambda: bin.events == [b"good", b"here"])
     said = {entry["path"]: entry["reason"] for entry in logs if entry["event"] == Log.FILE_UNREADABLE}
     assert len(said) == len([entry for entry in logs if entry["event"] == Log.FILE_UNREADABLE])
     assert {Path(path).name for path in said} == {"missing.txt", "fifo.log", "a.log.gz", "loop.txt", "none*"}
@@ -310,13 +327,14 @@ async def test_back_pressure(tmp_path: Path) -> None:
     async with tailing(bin, path):
         bin.close()
         append(path, "one\n")
-        await asyncio.sleep(5 * POLL)
+        await eventually("a read that waits", lambda: bin.waiting)
         assert not bin.events
         bin.reopen()
-        await until(lambda: bin.events == [b"one"])
+        await eventually("the events", lambda: bin.events == [b"one"])
         bin.close()
         append(path, "two\n")
-        await asyncio.sleep(5 * POLL)
+        await eventually("a read that waits", lambda: bin.waiting)
+    assert bin.events == [b"one"]
 
 
 async def test_unwritable_log(tmp_path: Path) -> None:
@@ -326,7 +344,7 @@ async def test_unwritable_log(tmp_path: Path) -> None:
     append(tmp_path / "a.log", "one\n")
     followed = FileTail(FileInput("f", paths=(str(tmp_path / "a.log"),)), bin, counters, {})
     with pytest.raises(OSError, match="disk gone"):
-        await asyncio.wait_for(followed.run(), 5)
+        await followed.run()
     await followed.stop()
     assert counters.received["f"] == 0
 
@@ -365,19 +383,19 @@ async def test_no_descriptor_is_no_rotation(tmp_path: Path, pattern: str) -> Non
     bin, path = Bin(), tmp_path / "a.log"
     append(path, "one\n")
     with capture_logs() as logs:
-        async with tailing(bin, tmp_path / pattern, linger=0.2):
-            await until(lambda: bin.events == [b"one"])
+        async with tailing(bin, tmp_path / pattern) as tail:
+            await eventually("the events", lambda: bin.events == [b"one"])
             with no_descriptor() as do:
                 do(f"echo two >> {path}")
-                await until(lambda: bin.events[1:] == [b"two"])
-                await asyncio.sleep(0.5)  # longer than ``linger``: several looks that show nothing
+                await eventually("the events", lambda: bin.events[1:] == [b"two"])
+                await tail.polled(LINGER)
                 assert not [entry for entry in logs if entry["event"] == Log.FILE_ROTATED]
                 for turn in range(3):  # the second comes and goes without ever having been opened
                     do(f"echo three {turn} >> {path}; mv {path} {path}.{turn}")
-                    await asyncio.sleep(3 * POLL)
+                    await tail.polled()
                 do(f"echo four >> {path}")
-                await asyncio.sleep(0.5)
-            await until(lambda: len(bin.events) == 6)
+                await tail.polled(LINGER)
+            await eventually("6 events", lambda: len(bin.events) == 6)
     assert sorted(bin.events) == [b"four", b"one", *(b"three %d" % turn for turn in range(3)), b"two"]
     rotated = [entry["now"] for entry in logs if entry["event"] == Log.FILE_ROTATED]
     assert None not in rotated
@@ -398,17 +416,19 @@ async def test_a_folder_that_cannot_be_read_is_no_rotation(tmp_path: Path) -> No
     append(tmp_path / "a.log", "one\n")
     append(tmp_path / "b.log", "one\n")
     with capture_logs() as logs:
-        async with tailing(bin, tmp_path / "a.log", tmp_path / "b.log", linger=0.1):
-            await until(lambda: len(bin.events) == 2)
+        async with tailing(bin, tmp_path / "a.log", tmp_path / "b.log") as tail:
+            await eventually("2 events", lambda: len(bin.events) == 2)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(os, "stat", failing)
-                await asyncio.sleep(0.4)
+                await tail.polled(LINGER)
                 (tmp_path / "b.log").rename(tmp_path / "b.log.1")
                 append(tmp_path / "b.log", "two\n")
-                await until(lambda: len(bin.events) == 3)
+                await eventually("3 events", lambda: len(bin.events) == 3)
             append(tmp_path / "a.log", "two\n")
-            await until(lambda: len(bin.events) == 4)
-            await until(lambda: any(entry["event"] == Log.FILE_ROTATED for entry in logs))
+            await eventually("4 events", lambda: len(bin.events) == 4)
+            await eventually(
+                "the log event FILE_ROTATED", lambda: any(entry["event"] == Log.FILE_ROTATED for entry in logs)
+            )
     rotated = [entry["path"] for entry in logs if entry["event"] == Log.FILE_ROTATED]
     assert rotated == [str(tmp_path / "b.log")]
 
@@ -426,18 +446,20 @@ async def test_a_rotated_file_that_cannot_be_opened_waits(tmp_path: Path) -> Non
     append(tmp_path / "a.log", "one\n")
     with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
         patch.setattr(os, "open", opened)
-        async with tailing(bin, tmp_path / "a.log", tmp_path / "b.log", linger=0.1, open_files=1):
-            await until(lambda: len(bin.events) == 1)
+        async with tailing(bin, tmp_path / "a.log", tmp_path / "b.log", open_files=1) as tail:
+            await eventually("an event", lambda: len(bin.events) == 1)
             append(tmp_path / "b.log", "one\n")  # takes the descriptor
-            await until(lambda: len(bin.events) == 2)
+            await eventually("2 events", lambda: len(bin.events) == 2)
             append(tmp_path / "a.log.1", "")
             os.replace(tmp_path / "a.log", tmp_path / "a.log.1")
             append(tmp_path / "a.log.1", "two\n")
             append(tmp_path / "a.log", "three\n")
-            await until(lambda: any(entry["event"] == Log.FILE_UNREADABLE for entry in logs))
-            await asyncio.sleep(0.5)  # longer than ``linger``
+            await eventually(
+                "the log event FILE_UNREADABLE", lambda: any(entry["event"] == Log.FILE_UNREADABLE for entry in logs)
+            )
+            await tail.polled(LINGER)
             spent = False
-            await until(lambda: len(bin.events) == 4)
+            await eventually("4 events", lambda: len(bin.events) == 4)
     assert sorted(bin.events) == [b"one", b"one", b"three", b"two"]
 
 
@@ -447,11 +469,11 @@ async def test_more_files_than_are_held_open(tmp_path: Path) -> None:
     for path in paths:
         append(path, "one\n")
     async with tailing(bin, tmp_path / "*.log", open_files=3):
-        await until(lambda: len(bin.events) == 10)
+        await eventually("10 events", lambda: len(bin.events) == 10)
         assert 0 < len(held(tmp_path)) <= 4
         for path in paths:
             append(path, "two\n")
-        await until(lambda: len(bin.events) == 20)
+        await eventually("20 events", lambda: len(bin.events) == 20)
     assert sorted(bin.events) == [b"one"] * 10 + [b"two"] * 10
     assert not held(tmp_path)
 
@@ -461,6 +483,7 @@ async def test_everything_at_random(tmp_path: Path, seed: int) -> None:
     """Appends, rotations of a file once seen, and restarts with rotations meanwhile: every line once."""
     dice = random.Random(seed)
     bin, path = Bin(), tmp_path / "a.log"
+    tick = tmp_path / "tick"
     written: list[bytes] = []
     rotations = 0
 
@@ -472,32 +495,33 @@ async def test_everything_at_random(tmp_path: Path, seed: int) -> None:
     def rotate() -> None:
         nonlocal rotations
         rotations += 1
-        time.sleep(0.01)  # files of one path are told apart by their time, which has a kernel tick's resolution
+        # Files of one path are told apart by their time, which has a kernel tick's resolution.
+        until("the next tick", lambda: tick.write_text("x") and tick.stat().st_mtime_ns > path.stat().st_mtime_ns)
         path.rename(tmp_path / f"a.log.{rotations}")
 
     write(1)
     for _ in range(6):
-        async with tailing(bin, path, positions=by_path(bin) if seed % 2 else None):
+        async with tailing(bin, path, positions=by_path(bin) if seed % 2 else None) as tail:
             for _ in range(dice.randrange(1, 12)):
                 action = dice.random()
                 if action < 0.3 and path.exists():
                     first = path.read_bytes().split(b"\n")[0]
-                    await until(lambda first=first: first in bin.events)
+                    await eventually("the events", lambda first=first: first in bin.events)
                     write(dice.randrange(5))
                     rotate()
                 elif action < 0.4:
-                    await asyncio.sleep(dice.choice([0, POLL, 3 * POLL]))
+                    await tail.polled(dice.choice([0, 3 * POLL]))
                 else:
                     write(dice.randrange(1, 50))
             if path.exists():
                 first = path.read_bytes().split(b"\n")[0]
-                await until(lambda first=first: first in bin.events)
+                await eventually("the events", lambda first=first: first in bin.events)
         for _ in range(dice.randrange(3)):
             write(dice.randrange(1, 5))
             rotate()
     write(1)
     async with tailing(bin, path, positions=by_path(bin) if seed % 2 else None):
-        await until(lambda: len(bin.events) >= len(written))
+        await eventually("the events", lambda: len(bin.events) >= len(written))
     assert sorted(bin.events) == sorted(written)
 
 
@@ -526,8 +550,8 @@ async def test_rsyslog_writes(tmp_path: Path) -> None:
                 lines.write_text("".join(f"message {part * 100 + i}\n" for i in range(100)))
                 process = await asyncio.create_subprocess_exec("logger", "-u", str(sock), "-f", str(lines))
                 assert await process.wait() == 0
-                await until(lambda part=part: len(numbers()) >= 50 * (part + 1) and reopened(), 30)
+                await eventually("the events", lambda part=part: len(numbers()) >= 50 * (part + 1) and reopened())
                 path.rename(tmp_path / f"out.log.{part}")
                 os.kill(int((tmp_path / "rsyslog.pid").read_text()), signal.SIGHUP)
-            await until(lambda: len(numbers()) >= 300, 30)
+            await eventually("the events", lambda: len(numbers()) >= 300)
         assert sorted(numbers()) == list(range(300))

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.inputs.intake import Bin, until
+from tests.inputs.intake import Bin
 from tests.inputs.test_tail import LINGER, append, tailing
+from tests.waits import eventually
 from vedette.inputs import history
 from vedette.inputs.file import FileInput
 from vedette.inputs.files import predecessors
@@ -52,13 +53,13 @@ async def test_oldest_first(tmp_path: Path) -> None:
     write(tmp_path / "a.log.old", lines("old"), "gzip")
     wanted = [line for name in ("ten", "nine", "two", "one", "now") for line in lines(name)]
     async with tailing(bin, path):
-        await until(lambda: len(bin.events) >= len(wanted))
+        await eventually("the events", lambda: len(bin.events) >= len(wanted))
         append(path, "more\n")
-        await until(lambda: bin.events[-1] == b"more")
+        await eventually("the events", lambda: bin.events[-1] == b"more")
     assert bin.events == [*wanted, b"more"]
     async with tailing(bin, path):  # started again, nothing comes twice
         append(path, "last\n")
-        await until(lambda: bin.events[-1] == b"last")
+        await eventually("the events", lambda: bin.events[-1] == b"last")
     assert bin.events == [*wanted, b"more", b"last"]
 
 
@@ -70,7 +71,7 @@ async def test_dates(tmp_path: Path) -> None:
     os.utime(tmp_path / "a.log-20261120.zst", (2e9, 2e9))  # copied later
     write(path, [b"now"])
     async with tailing(bin, path):
-        await until(lambda: bin.events[-1:] == [b"now"])
+        await eventually("the events", lambda: bin.events[-1:] == [b"now"])
     assert bin.events == [b"a.log-20261120", b"a.log-20261121", b"a.log-20261122", b"now"]
     assert [Path(one.path).name for one in predecessors(str(path))] == [
         "a.log-20261120.zst",
@@ -97,9 +98,9 @@ async def test_only_with_from_start(tmp_path: Path) -> None:
     write(path, lines("now"))
     with capture_logs() as logs:
         async with tailing(bin, path, from_start=False):
-            await until(lambda: any(one["event"] == Log.FILE_OPENED for one in logs))
+            await eventually("the log event FILE_OPENED", lambda: any(one["event"] == Log.FILE_OPENED for one in logs))
             append(path, "new\n")
-            await until(lambda: bin.events == [b"new"])
+            await eventually("the events", lambda: bin.events == [b"new"])
 
 
 async def test_every_kill(tmp_path: Path) -> None:
@@ -113,13 +114,13 @@ async def test_every_kill(tmp_path: Path) -> None:
     write(path, lines("now"))
     wanted += lines("now")
     async with tailing(bin, path):
-        await until(lambda: len(bin.events) >= len(wanted))
+        await eventually("the events", lambda: len(bin.events) >= len(wanted))
     assert bin.events == wanted
     assert len(bin.chunks) > 8
     for chunks in range(1, len(bin.chunks)):
         again = kept(bin, chunks)
         async with tailing(again, path):
-            await until(lambda again=again: len(again.events) >= len(wanted))
+            await eventually("the events", lambda again=again: len(again.events) >= len(wanted))
         assert again.events == wanted, f"killed after {chunks} chunks"
 
 
@@ -130,7 +131,7 @@ async def test_packed_while_away(tmp_path: Path, program: str) -> None:
     write(tmp_path / "a.log.1", lines("older"), "gzip")
     write(path, lines("read", 2000))
     async with tailing(bin, path):
-        await until(lambda: len(bin.events) == 2003)
+        await eventually("2003 events", lambda: len(bin.events) == 2003)
     append(path, "unread\nrest")
     (tmp_path / "a.log.1.gz").rename(tmp_path / "a.log.3.gz")
     shutil.copy(path, tmp_path / "a.log.2")  # another inode, as a packed file has one
@@ -140,7 +141,7 @@ async def test_packed_while_away(tmp_path: Path, program: str) -> None:
     write(path, lines("new"))
     for _ in range(2):
         async with tailing(bin, path):
-            await until(lambda: bin.events[-1] == b"new 2")
+            await eventually("the events", lambda: bin.events[-1] == b"new 2")
         assert bin.events == [
             *lines("older"),
             *lines("read", 2000),
@@ -157,11 +158,13 @@ async def test_what_was_begun_comes_first(tmp_path: Path) -> None:
     write(path, lines("read", 2000))
     with capture_logs() as logs:
         async with tailing(bin, path, linger=60):
-            await until(lambda: len(bin.events) == 2000)
+            await eventually("2000 events", lambda: len(bin.events) == 2000)
             path.rename(tmp_path / "a.log.1")
-            await until(lambda: any(one["event"] == Log.FILE_ROTATED for one in logs))
+            await eventually(
+                "the log event FILE_ROTATED", lambda: any(one["event"] == Log.FILE_ROTATED for one in logs)
+            )
             append(tmp_path / "a.log.1", "late\n")
-            await until(lambda: bin.events[-1] == b"late")
+            await eventually("the events", lambda: bin.events[-1] == b"late")
     append(tmp_path / "a.log.1", "rest\n")
     (tmp_path / "a.log.1").rename(tmp_path / "a.log.2")
     write(tmp_path / "a.log.1", lines("between"))
@@ -169,7 +172,7 @@ async def test_what_was_begun_comes_first(tmp_path: Path) -> None:
     bin = kept(bin, len(bin.chunks))
     bin.positions = {key: one for key, one in bin.positions.items() if one.path != str(path)}
     async with tailing(bin, path):
-        await until(lambda: len(bin.events) == 2008)
+        await eventually("2008 events", lambda: len(bin.events) == 2008)
     assert bin.events == [*lines("read", 2000), b"late", b"rest", *lines("between"), *lines("new")]
 
 
@@ -179,11 +182,11 @@ async def test_packed_after_it_was_read(tmp_path: Path) -> None:
     write(tmp_path / "a.log.1", lines("one", 500))
     path.touch()  # empty: it has no position
     async with tailing(bin, path):
-        await until(lambda: len(bin.events) == 500)
+        await eventually("500 events", lambda: len(bin.events) == 500)
     subprocess.run(["gzip", "-q", str(tmp_path / "a.log.1")], check=True)
     async with tailing(bin, path):
         append(path, "now\n")
-        await until(lambda: bin.events[-1] == b"now")
+        await eventually("the events", lambda: bin.events[-1] == b"now")
     assert bin.events == [*lines("one", 500), b"now"]
 
 
@@ -194,7 +197,7 @@ async def test_files_that_begin_alike(tmp_path: Path) -> None:
         write(tmp_path / f"a.log.{number}", [banner, *lines(str(number), 100 * number)], "gzip")
     write(path, [banner, *lines("now")])
     async with tailing(bin, path):
-        await until(lambda: bin.events[-1:] == [b"now 2"])
+        await eventually("the events", lambda: bin.events[-1:] == [b"now 2"])
     wanted = [one for number in (3, 2, 1) for one in (banner, *lines(str(number), 100 * number))]
     assert bin.events == [*wanted, banner, *lines("now")]
 
@@ -210,7 +213,7 @@ async def test_a_torn_archive(tmp_path: Path) -> None:
     write(path, lines("now"))
     with capture_logs() as logs:
         async with tailing(bin, path):
-            await until(lambda: bin.events[-1:] == [b"now 2"])
+            await eventually("the events", lambda: bin.events[-1:] == [b"now 2"])
     named = {Path(one["path"]).name: one["reason"] for one in logs if one["event"] == Log.FILE_UNREADABLE}
     assert named.keys() == {"a.log.2.gz", "a.log.3.gz"}
     assert named["a.log.2.gz"] == "it is cut off"
@@ -235,7 +238,7 @@ async def test_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     write(tmp_path / "a.log.1", lines("one"), "gzip")
     write(path, lines("now"))
     async with tailing(bin, path):
-        await until(lambda: bin.events[-1:] == [b"now 2"])
+        await eventually("the events", lambda: bin.events[-1:] == [b"now 2"])
     assert not fails[0]
     assert bin.events == [*lines("two"), *lines("one"), *lines("now")]
 
@@ -259,14 +262,14 @@ async def test_behind_a_link(tmp_path: Path) -> None:
     write(tmp_path / "pods" / "0.log.20261123-101010", lines("first"), "gzip")
     write(target, lines("second"))
     async with tailing(bin, link, linger=0.5):
-        await until(lambda: len(bin.events) == 6)
+        await eventually("6 events", lambda: len(bin.events) == 6)
         append(target, "late\n")
         target.rename(tmp_path / "pods" / "0.log.20261123-111111")
         write(target, lines("third"))
-        await until(lambda: len(bin.events) == 10)
+        await eventually("10 events", lambda: len(bin.events) == 10)
     append(target, "away\n")
     target.rename(tmp_path / "pods" / "0.log.20261123-121212")
     write(target, lines("fourth"))
     async with tailing(bin, link, linger=LINGER):
-        await until(lambda: len(bin.events) == 14)
+        await eventually("14 events", lambda: len(bin.events) == 14)
     assert bin.events == [*lines("first"), *lines("second"), b"late", *lines("third"), b"away", *lines("fourth")]

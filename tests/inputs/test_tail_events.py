@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.inputs.intake import Bin, account, until
+from tests.inputs.intake import Bin, account
 from tests.inputs.test_tail import LINGER, POLL, append
 from tests.inputs.test_tail_earlier import kept, write
+from tests.waits import eventually
 from vedette.decode.decoder import record
 from vedette.inputs.file import FileInput, Multiline
 from vedette.inputs.tail import FileTail
@@ -41,10 +42,10 @@ async def test_a_trace(tmp_path: Path) -> None:
     path, bin = tmp_path / "a.log", Bin()
     append(path, TRACE.format(1) + "2026-11-23 INFO on\n" + TRACE.format(2)[:60])
     async with following(bin, path, multiline=DATED):
-        await until(lambda: len(bin.events) == 2)
+        await eventually("2 events", lambda: len(bin.events) == 2)
     append(path, TRACE.format(2)[60:] + "2026-11-23 INFO last\n")
     async with following(bin, path, multiline=DATED):
-        await until(lambda: len(bin.events) == 3)
+        await eventually("3 events", lambda: len(bin.events) == 3)
     wanted = [TRACE.format(1).rstrip(), "2026-11-23 INFO on", TRACE.format(2).rstrip()]
     assert [one.decode() for one in bin.events] == wanted
     assert bin.chunks[-1].file is not None
@@ -56,14 +57,14 @@ async def test_the_last_event(tmp_path: Path) -> None:
     path, bin = tmp_path / "a.log", Bin()
     append(path, "2026-a\n x\n")
     async with following(bin, path, multiline=Multiline(start="^2026-", timeout=0.1)):
-        await until(lambda: bin.events == [b"2026-a\n x"])
+        await eventually("the events", lambda: bin.events == [b"2026-a\n x"])
     append(path, "2026-b\n y")
     async with following(bin, path, multiline=DATED):
         path.rename(tmp_path / "a.log.1")
         append(path, "2026-c\n z\n")
-        await until(lambda: bin.events[1:] == [b"2026-b\n y"])
+        await eventually("the events", lambda: bin.events[1:] == [b"2026-b\n y"])
         path.write_text("2026-d\n")
-        await until(lambda: bin.events[2:] == [b"2026-c\n z"])
+        await eventually("the events", lambda: bin.events[2:] == [b"2026-c\n z"])
 
 
 async def test_every_kill(tmp_path: Path) -> None:
@@ -75,12 +76,12 @@ async def test_every_kill(tmp_path: Path) -> None:
     append(path, "".join(traces[5000:]) + "2026-end\n")
     wanted = [one.rstrip().encode() for one in traces]
     async with following(bin, path, multiline=DATED):
-        await until(lambda: len(bin.events) >= len(wanted))
+        await eventually("the events", lambda: len(bin.events) >= len(wanted))
         assert bin.events == wanted
     for chunks in range(1, len(bin.chunks)):
         again = kept(bin, chunks)
         async with following(again, path, multiline=DATED):
-            await until(lambda again=again: len(again.events) >= len(wanted))
+            await eventually("the events", lambda again=again: len(again.events) >= len(wanted))
         assert again.events == wanted, f"killed after {chunks} chunks"
 
 
@@ -97,10 +98,10 @@ async def test_a_pod(tmp_path: Path) -> None:
     append(path, cri.format(4, "stdout", "F", "and half"))
     append(path, cri.format(5, "stderr", "F", "2026-x") + cri.format(5, "stdout", "F", "2026-y"))
     async with following(bin, path, multiline=DATED, containers=True):
-        await until(lambda: len(bin.events) == 3)
+        await eventually("3 events", lambda: len(bin.events) == 3)
         path.rename(path.with_name("0.log.20261123-101010"))
         append(path, cri.format(6, "stdout", "F", "2026-z") + cri.format(7, "stdout", "F", "2026-end"))
-        await until(lambda: len(bin.events) == 6)
+        await eventually("6 events", lambda: len(bin.events) == 6)
     events = [record(one, "auto") for one in bin.events]
     assert [one.get("message") for one in events] == [
         "2026-old",
@@ -125,10 +126,10 @@ async def test_docker(tmp_path: Path) -> None:
 
     append(path, said("one\n") + said("x" * 16384))
     async with following(bin, path, containers=True):
-        await until(lambda: len(bin.events) == 1)
+        await eventually("an event", lambda: len(bin.events) == 1)
     append(path, said("y\n") + said("three\n"))
     async with following(bin, path, containers=True):
-        await until(lambda: len(bin.events) == 3)
+        await eventually("3 events", lambda: len(bin.events) == 3)
     events = [record(one, "auto") for one in bin.events]
     assert [one.get("message") for one in events] == ["one", "x" * 16384 + "y", "three"]
     assert {one.get("container.id") for one in events} == {"ab" * 32}

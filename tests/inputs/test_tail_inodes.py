@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.inputs.intake import Bin, until
+from tests.inputs.intake import Bin
 from tests.inputs.test_tail import append, tailing
+from tests.waits import eventually
 
 pytestmark = pytest.mark.peer
 
@@ -48,13 +49,13 @@ async def test_while_stopped(ext4: Path) -> None:
     bin, path = Bin(), ext4 / "a.log"
     append(path, "one\ntwo\n")
     async with tailing(bin, ext4 / "*.log"):
-        await until(lambda: len(bin.events) == 2)
+        await eventually("2 events", lambda: len(bin.events) == 2)
     again(path, "3\n")
     async with tailing(bin, ext4 / "*.log"):
-        await until(lambda: len(bin.events) == 3)
+        await eventually("3 events", lambda: len(bin.events) == 3)
     again(ext4 / "b.log", "four\nfive\nsix\n", path)
     async with tailing(bin, ext4 / "*.log"):
-        await until(lambda: len(bin.events) == 6)
+        await eventually("6 events", lambda: len(bin.events) == 6)
     assert bin.events == [b"one", b"two", b"3", b"four", b"five", b"six"]
 
 
@@ -63,15 +64,15 @@ async def test_while_closed(ext4: Path) -> None:
     bin, path, other = Bin(), ext4 / "a.log", ext4 / "other.log"
     append(path, "one\n")
     async with tailing(bin, ext4 / "*.log", open_files=1):
-        await until(lambda: len(bin.events) == 1)
+        await eventually("an event", lambda: len(bin.events) == 1)
         append(other, "other\n")
-        await until(lambda: len(bin.events) == 2)
+        await eventually("2 events", lambda: len(bin.events) == 2)
         again(path, "a longer one\ntwo\n")
-        await until(lambda: len(bin.events) == 4)
+        await eventually("4 events", lambda: len(bin.events) == 4)
         append(other, "other\n")
-        await until(lambda: len(bin.events) == 5)
+        await eventually("5 events", lambda: len(bin.events) == 5)
         again(ext4 / "b.log", "of b\n", path)
-        await until(lambda: len(bin.events) == 6)
+        await eventually("6 events", lambda: len(bin.events) == 6)
     assert bin.events == [b"one", b"other", b"a longer one", b"two", b"other", b"of b"]
 
 
@@ -82,10 +83,10 @@ async def test_of_an_archive(ext4: Path) -> None:
     subprocess.run(["gzip", ext4 / "a.log.1"], check=True)
     append(path, "one\n")
     async with tailing(bin, ext4 / "*.log"):
-        await until(lambda: len(bin.events) == 2)
+        await eventually("2 events", lambda: len(bin.events) == 2)
     again(ext4 / "b.log", "two\n", ext4 / "a.log.1.gz")
     async with tailing(bin, ext4 / "*.log"):
-        await until(lambda: len(bin.events) == 3)
+        await eventually("3 events", lambda: len(bin.events) == 3)
     assert bin.events == [b"old", b"one", b"two"]
 
 
@@ -94,14 +95,14 @@ async def test_copytruncate(ext4: Path) -> None:
     bin, path = Bin(), ext4 / "a.log"
     append(path, "one\ntwo\n")
     async with tailing(bin, path):
-        await until(lambda: len(bin.events) == 2)
+        await eventually("2 events", lambda: len(bin.events) == 2)
         shutil.copyfile(path, ext4 / "a.log.1")
         os.truncate(path, 0)
         append(path, "three\n")
-        await until(lambda: len(bin.events) == 3)
+        await eventually("3 events", lambda: len(bin.events) == 3)
     shutil.copyfile(path, ext4 / "a.log.1")
     os.truncate(path, 0)
     append(path, "four\n")
     async with tailing(bin, path):
-        await until(lambda: len(bin.events) == 4)
+        await eventually("4 events", lambda: len(bin.events) == 4)
     assert bin.events == [b"one", b"two", b"three", b"four"]

@@ -16,7 +16,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.certificates import Authority
-from tests.inputs.intake import LOCAL, Bin, listening, rsyslogd, until
+from tests.inputs.intake import LOCAL, Bin, listening, rsyslogd
+from tests.waits import eventually
 from vedette.inputs import accept
 from vedette.inputs.connected import TlsListener
 from vedette.model.counters import Counters, Log
@@ -61,9 +62,9 @@ async def test_lines_and_counted_messages(tmp_path: Path) -> None:
     texts = [b"<13>1 message\n%d" % i for i in range(20_000)]
     async with listening(bin, counters, tls=tls(*authority.issue("agent"))) as (_, port):
         await send(port, b"".join(b"%d %b" % (len(text), text) for text in texts), client(authority))
-        await until(lambda: len(bin.events) == len(texts))
+        await eventually("the events", lambda: len(bin.events) == len(texts))
         await send(port, b"<13>a\n<13>unfinished", client(authority))
-        await until(lambda: len(bin.events) == len(texts) + 2)
+        await eventually("the events", lambda: len(bin.events) == len(texts) + 2)
     assert bin.events == [*texts, b"<13>a", b"<13>unfinished"]
     assert {chunk.origins for chunk in bin.chunks} == {("127.0.0.1",)}
 
@@ -77,8 +78,6 @@ async def test_stop_hands_over(tmp_path: Path) -> None:
         raw = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port))
         peer = await asyncio.to_thread(client(authority).wrap_socket, raw, server_hostname="127.0.0.1")
         await asyncio.to_thread(peer.sendall, b"\n".join(lines))
-        began = asyncio.get_running_loop().time()
-    assert asyncio.get_running_loop().time() - began < 2
     peer.close()
     assert bin.events == lines
 
@@ -92,7 +91,7 @@ async def test_stop_while_a_peer_says_goodbye(tmp_path: Path, ticks: int) -> Non
     async with listening(bin, Counters(), tls=tls(*authority.issue("agent"))) as (listener, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client(authority))
         writer.write(b"<13>last words")
-        await until(lambda: listener.held)
+        await eventually("bytes that wait for their end", lambda: listener.held)
         writer.close()
         for _ in range(ticks):
             await asyncio.sleep(0)
@@ -108,7 +107,7 @@ async def test_stop_within_an_octet_count(tmp_path: Path) -> None:
     async with listening(bin, counters, tls=tls(*authority.issue("agent"))) as (listener, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client(authority))
         writer.write(b"5 <13>a12")
-        await until(lambda: listener.held)
+        await eventually("bytes that wait for their end", lambda: listener.held)
     assert bin.events == [b"<13>a"]
     writer.close()
     with suppress(OSError):
@@ -136,9 +135,9 @@ async def test_senders_without_a_good_certificate(tmp_path: Path, sender: str, s
             for _ in range(3):
                 with suppress(ssl.SSLError, ConnectionError):  # or it is cut off without a word
                     await send(port, b"<13>no\n", context)
-            await until(lambda: counters.totals["handshakes_failed"] == 3)
+            await eventually("failed handshakes", lambda: counters.totals["handshakes_failed"] == 3)
         await send(port, b"<13>yes\n", client(authority, "web-1"))
-        await until(lambda: bin.events == [b"<13>yes"])
+        await eventually("the events", lambda: bin.events == [b"<13>yes"])
     (line,) = [entry for entry in logs if entry["event"] == Log.TLS_REFUSED]
     assert line["peer"] == "127.0.0.1"
     assert says in line["reason"]
@@ -156,17 +155,17 @@ async def test_tls_1_1_and_no_tls_at_all(tmp_path: Path) -> None:
         with capture_logs() as logs:
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 await send(port, b"<13>no\n", old)
-            await until(lambda: counters.totals["handshakes_failed"] == 1)
+            await eventually("failed handshakes", lambda: counters.totals["handshakes_failed"] == 1)
             with socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0)) as plain:
                 plain.sendall(b"<13>Nov 20 10:00:00 host app: not TLS\n")
-                await until(lambda: counters.totals["handshakes_failed"] == 2)
+                await eventually("failed handshakes", lambda: counters.totals["handshakes_failed"] == 2)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(accept, "HANDSHAKE_SECONDS", 0.3)
                 with socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.3", 0)):
-                    await until(lambda: listener.gate.open == 1)
-                    await until(lambda: listener.gate.open == 0)
+                    await eventually("an open connection", lambda: listener.gate.open == 1)
+                    await eventually("no open connection", lambda: listener.gate.open == 0)
         await send(port, b"<13>yes\n", client(authority))
-        await until(lambda: bin.events == [b"<13>yes"])
+        await eventually("the events", lambda: bin.events == [b"<13>yes"])
     reasons = [entry["reason"] for entry in logs if entry["event"] == Log.TLS_REFUSED]
     assert "unsupported protocol" in reasons[0]
     assert any(part in reasons[1] for part in ("wrong version number", "http request", "record layer"))
@@ -238,7 +237,7 @@ async def test_openssl_s_client(tmp_path: Path) -> None:
             )
             _, said = await process.communicate(b"<13>over %s\n" % version.encode())
             assert (process.returncode == 0) == (i < 2), said
-        await until(lambda: len(bin.events) == 2)
+        await eventually("2 events", lambda: len(bin.events) == 2)
     assert bin.events == [b"<13>over -tls1_2", b"<13>over -tls1_3"]
     assert counters.totals["handshakes_failed"] == 1
 
@@ -267,9 +266,9 @@ async def test_rsyslog(tmp_path: Path, named: bool) -> None:
             process = await asyncio.create_subprocess_exec("logger", "-u", str(sock), "-t", "demo", "-f", str(lines))
             assert await process.wait() == 0
             if named:
-                await until(lambda: len(bin.events) >= 200, 15)
+                await eventually("200 events", lambda: len(bin.events) >= 200)
             else:
-                await until(lambda: counters.totals["handshakes_failed"] >= 1, 15)
+                await eventually("failed handshakes", lambda: counters.totals["handshakes_failed"] >= 1)
     told = [entry for entry in logs if entry["event"] == Log.TLS_REFUSED]
     texts = [event.partition(b"demo: ")[2] for event in bin.events]
     if named:

@@ -14,7 +14,7 @@ import pytest
 from vedette.engine import kernel
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(kernel.why_not == "not built", reason="the kernel is not built")]
+pytestmark = [pytest.mark.long, pytest.mark.skipif(kernel.why_not == "not built", reason="the kernel is not built")]
 BACKEND = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
 
 

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tests.differences import walk
 from vedette.model.times import HOUR, bsd_time, iso_time, micros, named_time, seconds, time_of, written_time
 
 VIENNA = ZoneInfo("Europe/Vienna")
@@ -25,7 +26,7 @@ def test_durations(text: str, expected: float) -> None:
     assert seconds(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "10", "m", "-1s", "1y", "10M", "1h30m", "1e3s", "١s"])
+@walk("text", ["", "10", "m", "-1s", "1y", "10M", "1h30m", "1e3s", "١s"])
 def test_no_durations(text: str) -> None:
     """Anything else is refused, and the message says what is expected."""
     with pytest.raises(ValueError, match="expects a duration"):
@@ -82,7 +83,7 @@ def test_named_time(text: str, expected: str | None) -> None:
     assert named_time(text, VIENNA) == (us(expected) if expected else None)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("value", "expected"),
     [
         (1_795_168_800, "2026-11-20T10:00:00"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,5 +18,5 @@ async def connected(broker: MqttSettings | str, name: str, **options: Any) -> As
     settings = broker if isinstance(broker, MqttSettings) else MqttSettings(url=broker)
     made = MqttClient(settings, name, **{"backoff": QUICK, **options})
     async with made.running():
-        await asyncio.wait_for(made.connected.wait(), 10)
+        await made.connected.wait()
         yield made

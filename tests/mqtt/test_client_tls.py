@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.broker import Broker, free_port, running
+from tests.broker import Broker, running
 from tests.certificates import Authority
-from tests.inputs.intake import until
 from tests.mqtt.kit import QUICK, connected
+from tests.waits import eventually
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message
 from vedette.mqtt.settings import MqttSettings
@@ -33,7 +33,7 @@ def outage(settings: MqttSettings) -> str:
     async def main() -> None:
         client = MqttClient(settings, "a", backoff=QUICK)
         async with client.running():
-            await until(lambda: client.attempts >= 3)
+            await eventually("further attempts to connect", lambda: client.attempts >= 3)
             assert not client.connected.is_set()
 
     with capture_logs() as logs:
@@ -56,7 +56,7 @@ def test_both_sides_show_certificates(tmp_path: Path) -> None:
                 settings = MqttSettings(url=url, ca_file=authority.ca, cert_file=cert, key_file=key)
                 async with connected(settings, "a", subscriptions=["t"], on_message=got.append) as client:
                     await asyncio.gather(*(client.publish("t", bytes(300_000)) for _ in range(30)))
-                    await until(lambda: len(got) == 30)
+                    await eventually("30 messages", lambda: len(got) == 30)
 
             asyncio.run(main())
 
@@ -83,10 +83,10 @@ def test_a_broker_whose_certificate_expired(tmp_path: Path) -> None:
         async def main() -> None:
             client = MqttClient(MqttSettings(url=broker.url, ca_file=authority.ca), "a", backoff=QUICK)
             async with client.running():
-                await until(lambda: client.outage)
+                await eventually("the outage", lambda: client.outage)
                 authority.issue("broker")
                 broker.restart()
-                await until(client.connected.is_set)
+                await eventually("the connection", client.connected.is_set)
 
         asyncio.run(main())
 
@@ -148,11 +148,11 @@ def test_keys_that_cannot_be_used(tmp_path: Path, what: str) -> None:
         async def main() -> None:
             client = MqttClient(settings, "a", backoff=QUICK)
             async with client.running():
-                await until(lambda: client.outage)
+                await eventually("the outage", lambda: client.outage)
                 key.touch(0o600)
                 key.chmod(0o600)
                 key.write_bytes(good)
-                await until(client.connected.is_set)
+                await eventually("the connection", client.connected.is_set)
 
         asyncio.run(main())
 
@@ -178,7 +178,7 @@ def test_the_key_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
                     if turn == 2:
                         authority.issue("a1")
                     client.reconnect()
-                    await until(client.connected.is_set)
+                    await eventually("the connection", client.connected.is_set)
 
         asyncio.run(main())
     assert reads == [str(cert), str(cert)]
@@ -191,7 +191,7 @@ def old_server(authority: Authority) -> Iterator[int]:
     context.load_cert_chain(*authority.issue("broker"))
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
-    with socket.create_server(("127.0.0.1", free_port())) as server:
+    with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
             while True:

@@ -7,7 +7,7 @@ import gc
 import tracemalloc
 from contextlib import closing, suppress
 
-from tests.inputs.intake import until
+from tests.waits import eventually
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import REGION_PACKET, Session
 from vedette.mqtt.settings import MqttSettings
@@ -38,7 +38,7 @@ async def test_a_connection_that_ends_lets_go_of_its_half_received_packet() -> N
             session = Session(max_packet=REGION_PACKET)
             client = MqttClient(MqttSettings(url=url), "a", subscriptions=["t"], session=session, backoff=(0.01, 0.01))
             async with client.running():
-                await until(lambda: connections >= 5, 30)
+                await eventually("five connections", lambda: connections >= 5)
                 assert "connection lost" in client.outage
         kept, most = tracemalloc.get_traced_memory()
     finally:

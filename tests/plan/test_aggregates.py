@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.differences import walk
 from vedette.plan.aggregates import Keeps, Kind, Reads, number_of, percentile
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +68,7 @@ def test_a_row_is_complete(kind: Kind) -> None:
     assert str(kind) in examples, "an example in tests/state/test_examples.py"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("value", "number"),
     [
         (5, 5), (2.5, 2.5), ("7", 7), (" -2.5e1 ", -25.0), ("0x10", None), ("1_0", None), ("nan", None), ("", None),

@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from tests.differences import walk
 from vedette.plan import ir
 from vedette.plan.ir import And, Leaf, Not, Or, as_shown, dump, fold, leaves, load, text
 
@@ -28,7 +29,7 @@ def test_fold_is_simple_case_folding_for_every_code_point() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize(
+@walk(
     ("char", "folded"),
     [
         ("A", "a"),
@@ -111,7 +112,7 @@ def test_dump_is_nested_lists() -> None:
     assert dump(And((Leaf(0), Not(Or((Leaf(1), Leaf(2))))))) == ["and", 0, ["not", ["or", 1, 2]]]
 
 
-@pytest.mark.parametrize(
+@walk(
     "data",
     [None, "and", [], ["or"], ["not"], ["not", 1, 2], ["xor", 1, 2], ["and", None], True, 1.0, {"and": 1}],
 )

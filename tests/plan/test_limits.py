@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.differences import walk
 from vedette.model.event import LogSource
 from vedette.plan import limits
 from vedette.plan import plan as plans
@@ -68,7 +69,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@walk("name", HOSTILE)
 def test_refused_by_name(name: str) -> None:
     """Each is one refusal that names the bound, short enough to be shown; the rule after it in a set still runs."""
     text, says = HOSTILE[name]
@@ -90,7 +91,7 @@ def test_within_the_bounds_they_run() -> None:
         assert (len(plan.rules), plan.refused) == (1, ())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_at_once_in_little_time_and_memory(tmp_path: Path) -> None:
     """``bundle build`` and ``rules lint`` over all of them beside a good rule, with 30 s of CPU time and 1.5 GiB:
     both end in order, and the good rule is built."""
@@ -158,7 +159,7 @@ def test_a_plan_of_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
         Plan.from_bytes(data)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("source", "expected"),
     [
         ("abc", 3), ("a{2,5}", 5), ("a{9,}", 9), ("a{3}", 3), ("(ab{3}){4}", 16), ("(?:a|bc)+", 4), ("[a-z]{10}x", 11),

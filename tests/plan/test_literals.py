@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.differences import walk
 from vedette.plan.ir import ANY, FIELD_OPS, KEYWORDS, STAR, And, Leaf, Not, Op, Or, Predicate
 from vedette.plan.literals import (
     BARE_NUMBER,
@@ -27,7 +28,7 @@ def of(op: Op, value: object, option: str = "", *, field: str = "f", cased: bool
     return None if found is None else set(found)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "expected"),
     [
         ("Password", [b"password"]),
@@ -62,7 +63,7 @@ def test_string_predicates(op: Op) -> None:
     assert of(op, "mimikatz", field=KEYWORDS) == {b"mimikatz"}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("field", "value"),
     [
         *((field, "mimikatz") for field in ("topic", "topic_levels", "peer", "topic_level_3", "SYSCALL")),
@@ -83,7 +84,7 @@ def test_what_the_agent_never_makes(field: str) -> None:
     assert of(Op.EXISTS, None, field=field) is None
 
 
-@pytest.mark.parametrize(
+@walk(
     "op", [Op.NULL, Op.EXISTS, Op.LT, Op.LTE, Op.GT, Op.GTE, Op.CIDR, Op.FIELD_EXACT, Op.FIELD_CONTAINS, Op.TIME_PART]
 )
 def test_operators_without_literals(op: Op) -> None:
@@ -140,7 +141,7 @@ def test_globs_and_numbers() -> None:
     assert of(Op.NUMBER, 0.5) is None
 
 
-@pytest.mark.parametrize(
+@walk(
     ("pattern", "expected"),
     [
         ("mimikatz", {b"mimikatz"}),
@@ -230,7 +231,7 @@ def test_candidates_are_all_that_could_be_chosen() -> None:
     assert candidates(Or((Leaf(0), Leaf(1))), predicates) >= {b"one", b"two", b"three", b"fou", b"six"}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("literal", "numeric"),
     [
         (b"4720", True),

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from tests import reference
+from tests.differences import walk
 from tests.lookup.tables import reference_lookups
 from vedette.decode.decoder import record
 from vedette.engine.evaluate import Evaluator
@@ -65,7 +66,7 @@ def test_every_operator_has_a_row_and_a_case() -> None:
     assert set(OPERATORS) == set(CASES) == set(Op)
 
 
-@pytest.mark.parametrize("op", list(Op))
+@walk("op", list(Op))
 def test_the_engine_and_the_naive_evaluator(op: Op) -> None:
     """Both say the same of a value that fits and of one that does not; the prefilter's literals are in the former."""
     p, _, good, bad = CASES[op]
@@ -82,7 +83,7 @@ def test_the_engine_and_the_naive_evaluator(op: Op) -> None:
     assert bool(own) is OPERATORS[op].literal
 
 
-@pytest.mark.parametrize("op", list(Op))
+@walk("op", list(Op))
 def test_words_and_values(op: Op) -> None:
     """A predicate reads as a sentence, survives a plan's bytes, and a value of another kind is refused there."""
     p, words, _, _ = CASES[op]
@@ -96,7 +97,7 @@ def test_words_and_values(op: Op) -> None:
         Plan.from_bytes(replace(plan, predicates=(wrong,)).to_bytes())
 
 
-@pytest.mark.parametrize(
+@walk(
     ("value", "number"),
     [
         ("5", 5),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
+from tests.differences import walk
 from vedette.plan.pattern import ANY, LAST, REFUSED, Mistake, calls, mistakes
 from vedette.plan.query import Call, Column, Field, Literal, Match, Named, Scan, Type, Variable
 
@@ -24,7 +23,7 @@ def found(node: Match) -> list[str]:
     return [mistake.at for mistake in mistakes(node)]
 
 
-@pytest.mark.parametrize(
+@walk(
     "pattern",
     [
         (A, B),
@@ -43,7 +42,7 @@ def test_what_runs(pattern: tuple[Variable, ...]) -> None:
     assert found(match(*pattern)) == []
 
 
-@pytest.mark.parametrize(
+@walk(
     ("pattern", "at"),
     [
         ((A, B, A), "A"),

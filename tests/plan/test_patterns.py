@@ -8,8 +8,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from tests.deep import examples
+from tests.differences import walk
 from tests.engine.test_evaluate import plan_of
-from tests.engine.test_property import cases
 from vedette.decode.decoder import from_mapping
 from vedette.engine.group import SCAN_FROM
 from vedette.engine.match import Engine
@@ -21,7 +22,7 @@ def regex(source: str, flags: str = "") -> Predicate:
     return Predicate("f", Op.REGEX, source, True, flags)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("predicate", "expression", "end"),
     [
         (Predicate("f", Op.CONTAINS, "a.b"), rb"a\x2eb", End.WITHIN),
@@ -70,7 +71,7 @@ def test_what_cannot_be_rewritten(source: str) -> None:
         search(regex(source))
 
 
-@pytest.mark.parametrize("size", [0, 1, 13, 14, 15, 16, 29, 30, 31, 32, 33, 61, 62, 63, 64, 65, 100, 255])
+@walk("size", [0, 1, 13, 14, 15, 16, 29, 30, 31, 32, 33, 61, 62, 63, 64, 65, 100, 255])
 def test_matches_at_the_last_byte_are_found(size: int) -> None:
     """Searches of two bytes beside a pattern with a class: the library alone misses these at the end of a value."""
     predicates = [
@@ -99,7 +100,7 @@ BODIES = st.recursive(
 )
 
 
-@cases(200)
+@examples(200)
 @given(
     bodies=st.lists(st.tuples(BODIES, st.sampled_from(["", "$", "^"]), st.sampled_from(["", "m", "s"])), max_size=6),
     values=st.lists(st.tuples(st.integers(0, 70), LETTERS, st.integers(0, 3)), min_size=1, max_size=8),

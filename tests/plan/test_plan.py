@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deep import examples
+from tests.differences import walk
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.model.event import Chunk
@@ -81,7 +83,7 @@ def test_digests_tell_meaning_from_choice() -> None:
     assert dear.literal_digest != plan.literal_digest
 
 
-@pytest.mark.parametrize(
+@walk(
     "data",
     [
         b"",
@@ -108,8 +110,7 @@ def test_what_is_no_plan_is_refused(data: bytes) -> None:
         Plan.from_bytes(data)
 
 
-@pytest.mark.slow
-@settings(max_examples=300)
+@examples(150)
 @given(st.integers(0, len(PLAN.to_bytes()) - 1), st.integers(1, 255))
 def test_a_flipped_byte_is_refused_or_gives_a_plan(position: int, change: int) -> None:
     """Damage never raises anything but ValueError, neither when read nor when made ready to judge."""
@@ -121,7 +122,7 @@ def test_a_flipped_byte_is_refused_or_gives_a_plan(position: int, change: int) -
         return
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_no_artifact(data: bytes) -> None:
     """Neither a plan nor a built rule set is read from bytes at random."""
@@ -142,8 +143,7 @@ def test_an_artifact_survives_its_bytes() -> None:
         again._replace(databases={**again.databases, group: b"damaged"}).engine()
 
 
-@pytest.mark.slow
-@settings(max_examples=100)
+@examples(50)
 @given(st.data())
 def test_a_damaged_artifact_is_refused(data: st.DataObject) -> None:
     """A flipped byte anywhere in a cached rule set: ValueError, so that it is built anew."""

@@ -8,6 +8,7 @@ from decimal import Decimal
 import msgpack
 import pytest
 
+from tests.differences import walk
 from vedette.model.event import LogSource
 from vedette.plan.grid import Grid
 from vedette.plan.ir import TRUE, Rule
@@ -83,7 +84,7 @@ def test_a_plan_carries_statements() -> None:
 TYPE = ["Type", "INT", 0, 0, [""]]
 
 
-@pytest.mark.parametrize(
+@walk(
     "data",
     [
         ["Scan"],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import given, settings
 
+from tests.differences import walk
 from tests.reference import matches
 from vedette.api import compile_rules
 from vedette.decode.decoder import from_mapping
@@ -15,7 +15,7 @@ from vedette.plan.timepart import UNITS, part
 NONE = None
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "parts"),
     [
         ("2025-11-28T08:30:20.966901Z", (30, 8, 28, 48, 11, 2025)),

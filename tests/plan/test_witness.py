@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.differences import walk
 from vedette.decode.codecs import CODECS
 from vedette.decode.declared import declared
 from vedette.decode.formats.table import SHAPES
@@ -69,7 +70,7 @@ EXAMPLES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", sorted(SHAPES))
+@walk("shape", sorted(SHAPES))
 def test_a_shape_fits_nothing_without_its_names(shape: str) -> None:
     """An object that fits does so no longer when its telling names are taken away."""
     for example in EXAMPLES[shape]:

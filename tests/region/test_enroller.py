@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.broker import running
-from tests.inputs.intake import until
 from tests.mqtt.kit import connected
+from tests.waits import eventually
 from vedette.fleet.audit import Audit, verify
 from vedette.fleet.certificates import fingerprint, new_key, sign, signing_request
 from vedette.fleet.enrolment import REQUEST, Answer, Request, Token, frame, read_answer, read_renewal, renewal_request
@@ -44,7 +44,7 @@ class Kit:
         topic = f"vedette/v1/enrolment/answers/vedette-{id}"
         self.answers.pop(topic, None)
         await self.client.publish(REQUESTS, data)
-        await until(lambda: topic in self.answers or self.task.done())
+        await eventually("an answer", lambda: topic in self.answers or self.task.done())
         assert not self.task.done(), self.task.exception()
         return read_answer(self.answers[topic], self.token.secret, id)
 
@@ -71,7 +71,8 @@ async def enrolling(folder: Path) -> AsyncIterator[Kit]:
         task = asyncio.create_task(enroller.run())
         wide = ["vedette/v1/enrolment/answers/+", "vedette/v1/+/+/certificate"]
         async with connected(broker.url, "host", subscriptions=wide, on_message=received) as client:
-            await until(lambda: client.connected.is_set() and enroller.client.connected.is_set())
+            await eventually("the host", client.connected.is_set)
+            await eventually("the enroller", enroller.client.connected.is_set)
             yield Kit(folder / "region", client, answers, grant.token(), task)
             assert not task.done(), task.exception()
         task.cancel()
@@ -111,7 +112,7 @@ async def test_a_renewal_whose_answer_was_lost(tmp_path: Path) -> None:
         for _ in range(2):
             kit.answers.pop(topic, None)
             await kit.client.publish("vedette/v1/plants/web-1/csr", renewal_request(csr, sign(csr.encode(), key)))
-            await until(lambda: topic in kit.answers)
+            await eventually("an answer", lambda: topic in kit.answers)
             given.append(read_renewal(kit.answers[topic]).certificate)
         assert given[0] == given[1]
         assert kit.audit("renewed") == 1
@@ -119,7 +120,7 @@ async def test_a_renewal_whose_answer_was_lost(tmp_path: Path) -> None:
             assert region.member("web-1").key == fingerprint(next_key.public_key())
         stranger = signing_request("web-1", new_key())
         await kit.client.publish("vedette/v1/plants/web-1/csr", renewal_request(stranger, sign(b"other", key)))
-        await until(lambda: kit.audit("renewal_refused") == 1)
+        await eventually("the refusal", lambda: kit.audit("renewal_refused") == 1)
 
 
 async def test_a_flood_stops_nobody_and_fills_nothing(tmp_path: Path) -> None:

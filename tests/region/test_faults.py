@@ -15,8 +15,8 @@ from tests.broker import Broker, running
 from tests.certificates import Authority
 from tests.delivery.kit import Box, Up, read
 from tests.faults import proxied
-from tests.inputs.intake import until
 from tests.region.test_land import Land
+from tests.waits import DEADLINE, eventually
 from vedette.delivery import landing as landing_folder
 from vedette.mqtt import connection as mqtt
 from vedette.mqtt.settings import MqttSettings
@@ -39,11 +39,11 @@ async def test_a_broker_that_never_acknowledges(
             up = await Up(proxy.url, box, max_inflight=2).connected()
             proxy.mode = "no puback"
             box.put(3000)
-            await until(lambda: proxy.connections >= 3)
+            await eventually("three attempts", lambda: proxy.connections >= 3)
             assert proxy.swallowed
             assert box.outbox.depth
             proxy.mode = "pass"
-            await until(lambda: box.outbox.depth == 0, 20)
+            await eventually("an empty outbox", lambda: box.outbox.depth == 0)
             await up.stop()
             await service.stop()
     ids = {row["alert_id"] for row in read(folder, "alerts")}
@@ -70,10 +70,10 @@ async def test_a_network_that_goes_silent_or_cuts(
             if mode == "reset":
                 proxy.cut()
             box.put(400)
-            await until(lambda before=before: proxy.connections > before + 1)  # type: ignore[misc]
+            await eventually("a further attempt", lambda before=before: proxy.connections > before + 1)  # type: ignore[misc]
         proxy.mode = "pass"
         proxy.cut()
-        await until(lambda: box.outbox.depth == 0, 20)
+        await eventually("an empty outbox", lambda: box.outbox.depth == 0)
         await up.stop()
         await service.stop()
     assert {row["seq"] for row in read(folder, "alerts")} == set(range(1, 1201))
@@ -85,7 +85,7 @@ async def test_names_that_do_not_resolve(box: Box) -> None:
     with capture_logs() as logs:
         up = Up("mqtt://broker.invalid:1883", box)
         box.put(10)
-        await until(lambda: up.uplink.client.attempts >= 3, 20)
+        await eventually("three attempts", lambda: up.uplink.client.attempts >= 3)
         assert not up.task.done()
         await up.stop()
     (away,) = [entry for entry in logs if entry["event"] == "broker_away"]
@@ -115,17 +115,18 @@ def test_a_certificate_that_expires_in_between(tmp_path: Path, box: Box) -> None
                 )
             )
             land = asyncio.create_task(landing.run())
-            await asyncio.wait_for(landing.client.connected.wait(), 10)
+            await asyncio.wait_for(landing.client.connected.wait(), DEADLINE)
             up = await Up(broker.url, box, broker=MqttSettings(url=broker.url, **own)).connected()
             box.put(20)
-            await until(lambda: box.outbox.depth == 0)
+            await eventually("an empty outbox", lambda: box.outbox.depth == 0)
             authority.issue("a1", expired=True)
             broker.restart()
             box.put(30)
-            await until(lambda: up.uplink.client.attempts >= 4 and landing.client.attempts >= 4, 20)
+            await eventually("the uplink's attempts", lambda: up.uplink.client.attempts >= 4)
+            await eventually("the landing's attempts", lambda: landing.client.attempts >= 4)
             assert box.outbox.depth == 30
             authority.issue("a1")
-            await until(lambda: box.outbox.depth == 0, 20)
+            await eventually("an empty outbox", lambda: box.outbox.depth == 0)
             await up.stop()
             await landing.stop()
             await land
@@ -190,11 +191,11 @@ async def test_no_acknowledgement_before_the_folder_is_synced(
         service = await Land(broker, folder).connected()
         up = await Up(broker.url, box).connected()
         box.put(300)
-        await until(lambda: state["failed"] >= 3)
+        await eventually("three failures", lambda: state["failed"] >= 3)
         assert box.outbox.depth == 300
         assert "Received PUBACK from vedette-landing" not in broker.log()
         state["hang"] = False
-        await until(lambda: box.outbox.depth == 0)
+        await eventually("an empty outbox", lambda: box.outbox.depth == 0)
         await up.stop()
         await service.stop()
     assert {row["seq"] for row in read(folder, "alerts")} == set(range(1, 301))

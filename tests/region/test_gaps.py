@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from bench import traffic
 from bench.send import tcp
 from tests.broker import running
-from tests.e2e.agent import Agent, Process, until
+from tests.e2e.agent import Agent, Process
+from tests.waits import until
 from vedette.cli.main import main
 from vedette.delivery.envelope import status_row
 from vedette.delivery.landing import LandingFolder
@@ -114,7 +115,7 @@ def test_an_agent_that_lost_alerts(tmp_path: Path) -> None:
                 one.start()
             until("landings", lambda: all("broker_connected" in one.text() for one in landings))
             agent.up()
-            until("the rest", lambda: agent.alive() and not agent.status()["alerts"]["in_outbox"], 120)
+            until("the rest", lambda: agent.alive() and not agent.status()["alerts"]["in_outbox"])
             assert "alerts: made" in agent.status()["identity_broken"][0]
             arguments = ["region", "status", "--landing", str(landing), "--settle", "0"]
             done = CliRunner().invoke(main, [*arguments, "--json"])

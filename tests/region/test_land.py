@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 
 from tests.broker import Broker
 from tests.delivery.kit import Box, Up, alert, block, read, unblock
-from tests.inputs.intake import until
 from tests.mqtt.kit import connected
+from tests.waits import DEADLINE, eventually, pauses
 from vedette.delivery.envelope import MAX_DEAD_LETTER, dead_letter, encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
 from vedette.mqtt.client import MqttClient
@@ -47,7 +47,7 @@ class Land:
         return self._clock()
 
     async def connected(self) -> Land:
-        await asyncio.wait_for(self.service.client.connected.wait(), 10)
+        await asyncio.wait_for(self.service.client.connected.wait(), DEADLINE)
         return self
 
     async def kill(self) -> None:
@@ -55,8 +55,8 @@ class Land:
         await asyncio.gather(self.task, return_exceptions=True)
 
     async def stop(self) -> None:
-        await asyncio.wait_for(self.service.stop(), 12)
-        await asyncio.wait_for(self.task, 5)
+        await asyncio.wait_for(self.service.stop(), DEADLINE)
+        await asyncio.wait_for(self.task, DEADLINE)
 
 
 def delivered(broker: Broker) -> int:
@@ -83,7 +83,7 @@ async def test_alerts_land_and_are_receipted(broker: Broker, box: Box, tmp_path:
     service = await Land(broker, folder).connected()
     up = await Up(broker.url, box).connected()
     box.put(2500)
-    await until(lambda: box.outbox.depth == 0)
+    await eventually("an empty outbox", lambda: box.outbox.depth == 0)
     await up.stop()
     await service.stop()
     assert service.service.landed["alerts"] == 2500
@@ -116,13 +116,13 @@ async def test_what_cannot_be_read_goes_to_bad(broker: Broker, tmp_path: Path) -
         async with agent(broker) as (client, receipts):
             for topic, payload in sent:
                 await client.publish(topic, payload)
-            await until(lambda: receipts and service.service.landed["bad"] == 9)
+            await eventually("receipts and dead letters", lambda: receipts and service.service.landed["bad"] == 9)
             await service.stop()
         # All was acknowledged: nothing comes again.
         service = await Land(broker, folder).connected()
         async with agent(broker) as (client, _):
             await client.publish(*sent[-1])
-        await until(lambda: service.service.landed["status"] == 1)
+        await eventually("the heartbeat", lambda: service.service.landed["status"] == 1)
         assert sum(service.service.landed.values()) == 1
         await service.stop()
     assert [row["seq"] for row in read(folder, "alerts")] == [1]
@@ -147,12 +147,12 @@ async def test_a_landing_directory_that_cannot_be_written(broker: Broker, box: B
         service = await Land(broker, folder).connected()
         up = await Up(broker.url, box).connected()
         box.put(800)
-        await until(lambda: box.counters.totals["alerts_sent"] == 800)
-        await until(lambda: service.attempts > 5)
+        await eventually("alerts to be sent", lambda: box.counters.totals["alerts_sent"] == 800)
+        await eventually("attempts", lambda: service.attempts > 5)
         assert box.outbox.depth == 800
         assert "Received PUBACK from vedette-landing" not in broker.log()
         unblock(folder)
-        await until(lambda: box.outbox.depth == 0)
+        await eventually("an empty outbox", lambda: box.outbox.depth == 0)
         await up.stop()
         await service.stop()
     failed = [entry for entry in logs if entry["event"] == "landing_failed"]
@@ -171,11 +171,11 @@ async def test_memory_is_bounded_while_the_directory_fails(
     up = await Up(broker.url, box).connected()
     for _ in range(10):
         box.put(500)
-    await until(lambda: box.counters.totals["alerts_sent"] == 5000)
-    await until(lambda: service.attempts > 5)
+    await eventually("alerts to be sent", lambda: box.counters.totals["alerts_sent"] == 5000)
+    await eventually("attempts", lambda: service.attempts > 5)
     assert service.service.held < 600_000
     unblock(folder)
-    await until(lambda: box.outbox.depth == 0)
+    await eventually("an empty outbox", lambda: box.outbox.depth == 0)
     await up.stop()
     await service.stop()
     assert {row["seq"] for row in read(folder, "alerts")} == set(range(1, 5001))
@@ -198,13 +198,13 @@ async def test_a_large_message_is_cut_down_beside_the_event_loop(
     service = await Land(broker, folder).connected()
     async with agent(broker) as (client, receipts), agent(broker, "a2") as (other, _):
         await other.publish("vedette/v1/f1/a2/alerts", bytes(2 << 20))
-        await until(entered.is_set)
+        await eventually("the slow write", entered.is_set)
         before = delivered(broker)
         await client.publish("vedette/v1/f1/a1/alerts", pack_batch("log", [encode(alert(1))]))
-        await until(lambda: delivered(broker) > before)
+        await eventually("a delivery", lambda: delivered(broker) > before)
         assert not given_up.is_set()
         release.set()
-        await until(lambda: receipts == [("log", [(1, 1)])])
+        await eventually("a receipt", lambda: receipts == [("log", [(1, 1)])])
     await service.stop()
     assert [len(row["payload"]) for row in read(folder, "bad")] == [MAX_DEAD_LETTER]
 
@@ -216,12 +216,12 @@ async def test_land_ends_in_order(broker: Broker, tmp_path: Path) -> None:
     settings = LandingSettings(MqttSettings(url=broker.url), folder, max_seconds=60)
     task = asyncio.create_task(land(settings, stop))
     async with agent(broker) as (client, receipts):
-        with suppress(TimeoutError):
-            async with asyncio.timeout(5):
-                while not await client.publish("vedette/v1/f1/a1/alerts", pack_batch("log", [encode(alert(1))])):
-                    await asyncio.sleep(0.02)
-        await until(lambda: delivered(broker))
+        for pause in pauses():
+            if await client.publish("vedette/v1/f1/a1/alerts", pack_batch("log", [encode(alert(1))])):
+                break
+            await asyncio.sleep(pause)
+        await eventually("a delivery", lambda: delivered(broker))
         stop.set()
-        await asyncio.wait_for(task, 10)
-        await until(lambda: receipts)
+        await asyncio.wait_for(task, DEADLINE)
+        await eventually("receipts", lambda: receipts)
     assert [row["seq"] for row in read(folder, "alerts")] == [1]

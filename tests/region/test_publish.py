@@ -13,8 +13,8 @@ import pytest
 from tests.broker import Broker
 from tests.bundle.conftest import CREATED, Author
 from tests.delivery.kit import block
-from tests.inputs.intake import until
 from tests.mqtt.kit import connected
+from tests.waits import eventually
 from vedette.bundle.seal import BundleRefused
 from vedette.bundle.trust import verify
 from vedette.mqtt.client import MqttClient
@@ -48,6 +48,14 @@ async def agent(broker: Broker, name: str) -> AsyncIterator[dict[str, bytes]]:
         yield have
 
 
+async def everything(broker: Broker, have: dict[str, bytes]) -> None:
+    """Until what the broker retains has come: what is published now comes after it."""
+    async with connected(broker.url, "last") as client:
+        await client.publish("vedette/v1/f1/bundles/stable/last", b"")
+    await eventually("what comes last", lambda: "last" in have)
+    del have["last"]
+
+
 async def test_publish_and_replace(broker: Broker, author: Author, tmp_path: Path) -> None:
     """Agents present and later get blob and manifest; a newer bundle replaces both and clears the old blob."""
     first, second = author.bundle(1), author.bundle(2)
@@ -55,7 +63,7 @@ async def test_publish_and_replace(broker: Broker, author: Author, tmp_path: Pat
     landing = tmp_path / "landing"
     async with agent(broker, "early") as have:
         done = await publish(settings, first, fleet="f1", trusted=[author.public], landing=landing)
-        await until(lambda: len(have) == 2)
+        await eventually("both messages", lambda: len(have) == 2)
         assert have[f"blobs/{done.sha256}"] == first
         manifest = json.loads(have["manifest"])
         assert manifest == {
@@ -71,9 +79,9 @@ async def test_publish_and_replace(broker: Broker, author: Author, tmp_path: Pat
         assert again == done
         newer = await publish(settings, second, fleet="f1", landing=landing)
         assert newer.replaced == done.sha256
-        await until(lambda: have[f"blobs/{done.sha256}"] == b"")
+        await eventually("the old blob to go", lambda: have[f"blobs/{done.sha256}"] == b"")
     async with agent(broker, "late") as have:
-        await until(lambda: len(have) == 2)
+        await eventually("both messages", lambda: len(have) == 2)
         assert set(have) == {"manifest", f"blobs/{newer.sha256}"}
         assert json.loads(have["manifest"])["version"] == 2
     assert sorted(path.name for path in (landing / "rules").iterdir()) == ["1.json", "2.json"]
@@ -101,8 +109,7 @@ def test_killed_between_two_steps(
 
     async def there() -> tuple[int, str, set[str]]:
         async with agent(broker, f"late-{count}") as have:
-            await until(lambda: "manifest" in have)
-            await asyncio.sleep(0.1)
+            await everything(broker, have)
             manifest = json.loads(have["manifest"])
             return manifest["version"], f"blobs/{manifest['sha256']}", set(have) - {"manifest"}
 
@@ -144,7 +151,7 @@ async def test_refusals(broker: Broker, author: Author, tmp_path: Path) -> None:
     with pytest.raises(BundleRefused, match="not signed for a fleet"):
         await publish(settings, author.bundle(6, fleet="", channel=""))
     async with agent(broker, "late") as have:
-        await until(lambda: len(have) == 2)
+        await eventually("both messages", lambda: len(have) == 2)
         assert json.loads(have["manifest"])["version"] == 5
 
 
@@ -156,7 +163,7 @@ async def test_failures_say_where(
     with pytest.raises(OSError, match="landing"):
         await publish(MqttSettings(url=broker.url), author.bundle(1), fleet="f1", landing=tmp_path / "landing")
     async with agent(broker, "late") as have:
-        await asyncio.sleep(0.1)
+        await everything(broker, have)
         assert not have
     broker.kill()
     monkeypatch.setattr(module, "CONNECT_SECONDS", 0.5)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.waits import until
 
 HOST, PEER = "203.0.113.1", "203.0.113.9"
 HOST6, PEER6 = "2001:db8::1", "2001:db8::9"
@@ -56,14 +57,20 @@ def hosts() -> Iterator[Hosts]:
         pytest.skip("network namespaces need root")
     if not NFT.exists():
         pytest.skip("no nft here: sh tools/packages.sh tests")
-    processes = [subprocess.Popen(["unshare", "-n", "sleep", "600"]) for _ in range(2)]
+    processes = [subprocess.Popen(["unshare", "-n", "sleep", "3600"]) for _ in range(2)]
     try:
         made = Hosts(*(process.pid for process in processes))
-        own, deadline = os.readlink("/proc/self/ns/net"), time.monotonic() + 10
-        while any(os.readlink(f"/proc/{process.pid}/ns/net") == own for process in processes):
-            if any(process.poll() is not None for process in processes) or time.monotonic() > deadline:
-                pytest.skip("no network namespaces here")
-            time.sleep(0.005)
+        own = os.readlink("/proc/self/ns/net")
+
+        def ended() -> bool:
+            return any(process.poll() is not None for process in processes)
+
+        def apart() -> bool:
+            return all(os.readlink(f"/proc/{process.pid}/ns/net") != own for process in processes)
+
+        until("two network namespaces", lambda: ended() or apart())
+        if ended():
+            pytest.skip("no network namespaces here")
         link = made.inside("ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", made.peer)
         if (done := subprocess.run(link, capture_output=True, text=True, check=False)).returncode:
             pytest.skip(f"no link between two network namespaces here: {done.stderr.strip()}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.differences import walk
 from vedette.engine.match import Engine
 from vedette.rules.authoring import cases
 from vedette.rules.build import build
@@ -51,7 +52,7 @@ def test_the_forms_of_a_case(tmp_path: Path) -> None:
     assert check(Engine(build([tmp_path])), found) == []
 
 
-@pytest.mark.parametrize(
+@walk(
     ("item", "says"),
     [
         ("- maybe: x", "expects one of"),

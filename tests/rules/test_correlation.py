@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.differences import walk
 from tests.differential.material import SHARED
 from vedette.api import compile_rules
 from vedette.plan.aggregates import Kind
@@ -161,7 +162,7 @@ def test_a_digest_from_before_there_were_windows() -> None:
     assert meaning_digest(one, ["d"]) == "af48cfd4f12353b80d53c71f9d6c87c8"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("body", "reason", "line"),
     [
         ("type: temporal\nrules: [rule_a, rule_x]\ntimespan: 5m", "it refers to 'rule_x', which is not among", 4),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.differences import walk
 from vedette.plan.ir import Op, Predicate
 from vedette.rules import build
 from vedette.rules.ruleset import RuleSet
@@ -21,7 +22,7 @@ def compiled(text: str) -> RuleSet:
     return rules
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "value"),
     [
         *((word, word) for word in ("yes", "no", "on", "off", "Yes", "NO", "y", "n", "1:30", "12:30:45", "1_000")),
@@ -157,7 +158,7 @@ def test_a_refusal_has_line_and_column() -> None:
     assert str(refusal).startswith("rule.yml:4:13: Unknown modifier")
 
 
-@pytest.mark.parametrize("name", sorted(DESCRIPTIVE))
+@walk("name", sorted(DESCRIPTIVE))
 def test_descriptions_never_stop_a_rule(name: str) -> None:
     """A mistake in an attribute for people is for lint; the rule runs."""
     assert compiled(RULE.format("a") + f"{name}: {{x: [5]}}\n").rules

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.differences import walk
 from vedette.api import compile_rules
 from vedette.decode.decoder import from_mapping
 from vedette.engine.match import Engine
@@ -38,8 +39,8 @@ def matched(text: str, **fields: str) -> list[str]:
     return [engine.plan.rules[i].title for i in engine.true(from_mapping(fields))]
 
 
-@pytest.mark.parametrize("rules", ["any", "[a]", "[929a690e-bef0-4204-a928-ef5e620d6fcc]", "a", "[]"])
-@pytest.mark.parametrize("order", [0, 1])
+@walk("rules", ["any", "[a]", "[929a690e-bef0-4204-a928-ef5e620d6fcc]", "a", "[]"])
+@walk("order", [0, 1])
 def test_a_filter_is_joined(rules: str, order: int) -> None:
     """By id, by name or to all, before or after the rule; what it does not let through does not match."""
     parts = [A, FILTER.format(rules=rules, condition="not selection")]

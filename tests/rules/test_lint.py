@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.differences import walk
 from vedette.decode.decoder import record
 from vedette.engine.prefilter import measured
 from vedette.rules import build
@@ -57,7 +58,7 @@ def test_no_validator_needs_the_network() -> None:
     assert not [kind for kind in lint.OFFLINE.values() if "ATTACK" in kind.__name__ or "D3FEND" in kind.__name__]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("old", "new", "check", "line", "says"),
     [
         ("message|contains", "message|bogus", "refused", 15, "Unknown modifier"),

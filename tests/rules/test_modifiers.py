@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sigma.modifiers import modifier_mapping
 
+from tests.differences import walk
 from vedette.rules import build
 from vedette.rules.authoring import lint
 from vedette.rules.sigma.faults import condition_advice
@@ -65,8 +66,8 @@ def test_every_modifier_has_a_row_a_test_and_a_line_in_the_docs() -> None:
     assert table.splitlines() == wanted
 
 
-@pytest.mark.parametrize("modifier", sorted(TABLE))
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@walk("modifier", sorted(TABLE))
+@walk("kind", sorted(KINDS))
 def test_a_modifier_with_a_value(modifier: str, kind: str) -> None:
     """It runs, or is refused by its line in words of the rule's author, with what to write instead."""
     says = ALWAYS.get(kind) if modifier not in FLAGS.split() or kind == "none" else TABLE[modifier].get(kind)
@@ -87,7 +88,7 @@ def test_parts_of_a_time_that_never_occur(part: str, most: int) -> None:
     assert "whole number" in refusal(f"f|{part}: 1.5")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("item", "says"),
     [
         ("f|endswith|fieldref: g", "write f|fieldref|endswith"),
@@ -116,7 +117,7 @@ def test_advice(item: str, says: str) -> None:
     assert says in refusal(item)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("condition", "says"),
     [
         ("s AND s", "lower case"),
@@ -146,7 +147,7 @@ def findings(tmp_path: Path, text: str) -> list[str]:
     return [str(one) for one in found if one.check in ("values", "keys", "refused", "cost")]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("item", "says"),
     [
         ("f|contains|all: a", "'all' with one value has no effect"),

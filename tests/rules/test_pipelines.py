@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.differences import walk
 from vedette.api import compile_rules
 from vedette.decode.decoder import from_mapping
 from vedette.engine.match import Engine
@@ -215,8 +216,8 @@ def test_networks_of_a_placeholder(tmp_path: Path, order: str) -> None:
     assert set(plan.predicates) == {Predicate("f", Op.CIDR, "10.0.0.0/8")}
 
 
-@pytest.mark.parametrize("order", ["cidr|expand", "expand|cidr"])
-@pytest.mark.parametrize(
+@walk("order", ["cidr|expand", "expand|cidr"])
+@walk(
     ("item", "wanted"),
     [
         ("f|{}: '%nets%'", [0, 1]),
@@ -230,7 +231,7 @@ def test_networks_of_a_placeholder(tmp_path: Path, order: str) -> None:
         ("[{{f|{0}: '%nets%'}}, {{f|{0}: '%more%'}}]", [0, 1, 3]),
     ],
 )
-@pytest.mark.parametrize(
+@walk(
     "pipeline",
     [
         "",
@@ -242,7 +243,6 @@ def test_networks_of_a_placeholder(tmp_path: Path, order: str) -> None:
         "transformations: [{type: map_string, mapping: {172.16.0.0/12: [172.16.5.0/24, 172.16.6.0/24]}}]",
         "transformations: [{type: add_condition, conditions: {always: 1}}]",
     ],
-    ids=["no pipeline", "one to many", "one to one", "values", "some values", "replaced", "mapped", "condition"],
 )
 def test_networks_wherever_they_stand(order: str, item: str, wanted: list[int], pipeline: str, tmp_path: Path) -> None:
     """In a list, beside a network, negated, in several items, behind any pipeline: always a network, never a text."""
@@ -261,12 +261,11 @@ def test_networks_wherever_they_stand(order: str, item: str, wanted: list[int], 
     assert [i for i, event in enumerate(events) if engine.true(event)] == wanted
 
 
-@pytest.mark.parametrize("item", ["f|cased: Root", "f|contains|cased: Root", "f|windash|cased: 'Root -a'"])
-@pytest.mark.parametrize(
+@walk("item", ["f|cased: Root", "f|contains|cased: Root", "f|windash|cased: 'Root -a'"])
+@walk(
     "step",
     ["type: replace_string, regex: 'Root', replacement: 'RooT'", "type: map_string, mapping: {Root: RooT}",
      "type: replace_string, regex: 'Root', replacement: 'RooT', skip_special: true"],
-    ids=["replaced", "mapped", "parts"],
 )  # fmt: skip
 def test_case_counts_behind_any_pipeline(item: str, step: str, tmp_path: Path) -> None:
     """A pipeline puts plain texts in the place of those under ``cased``: upper and lower case count in these, too."""

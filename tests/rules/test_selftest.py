@@ -49,7 +49,7 @@ def engines() -> tuple[Engine, Engine]:
     return on, Engine(plan, on.databases(), route=False, prefilter=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_rule_loads(engines: tuple[Engine, Engine]) -> None:
     """The whole set runs: none refused, none on the slow engine, few that must see every event."""
     plan = engines[0].plan
@@ -60,7 +60,7 @@ def test_every_rule_loads(engines: tuple[Engine, Engine]) -> None:
     assert engines[0].evaluator.fallback == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_rule_is_evaluated_alike(engines: tuple[Engine, Engine]) -> None:
     """All rules over events of real attacks and lines of real hosts: prefilter on, off and the reference agree."""
     on, off = engines
@@ -82,7 +82,6 @@ def test_every_rule_is_evaluated_alike(engines: tuple[Engine, Engine]) -> None:
     assert not on.tally.undecided
 
 
-@pytest.mark.slow
 def test_regression_events() -> None:
     """SigmaHQ's regression events match as an independent engine says; as often as SigmaHQ says, where it does."""
     agreed, differing = 0, []
@@ -98,7 +97,7 @@ def test_regression_events() -> None:
     assert agreed == 70
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_triples_of_other_engines() -> None:
     """Every (rule, event, expected) on which other engines agree comes out as they say."""
     agreed, differing, disputed = 0, [], []

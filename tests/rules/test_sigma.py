@@ -9,8 +9,10 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.deep import examples
+from tests.differences import walk
 from vedette.decode.decoder import from_mapping
 from vedette.engine.match import Engine
 from vedette.plan.ir import ANY, KEYWORDS, STAR, And, Leaf, Not, Op, Or, Predicate, Rule
@@ -49,7 +51,7 @@ def exact(value: str, op: Op = Op.EXACT, *, cased: bool = False) -> Predicate:
     return Predicate("f", op, value, cased)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("item", "expected"),
     [
         ("f: Value", exact("value")),
@@ -134,7 +136,7 @@ def test_the_signs_of_wildcards_in_a_text_are_no_wildcards() -> None:
         assert predicates == [Predicate("f", Op.GLOB, ("\0", "*"))]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("item", "expected"),
     [
         ("f: [a, b]", Or((Leaf(0), Leaf(1)))),
@@ -200,7 +202,7 @@ def test_a_keyword_is_searched(item: str, expected: Predicate) -> None:
 A, B, C = Leaf(0), Leaf(1), Leaf(2)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("condition", "expected"),
     [
         ("sel_a", A),
@@ -278,7 +280,7 @@ def detection(item: str) -> str:
     return f"{HEAD}  ok: {{g: 1}}\n  s:\n    x: y\n    {item}\n  condition: s and ok\n"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("item", "says"),
     [
         ("f|bogus: a", "Unknown modifier 'bogus'"),
@@ -324,7 +326,7 @@ def test_an_item_that_cannot_run_is_refused_at_its_line(item: str, says: str) ->
     assert line == 7
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "line", "says"),
     [
         (f"{HEAD}  s: {{f: 1}}\n  condition: s and nothing\n", 5, "'nothing' not defined"),
@@ -492,8 +494,7 @@ MODIFIERS = (
 )
 
 
-@pytest.mark.slow
-@settings(max_examples=300)
+@examples(200)
 @given(st.data())
 def test_any_yaml_is_answered(data: st.DataObject) -> None:
     """Whatever stands where in a document: it is a rule or a refusal, and a rule's plan can be made."""

@@ -18,6 +18,7 @@ collection = pytest.importorskip("sigma.collection")
 
 from sigma.validation import SigmaValidator  # noqa: E402
 
+from tests.differences import walk  # noqa: E402
 from vedette.engine.match import Engine  # noqa: E402
 from vedette.plan.relation import Kind  # noqa: E402
 from vedette.rules.authoring.cases import load as load_cases  # noqa: E402
@@ -36,7 +37,7 @@ def documents(path: Path) -> Iterator[dict[str, Any]]:
         yield document
 
 
-@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+@walk("path", RULES)
 def test_rule(path: Path) -> None:
     """The form of each document is complete, and its test file has two events, or sequences, for both answers."""
     assert re.fullmatch(r"[a-z0-9_]{6,66}\.yml", path.name)

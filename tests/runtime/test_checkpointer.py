@@ -14,6 +14,7 @@ import pytest
 
 from tests.life import NOW, Life, engine, lines
 from tests.rawlog.samples import noise
+from tests.waits import DEADLINE, eventually, pauses
 from vedette.delivery import envelope
 from vedette.model.counters import Dropped
 from vedette.rawlog import checkpoint
@@ -51,16 +52,20 @@ def test_a_full_outbox_stops_judging_only(begin: Callable[..., Life]) -> None:
     async def work() -> None:
         for i in range(50):
             life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil %d" % i))
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0)
+        await eventually("a full outbox", lambda: life.outbox.bytes >= 2000)
+        for _ in range(2):
+            await life.pipeline.checkpointer.commit()
         assert life.pipeline.backlog["in"] > 20
         assert life.counters.stored["in"] == 50
         seen: set[str] = set()
-        async with asyncio.timeout(20):
-            while len(seen) < 50:
-                pending = life.outbox.pending(0, 1000)
-                seen |= {envelope.decode(data).raw for _, data in pending}
-                await life.outbox.receipt([(seq, seq) for seq, _ in pending])
-                await asyncio.sleep(0.05)
+        for pause in pauses():
+            pending = life.outbox.pending(0, 1000)
+            seen |= {envelope.decode(data).raw for _, data in pending}
+            await life.outbox.receipt([(seq, seq) for seq, _ in pending])
+            if len(seen) == 50:
+                break
+            await asyncio.sleep(pause)
 
     life.live(work)
     assert life.outbox.account().receipted == 50
@@ -73,20 +78,19 @@ def test_a_stop_that_does_not_wait_for_its_commit(begin: Callable[..., Life], mo
 
     def slow(*arguments: Any) -> Any:
         under_way.set()
-        assert goes_on.wait(60)
+        assert goes_on.wait(DEADLINE)
         return commit(*arguments)
 
     async def main() -> None:
         life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
         running = asyncio.create_task(life.pipeline.run())
-        while not 0 < life.log.end == life.context.progress.committed:
-            await asyncio.sleep(0.001)
+        await eventually("a commit", lambda: 0 < life.log.end == life.context.progress.committed)
         running.cancel()
         await asyncio.wait([running])
         monkeypatch.setattr(life.store, "commit", slow)
         life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
         draining = asyncio.create_task(life.pipeline.drain(0.0))
-        await asyncio.to_thread(under_way.wait, 60)
+        await asyncio.to_thread(under_way.wait, DEADLINE)
         draining.cancel()
         await asyncio.wait([draining])
         goes_on.set()
@@ -107,7 +111,7 @@ def test_damage_in_the_store_stops_the_agent(begin: Callable[..., Life], monkeyp
 
     async def main() -> None:
         life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
-        await asyncio.wait_for(life.pipeline.run(), 5)
+        await asyncio.wait_for(life.pipeline.run(), DEADLINE)
 
     with pytest.raises(ExceptionGroup) as caught:
         asyncio.run(main())
@@ -144,6 +148,7 @@ def test_nothing_is_committed_after_a_failure(begin: Callable[..., Life], monkey
     assert [text[-3:] for _, text in begin(engine("evil")).live().found()] == ["one", "two"]
 
 
+@pytest.mark.long
 def test_a_frame_of_many_alerts_is_committed_in_parts(
     begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,10 +163,9 @@ def test_a_frame_of_many_alerts_is_committed_in_parts(
     async def crash() -> None:
         life.give(lines(*events))
         task = asyncio.create_task(life.pipeline.run())
-        async with asyncio.timeout(20):
-            while life.outbox.bytes < 20_000:
-                await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
+        await eventually("a full outbox", lambda: life.outbox.bytes >= 20_000)
+        for _ in range(2):
+            await life.pipeline.checkpointer.commit()
         assert life.outbox.bytes < 40_000
         assert life.counters.identity(life.pipeline.backlog) == []
         assert 0 < life.pipeline.backlog["in"] < 200
@@ -175,12 +179,13 @@ def test_a_frame_of_many_alerts_is_committed_in_parts(
     assert 0 < life.pipeline.backlog["in"] < 200
 
     async def receipt() -> None:
-        async with asyncio.timeout(20):
-            while len(seen) < 2000:
-                pending = life.outbox.pending(0, 1000)
-                seen.extend((alert.rule_id, alert.raw) for alert in map(envelope.decode, dict(pending).values()))
-                await life.outbox.receipt([(seq, seq) for seq, _ in pending])
-                await asyncio.sleep(0.01)
+        for pause in pauses():
+            pending = life.outbox.pending(0, 1000)
+            seen.extend((alert.rule_id, alert.raw) for alert in map(envelope.decode, dict(pending).values()))
+            await life.outbox.receipt([(seq, seq) for seq, _ in pending])
+            if len(seen) >= 2000:
+                break
+            await asyncio.sleep(pause)
 
     life.live(receipt)
     assert len(seen) == len(set(seen)) == 2000
@@ -210,8 +215,7 @@ def test_alerts_that_wait_over_a_start_are_not_settled(begin: Callable[..., Life
             for _ in range(2):
                 life.give(lines(b"<13>Nov 21 02:40:00 web1 app: fine"))
                 await asyncio.sleep(0)
-                while not life.context.progress.caught_up:
-                    await asyncio.sleep(0.01)
+                await eventually("evaluation", lambda: life.context.progress.caught_up)
                 await life.pipeline.checkpointer.commit()
             cursor = checkpoint.decode(life.context.restart.describe()).cursor
             if receipted:
@@ -233,8 +237,7 @@ def test_the_settled_place(begin: Callable[..., Life]) -> None:
     async def commit(*texts: bytes) -> int:
         for text in texts:
             life.give(lines(b"<13>Nov 21 02:40:00 web1 app: " + text))
-        while life.context.progress.evaluated < life.log.end:
-            await asyncio.sleep(0.005)
+        await eventually("evaluation", lambda: life.context.progress.evaluated >= life.log.end)
         await one.checkpointer.commit()
         told = checkpoint.decode(life.context.restart.describe())
         assert told.cursor is not None
@@ -269,8 +272,7 @@ def test_rows_of_a_strict_set_hold_the_place_back(begin: Callable[..., Life]) ->
 
     async def commit(rows_wait: bool) -> None:
         life.give(lines(b"<13>Nov 21 02:40:00 web1 app: good"))
-        while life.context.progress.evaluated < life.log.end:
-            await asyncio.sleep(0.005)
+        await eventually("evaluation", lambda: life.context.progress.evaluated >= life.log.end)
         counters = account.counters.snapshot()
         counters["inputs"]["in"]["judged"] += account.progress.backlog["in"]
         done = asyncio.get_running_loop().create_future()
@@ -341,13 +343,11 @@ def test_what_was_receipted_of_a_lost_store_is_known_by_its_note(begin: Callable
     async def work() -> None:
         for begun, upto in ((0, 6), (6, 10)):
             life.give(*(lines(b"<13>Nov 21 02:40:00 web1 app: evil %d" % i) for i in range(begun, upto)))
-            while life.outbox.account().entries < upto - begun:
-                await asyncio.sleep(0.01)
+            await eventually("alerts", lambda alerts=upto - begun: life.outbox.account().entries >= alerts)
             if not begun:
                 await life.outbox.receipt([(1, 6)])
                 life.give(lines(b"nothing"))
-                while not life.context.progress.caught_up:
-                    await asyncio.sleep(0.01)
+                await eventually("evaluation", lambda: life.context.progress.caught_up)
             await life.pipeline.checkpointer.commit()  # with nothing in the outbox, then with four alerts
         life.give(*(lines(noise(i)) for i in range(20)))
 

@@ -120,7 +120,7 @@ def rows(found: Iterable[Detected]) -> list[dict[str, Any]]:
     return [one.to_row("") if isinstance(one, Detection) else one.to_row() for one in found]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_what_scan_finds(plan: Plan, seed: int) -> None:
     """In one piece, event by event, and in pieces of any length with a new detector for each, of the state of the one

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.life import NOW, Life, engine, lines
+from tests.waits import eventually
 from vedette import compile_rules
 from vedette.delivery import envelope
 from vedette.engine.match import Engine
@@ -74,7 +75,7 @@ def test_what_changes_within_a_frame_goes_over_to_the_next_plan(
 
 
 def test_evaluation_gives_way(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A frame that takes long to judge does not hold the loop."""
+    """The loop comes round after every few events of a frame that takes long."""
     life = begin(engine("evil"))
     matches = life.pipeline.evaluator.engine.matches
 
@@ -83,19 +84,18 @@ def test_evaluation_gives_way(begin: Callable[..., Life], monkeypatch: pytest.Mo
         return matches(*arguments)
 
     monkeypatch.setattr(life.pipeline.evaluator.engine, "matches", slow)
-    longest = 0.0
+    turns = 0
 
     async def work() -> None:
-        nonlocal longest
-        life.give(lines(*[b"<13>Nov 21 02:40:00 web1 app: evil"] * 300))
+        nonlocal turns
+        life.give(lines(*[b"<13>Nov 21 02:40:00 web1 app: evil"] * 60))
         while life.pipeline.backlog["in"]:
-            before = time.perf_counter()
             await asyncio.sleep(0)
-            longest = max(longest, time.perf_counter() - before)
+            turns += 1
 
     life.live(work)
-    assert len(life.alerts()) == 300
-    assert longest < 0.3  # 0.6 s in one step without giving way
+    assert len(life.alerts()) == 60
+    assert turns > 10
 
 
 AUDIT = """
@@ -151,8 +151,7 @@ def test_audit_records_in_several_frames(begin: Callable[..., Life], tmp_path: P
     async def work() -> None:
         for i, one in enumerate(records):
             life.give(lines(b"x", one))
-            while life.pipeline.backlog["in"]:
-                await asyncio.sleep(0.001)
+            await eventually("evaluation", lambda: not life.pipeline.backlog["in"])
             assert life.counters.identity(life.pipeline.backlog) == []
             assert life.counters.judged["in"] == 2 * i + 2
             audit = life.pipeline.state.status()["audit"]
@@ -289,8 +288,7 @@ def test_open_audit_events_meet_another_plan(begin: Callable[..., Life]) -> None
     life.give(lines(*records[:2]))
 
     async def change() -> None:
-        while life.pipeline.backlog["in"]:
-            await asyncio.sleep(0.001)
+        await eventually("evaluation", lambda: not life.pipeline.backlog["in"])
         life.pipeline.evaluator.switch(audit_engine(), None)
         life.give(lines(*records[2:]))
 

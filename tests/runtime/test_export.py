@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from tests.e2e.agent import KILLS, VEDETTE, chance, until
+from tests.e2e.agent import KILLS, VEDETTE, chance
 from tests.rawlog.samples import NOW, open_log
+from tests.waits import DEADLINE, until
 from vedette.config.settings import RawLogSettings
 from vedette.model.event import Chunk
 from vedette.rawlog.segment import segments
@@ -51,7 +52,7 @@ def data(tmp_path: Path) -> Path:
 
 def export(data: Path, *words: object, code: int = 0) -> subprocess.CompletedProcess[bytes]:
     command = [*VEDETTE, "logs", "export", "--data-dir", data, *words]
-    done = subprocess.run([str(word) for word in command], capture_output=True, check=False, timeout=120)
+    done = subprocess.run([str(word) for word in command], capture_output=True, check=False, timeout=DEADLINE)
     assert done.returncode == code, done.stderr.decode()
     return done
 
@@ -175,7 +176,7 @@ def cut(command: list[str], seconds: float) -> None:
     running.communicate()
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_killed(data: Path, tmp_path: Path, slow: list[str]) -> None:
     """Killed at random and started again, the export ends with every event once; so it does while retention deletes
     what it has read, and what it has not read counts as gone."""

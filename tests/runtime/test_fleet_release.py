@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from tests.fleet.kit import target
+from tests.waits import pauses
 from vedette.fleet.documents import Target
 from vedette.fleet.releases import PIECE, Archive, File, Release, read
 from vedette.runtime import fleet_release
@@ -85,9 +86,11 @@ async def test_it_says_so_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(fleet_release.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
     assert await follow() == ""
     assert release.actual()["state"] == "fetching"
-    async with asyncio.timeout(20):
-        while not (said := await follow()):
-            await asyncio.sleep(0.01)
+    said = ""
+    for pause in pauses():
+        if said := await follow():
+            break
+        await asyncio.sleep(pause)
     folder = tmp_path / "upgrade" / "pieces"
     assert said == f"{ID} cannot be fetched: {folder} needs 464 MiB and 100 MiB are free: free some"
     assert await follow() == said

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.life import RULE, Life, lines
+from tests.waits import eventually
 from vedette.engine.match import Engine
 from vedette.rules import build
 from vedette.udf.host import Host
@@ -90,7 +91,7 @@ def test_the_loop_goes_on(tmp_path: Path, lives: list[Life], harm: str, reason: 
     async def work() -> None:
         nonlocal stored
         number, stuck = 0, 0
-        while not life.context.failures.quarantined and number < 20_000:
+        while not life.context.failures.quarantined:
             life.give(lines(event("marker", "evil", str(number))))
             number += 1
             evaluated = progress.evaluated
@@ -185,8 +186,7 @@ def test_what_is_asked_for_meanwhile(tmp_path: Path, lives: list[Life]) -> None:
 
     async def work() -> None:
         life.give(lines(*(event("slow", f"{i}7") for i in range(20))))
-        while not life.pipeline.functions.pids():
-            await asyncio.sleep(0.001)
+        await eventually("the functions", life.pipeline.functions.pids)
         evaluator.switch(other, "b-2")
         life.pipeline.release()
         evaluator.release()

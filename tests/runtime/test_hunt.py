@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -21,8 +20,9 @@ import pytest
 
 from bench import traffic
 from tests.conftest import hunts_awake
-from tests.e2e.agent import KILLS, chance, until, vedette
+from tests.e2e.agent import KILLS, chance, vedette
 from tests.rawlog.samples import NOW, open_log
+from tests.waits import DEADLINE, until
 from vedette.archive.archiver import Archiver, Pace
 from vedette.archive.index import Index
 from vedette.archive.stores import open_store
@@ -40,8 +40,6 @@ from vedette.runtime.evaluation import evaluate
 from vedette.runtime.timeline import Timeline
 from vedette.system import child
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(autouse=True)
 def prompt(request: pytest.FixtureRequest) -> Iterator[None]:
@@ -51,11 +49,20 @@ def prompt(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 ROOT = Path(__file__).parents[2]
+SIGMA = [
+    ROOT / "rules" / "sigma" / f"{name}.yml"
+    for name in (
+        "linux/account_created", "linux/sshd_failed_root_password", "linux/sshd_unknown_user",
+        "linux/sshd_password_guessing", "linux/sshd_user_from_many_addresses", "web/path_traversal",
+        "web/sql_injection", "web/known_web_shell",
+    )
+]  # fmt: skip
+"""Rules that find something in the traffic."""
 SECOND = 1_000_000
-LINES = 12_000
+LINES = 6_000
 """Of each input."""
 INPUTS = {"auth": "syslog", "web": "access", "audit": "auditd"}
-SMALL = RawLogSettings(max_bytes=64 << 20, segment_bytes=100_000)
+SMALL = RawLogSettings(max_bytes=64 << 20, segment_bytes=50_000)
 AUDIT = """title: ran from a hidden place
 id: 1c1c1c1c-0000-4000-8000-000000000001
 level: high
@@ -69,8 +76,8 @@ detection:
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    """The starter rules, correlations and statements, and a rule about audit records."""
-    rules = build.load([ROOT / "rules" / "sigma", ROOT / "rules" / "sql"], [], [ROOT / "rules" / "lookups"])
+    """Detections, correlations, a statement, and a rule about audit records."""
+    rules = build.load([*SIGMA, ROOT / "rules" / "sql" / "linux" / "login_without_logout.sql"])
     build.add(rules, AUDIT)
     made = build.from_rules(rules)
     assert made.correlations
@@ -129,9 +136,9 @@ def start(folder: Path, memory: int = 1 << 30) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stderr=errors)
 
 
-def stopped(process: subprocess.Popen[bytes], seconds: float = 120.0) -> int:
+def stopped(process: subprocess.Popen[bytes]) -> int:
     """Its exit code."""
-    return process.wait(seconds)
+    return process.wait(DEADLINE)
 
 
 def report(folder: Path) -> dict[str, Any]:
@@ -142,7 +149,7 @@ def report(folder: Path) -> dict[str, Any]:
 
 def hunt(folder: Path, memory: int = 1 << 30) -> dict[str, Any]:
     """To its end."""
-    assert stopped(start(folder, memory), 300) == 0, (folder / "stderr").read_text()
+    assert stopped(start(folder, memory)) == 0, (folder / "stderr").read_text()
     return report(folder)
 
 
@@ -189,6 +196,7 @@ def test_the_matches_of_scan(tmp_path: Path, plan: Plan, raw: Path) -> None:
     assert found["events"] == sum(len(frame.chunk) for frame in read.frames(raw))
 
 
+@pytest.mark.long
 def test_the_command_scan_says_the_same(tmp_path: Path, plan: Plan, raw: Path) -> None:
     """``vedette scan`` over the files from which the log came."""
     rules = tmp_path / "rules"
@@ -200,15 +208,15 @@ def test_the_command_scan_says_the_same(tmp_path: Path, plan: Plan, raw: Path) -
         file = tmp_path / f"{name}.log"
         file.write_bytes(b"".join(line + b"\n" for line in lines))
         os.utime(file, (NOW // SECOND + 3000, NOW // SECOND + 3000))
-        arguments = ["--rules", ROOT / "rules" / "sigma", "--rules", rules, "--route", "--format", INPUTS[name]]
-        done = vedette("scan", *arguments, file)
+        options = [word for path in (*SIGMA, rules) for word in ("--rules", path)]
+        done = vedette("scan", *options, "--route", "--format", INPUTS[name], file)
         said.update(row["rule_id"] for row in map(json.loads, done.stdout.splitlines()) if row["kind"] == "detection")
     detections = {rule.id for rule in plan.detections}
     assert said
     assert said == {rule: count for rule, count in found.items() if rule in detections}
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_killed_at_random(tmp_path: Path, plan: Plan, raw: Path) -> None:
     """However often its process is killed, the report comes out the same."""
     whole = hunt(order(tmp_path / "whole", plan, raw))
@@ -216,7 +224,7 @@ def test_killed_at_random(tmp_path: Path, plan: Plan, raw: Path) -> None:
     while True:
         process = start(folder)
         try:
-            process.wait(rng.uniform(1.0, 4.0) if kills < KILLS * 2 else 300)
+            process.wait(rng.uniform(1.0, 4.0) if kills < KILLS * 2 else DEADLINE)
             break
         except subprocess.TimeoutExpired:
             process.kill()
@@ -317,13 +325,11 @@ def test_a_hostile_pattern(tmp_path: Path) -> None:
     build.add(rules, HOSTILE)
     made = build.from_rules(rules)
     assert not made.refused
-    began = time.monotonic()
     found = hunt(order(tmp_path / "hunt", made, tmp_path / "raw"))
     assert found["state"] == "done"
     assert found["events"] == 300
     assert [one["title"] for one in found["undecided"]] == ["hostile"]
     assert found["undecided"][0]["events"] == 300
-    assert time.monotonic() - began < 120
 
 
 def test_bounds(tmp_path: Path, plan: Plan, raw: Path) -> None:
@@ -365,6 +371,7 @@ def test_one_process_a_folder(tmp_path: Path, plan: Plan, raw: Path) -> None:
     first.wait()
 
 
+@pytest.mark.long
 def test_a_hunt_reads_the_archive(tmp_path: Path, raw: Path, plan: Plan) -> None:
     """What has left the host is looked at in the archive, with the same report; what it does not give is counted."""
     data, mount = tmp_path / "data", tmp_path / "mnt"

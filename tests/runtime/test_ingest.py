@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from tests.life import Life, engine, lines
+from tests.waits import pauses
 from vedette.config.settings import RawLogSettings
 from vedette.runtime import stored
 
@@ -40,7 +41,7 @@ def test_durable_waits_for_the_disk(begin: Callable[..., Life]) -> None:
             await life.pipeline.ingest.durable(end)
             assert life.log.durable >= end
 
-        await asyncio.wait_for(asyncio.gather(*map(one, range(200))), 5)
+        await asyncio.gather(*map(one, range(200)))
 
     life.live(work)
     assert life.log.durable == life.log.end
@@ -52,13 +53,14 @@ def test_a_full_disk_pauses_the_inputs(begin: Callable[..., Life]) -> None:
     noise = Random(1)
 
     async def work() -> None:
-        async with asyncio.timeout(20):
-            while life.pipeline.ingest.accepting():
-                life.give(lines(noise.randbytes(30_000).replace(b"\n", b" ")))
-                await asyncio.sleep(0.005)
-            assert life.log.start == 0
-            life.pipeline.checkpointer.outbox_bytes = 1 << 30
-            await life.pipeline.ingest.ready()
+        for pause in pauses():
+            if not life.pipeline.ingest.accepting():
+                break
+            life.give(lines(noise.randbytes(30_000).replace(b"\n", b" ")))
+            await asyncio.sleep(pause)
+        assert life.log.start == 0
+        life.pipeline.checkpointer.outbox_bytes = 1 << 30
+        await life.pipeline.ingest.ready()
         assert life.pipeline.ingest.accepting()
 
     life.live(work)

@@ -6,14 +6,13 @@ import re
 from collections import Counter
 from typing import Any
 
-import pytest
-
+from tests.differences import walk
 from tests.test_docs import status_keys
 from vedette.runtime.exporter import text
 from vedette.runtime.metrics import AGENT, METRICS, TWICE, UNITS, Metric, samples
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+@walk("metric", METRICS)
 def test_a_row(metric: Metric) -> None:
     """A name as Prometheus wants it, a unit that the name bears out, a meaning, a label for each star of a path that
     begins in the status."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.life import NOW, Life, engine, lines
+from tests.waits import eventually
 from vedette.delivery import envelope
 from vedette.model.event import Chunk, Entity, Flag
 from vedette.rawlog.read import event_at
@@ -68,21 +68,26 @@ def test_memory_above_its_budget(begin: Callable[..., Life], monkeypatch: pytest
     one, cache = life.pipeline, lambda: life.pipeline.evaluator.engine.cache
     assert cache().on
     monkeypatch.setattr(pipeline, "MEMORY_SECONDS", 0.0)
-    used = [10 << 30]
-    monkeypatch.setattr(pipeline, "resident", lambda: used[0])
+    used, looks = [10 << 30], 0
+
+    def resident() -> int:
+        nonlocal looks
+        looks += 1
+        return used[0]
+
+    monkeypatch.setattr(pipeline, "resident", resident)
 
     async def work() -> None:
-        while not one.memory_pressure:
-            await asyncio.sleep(0.01)
+        await eventually("pressure", lambda: one.memory_pressure)
         assert not cache().on
         life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil one"), lines(b"<13>Nov 21 02:40:00 web1 app: evil two"))
         assert one.ingest._recent_bytes == 0
         used[0] = life.context.config.agent.max_memory - 1  # not yet below what is enough
-        await asyncio.sleep(0.5)
+        before = looks
+        await eventually("two further looks", lambda: looks >= before + 2)
         assert one.memory_pressure
         used[0] = 1 << 20
-        while one.memory_pressure:
-            await asyncio.sleep(0.01)
+        await eventually("its end", lambda: not one.memory_pressure)
         assert cache().on
 
     assert [text[-3:] for _, text in life.live(work).found()] == ["one", "two"]

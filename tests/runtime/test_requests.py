@@ -19,6 +19,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tests.fleet.asking import AGENT, FLEET, KEYS, OPERATORS, Authority, signed
+from tests.waits import DEADLINE, eventually, pauses
 from vedette.config.settings import AgentSettings, Config, FleetSettings, MqttSettings, UplinkSettings
 from vedette.fleet.audit import Audit, verify
 from vedette.fleet.carried import REQUESTS
@@ -135,6 +136,10 @@ class Lives:
         assert verify(audit.path)[1] is None
         return [*audit.lines()]
 
+    @property
+    def events(self) -> list[str]:
+        return [row["event"] for row in self.record]
+
 
 @pytest.fixture(autouse=True)
 def kinds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,6 +157,10 @@ def request(kind: str = "ask", operator: str = "vera", **fields: Any) -> Request
     return Request(FLEET, kind, operator, now, now + 3_600_000_000, agents=(AGENT,), **fields)
 
 
+def states(agent: Requests) -> list[str]:
+    return [row["state"] for row in agent.status()]
+
+
 def begun(folder: Path, asked: Request) -> Collection:
     return Collection.begin(folder / "centre", asked, KEYS[asked.operator], [AGENT], AUTHORITY.pem)
 
@@ -166,12 +175,15 @@ def test_whole_over_a_bad_wire(tmp_path: Path, seed: int) -> None:
         wire = Wire(rng, 0.33)
         agent = lives.start(wire)
         collection = begun(tmp_path, request())
-        for turn in range(100):
+        for turn, pause in enumerate(pauses()):
             await converse(wire, collection, KEYS["vera"], 0.7, fresh=not turn)
-            await asyncio.sleep(0.05)  # for the agent to hear that all of it has come
+            await asyncio.sleep(pause)  # for the agent to hear that all of it has come
             if collection.answers[AGENT].whole and not agent.status():
                 return collection
             if turn < 3:
+                await eventually(
+                    "its record", lambda agent=agent: not agent.status() or "request_received" in lives.events
+                )
                 await lives.kill()
                 agent = lives.start(wire)
             collection = Collection(collection.folder, AUTHORITY.pem)  # the centre, too, has only its folder
@@ -179,7 +191,7 @@ def test_whole_over_a_bad_wire(tmp_path: Path, seed: int) -> None:
 
     collection = asyncio.run(main())
     assert [*collection.records(AGENT)] == [{"n": n} for n in range(ROWS)]
-    events = [row["event"] for row in lives.record]
+    events = lives.events
     assert events.count("request_received") == events.count("request_finished") == 1
     assert not [*(tmp_path / "fleet" / "requests").glob("*/*")]
 
@@ -191,13 +203,16 @@ def test_nobody_listens(tmp_path: Path) -> None:
     async def main() -> tuple[int, Collection]:
         wire = Wire(random.Random(1))
         wire.listening = False
-        lives.start(wire)
+        agent = lives.start(wire)
         collection = begun(tmp_path, request())
         await wire.send(AGENT, collection.envelope)
-        await asyncio.sleep(1.0)
+        await eventually("the whole reply", lambda: states(agent) == ["whole"])
+        for _ in range(2):  # looks at what is to be sent
+            agent._parts.set()
+            await eventually("a further look", lambda: not agent._parts.is_set())
         sent, wire.up = wire.up.qsize(), asyncio.Queue()
         wire.listening = True
-        await converse(wire, collection, KEYS["vera"], 20.0, fresh=False)
+        await converse(wire, collection, KEYS["vera"], DEADLINE, fresh=False)
         return sent, collection
 
     sent, collection = asyncio.run(main())
@@ -213,17 +228,17 @@ def test_cancelled(tmp_path: Path) -> None:
         wire = Wire(random.Random(1))
         agent = lives.start(wire)
         collection = begun(tmp_path, request("evidence", "ann"))
-        await converse(wire, collection, KEYS["ann"], 0.5)
+        await wire.send(AGENT, collection.envelope)
+        await eventually("its work", lambda: states(agent) == ["running"])
         await cancel(wire, collection, KEYS["ann"])
-        await converse(wire, collection, KEYS["ann"], 10.0, fresh=False)
-        while agent.status():
-            await asyncio.sleep(0.01)
+        await converse(wire, collection, KEYS["ann"], DEADLINE, fresh=False)
+        await eventually("its end", lambda: not agent.status())
         return collection
 
     collection = asyncio.run(main())
     answer = collection.answers[AGENT]
     assert (answer.state, answer.reason) == ("cancelled", "cancelled by ann")
-    assert [row["event"] for row in lives.record][-2:] == ["request_finished", "request_fetched"]
+    assert lives.events[-2:] == ["request_finished", "request_fetched"]
 
 
 def test_flood(tmp_path: Path) -> None:
@@ -240,7 +255,7 @@ def test_flood(tmp_path: Path) -> None:
             if i % (4 * MAX_WAITING) == 0:
                 await asyncio.sleep(0.001)
         collection = begun(tmp_path, request())
-        await converse(wire, collection, KEYS["vera"], 20.0)
+        await converse(wire, collection, KEYS["vera"], DEADLINE)
         await lives.kill()
         return collection
 
@@ -262,7 +277,7 @@ def test_owner_changes_his_mind(tmp_path: Path) -> None:
         lives.config = replace(lives.config, fleet=FleetSettings(allow=()))
         await lives.kill()
         agent = lives.start(wire)
-        await converse(wire, collection, KEYS["vera"], 5.0)
+        await converse(wire, collection, KEYS["vera"], DEADLINE)
         lives.config = replace(lives.config, uplink=UplinkSettings())
         await lives.kill()
         agent = lives.start(wire)
@@ -292,8 +307,7 @@ def test_as_files(tmp_path: Path) -> None:
         collection = begun(tmp_path, request())
         assert await carried(lives, agent, collection.envelope) == ""
         assert "seen before" in await carried(lives, agent, collection.envelope)
-        while [one["state"] for one in agent.status()] != ["whole"]:
-            await asyncio.sleep(0.01)
+        await eventually("the whole reply", lambda: states(agent) == ["whole"])
         [(id, parts)] = agent.waiting()["parts"].items()
         assert id == collection.request.id
         for number in (*range(3, parts), *range(parts)):
@@ -320,19 +334,21 @@ def test_a_reply_that_was_damaged(tmp_path: Path) -> None:
         agent = lives.start(wire)
         lost = begun(tmp_path, request())
         await carried(lives, agent, lost.envelope)
-        while [one["state"] for one in agent.status()] != ["whole"]:
-            await asyncio.sleep(0.01)
+        await eventually("the whole reply", lambda: states(agent) == ["whole"])
         (tmp_path / "fleet" / "requests" / lost.request.id / "000003.part").write_bytes(b"\x01")
         wire.listening = True
-        await converse(wire, lost, KEYS["vera"], 1.0, fresh=False)
+        asking = asyncio.create_task(converse(wire, lost, KEYS["vera"], DEADLINE, fresh=False))
+        await eventually("its loss", lambda: "reply_lost" in lives.events)
+        asking.cancel()
+        await asyncio.wait([asking])
         assert not lost.answers[AGENT].whole
         collection = begun(tmp_path, request())
-        await converse(wire, collection, KEYS["vera"], 10.0)
+        await converse(wire, collection, KEYS["vera"], DEADLINE)
         return collection
 
     collection = asyncio.run(main())
     assert collection.answers[AGENT].whole
-    assert "reply_lost" in [row["event"] for row in lives.record]
+    assert "reply_lost" in lives.events
 
 
 def test_cancelled_before_it_came(tmp_path: Path) -> None:
@@ -345,7 +361,7 @@ def test_cancelled_before_it_came(tmp_path: Path) -> None:
         lives.start(wire)
         collection = begun(tmp_path, request("evidence", "ann"))
         await cancel(wire, collection, KEYS["ann"])
-        await converse(wire, collection, KEYS["ann"], 10.0, fresh=False)
+        await converse(wire, collection, KEYS["ann"], DEADLINE, fresh=False)
         await lives.kill()
         return collection, await carried(lives, lives.start(wire), collection.envelope)
 
@@ -353,24 +369,25 @@ def test_cancelled_before_it_came(tmp_path: Path) -> None:
     answer = collection.answers[AGENT]
     assert (answer.whole, answer.state, answer.reason) == (True, "cancelled", "cancelled by ann")
     assert "cancelled before it came" in late
-    assert "request_received" not in [row["event"] for row in lives.record]
+    assert "request_received" not in lives.events
 
 
 def test_another_operator_cancels(tmp_path: Path) -> None:
     """Who has the role, in his own name."""
     lives = Lives(tmp_path)
-    known = {**OPERATORS.by_name, "bob": replace(OPERATORS.by_name["ann"], name="bob", key=KEYS["vera"].public_key())}
-    known = {name: replace(one, expires=LATER) for name, one in known.items()}
-    lives.fleet.operators = replace(OPERATORS, by_name=known)
+    ann = replace(OPERATORS.by_name["ann"], expires=LATER)
+    bob = replace(ann, name="bob", key=KEYS["vera"].public_key())
+    lives.fleet.operators = replace(OPERATORS, by_name={"ann": ann, "bob": bob})
 
     async def main() -> Collection:
         wire = Wire(random.Random(1))
-        lives.start(wire)
+        agent = lives.start(wire)
         first = begun(tmp_path, request("evidence", "ann"))
-        await converse(wire, first, KEYS["ann"], 0.5)
+        await wire.send(AGENT, first.envelope)
+        await eventually("its work", lambda: states(agent) == ["running"])
         collection = Collection(first.folder, AUTHORITY.pem, operator="bob")
         await cancel(wire, collection, KEYS["vera"])
-        await converse(wire, collection, KEYS["vera"], 10.0, fresh=False)
+        await converse(wire, collection, KEYS["vera"], DEADLINE, fresh=False)
         return collection
 
     assert asyncio.run(main()).answers[AGENT].reason == "cancelled by bob"
@@ -390,8 +407,7 @@ def test_operator_is_taken_out(tmp_path: Path, change: str, killed: bool) -> Non
         await wire.send(AGENT, ended.envelope)
         wire.listening = False
         await wire.send(AGENT, other.envelope)
-        while sorted(one["state"] for one in agent.status()) != ["running", "whole"]:
-            await asyncio.sleep(0.01)
+        await eventually("its work", lambda: sorted(states(agent)) == ["running", "whole"])
         if killed:
             await lives.kill()
         ann = replace(OPERATORS.by_name["ann"], expires=LATER)
@@ -405,15 +421,14 @@ def test_operator_is_taken_out(tmp_path: Path, change: str, killed: bool) -> Non
         lives.fleet.operators = replace(OPERATORS, serial=2, by_name={"vera": vera, **new})
         if killed:
             agent = lives.start(wire)
-        while ended.request.id in [one["id"] for one in agent.status()]:
-            await asyncio.sleep(0.01)
+        await eventually("its end", lambda: ended.request.id not in [row["id"] for row in agent.status()])
         wire.up, wire.listening = asyncio.Queue(), True
         await converse(wire, ended, KEYS["ann"], 0.5, fresh=False)
-        await converse(wire, other, KEYS["vera"], 10.0, fresh=False)
+        await converse(wire, other, KEYS["vera"], DEADLINE, fresh=False)
         assert not ended.answers[AGENT].have
         return wire, other
 
-    _, other = asyncio.run(asyncio.wait_for(main(), 60))
+    _, other = asyncio.run(main())
     assert other.answers[AGENT].whole
     why = {"removed": "no operator", "role": "the role analyst", "key": "another key", "expired": "until"}[change]
     [row] = [row for row in lives.record if row["event"] == "request_ended"]
@@ -432,11 +447,11 @@ def test_no_record_no_act(tmp_path: Path) -> None:
         agent = lives.start(wire)
         path.write_bytes(b"not a record\n")
         refused = begun(tmp_path, request())
-        await converse(wire, refused, KEYS["vera"], 20.0)
+        await converse(wire, refused, KEYS["vera"], DEADLINE)
         assert not agent.status()
         path.unlink()
         answered = begun(tmp_path, request())
-        await converse(wire, answered, KEYS["vera"], 20.0)
+        await converse(wire, answered, KEYS["vera"], DEADLINE)
         return refused, answered
 
     refused, answered = asyncio.run(main())
@@ -468,14 +483,13 @@ def test_records_are_not_written_by_the_loop(tmp_path: Path, monkeypatch: pytest
         wire.listening = False
         for envelope in (collection.envelope, collection.envelope, b"x"):
             await wire.send(AGENT, envelope)
-        while [one["state"] for one in agent.status()] != ["whole"] or len(lives.record) < 5:
-            await asyncio.sleep(0.01)
+        await eventually("the record", lambda: states(agent) == ["whole"] and len(lives.record) >= 5)
         await lives.kill()
         armed.clear()
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(main())
     assert not by_loop, by_loop[0]
-    events = [row["event"] for row in lives.record]
+    events = lives.events
     assert [one for one in events if one != "request_refused"] == [
         "request_received", "request_started", "request_finished"
     ]  # fmt: skip

@@ -16,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.life import NOW, Life
+from tests.waits import eventually, pauses
 from vedette.engine.match import Engine
 from vedette.model.counters import Log
 from vedette.model.event import Alert, Chunk
@@ -256,17 +257,16 @@ def test_a_full_outbox_lets_rows_wait(start: Callable[..., Life], monkeypatch: p
 
     async def work() -> None:
         nonlocal most
-        while len(found) < len(expected):
-            await asyncio.sleep(0.05)
+        for pause in pauses():
+            if len(found) >= len(expected):
+                break
+            await asyncio.sleep(pause)
             most = max(most, life.outbox.bytes)
             these = life.alerts()
             found.extend(these)
             await life.outbox.receipt([(one.seq, one.seq) for one in these])
 
-    async def bounded() -> None:
-        await asyncio.wait_for(work(), 60)
-
-    life.live(bounded)
+    life.live(work)
     assert by_id(found, "seq") == by_id(expected, "seq")
     assert 15_000 < most < 45_000  # a commit may be on its way
 
@@ -303,6 +303,24 @@ def test_the_loop_comes_round_while_rows_become_alerts(start: Callable[..., Life
     assert max(turns) < 0.015
 
 
+def looks_at_the_time(life: Life, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """An entry for each that the evaluator has had."""
+    looks: list[None] = []
+    tick = life.pipeline.evaluator.tick
+
+    async def look() -> None:
+        await tick()
+        looks.append(None)
+
+    monkeypatch.setattr(life.pipeline.evaluator, "tick", look)
+    return looks
+
+
+async def two_more(looks: list[None]) -> None:
+    enough = len(looks) + 2
+    await eventually("two looks at the time", lambda: len(looks) >= enough)
+
+
 @pytest.mark.parametrize("rows", [1, 1000])
 def test_time_alone_lets_windows_end(rows: int, start: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
     """No event comes any more: all the same, by batches or at once, and each committed."""
@@ -312,13 +330,13 @@ def test_time_alone_lets_windows_end(rows: int, start: Callable[..., Life], monk
         by_rows(monkeypatch, size)
         life = start(str(size), engine())
         life.give(*given())
+        looks = looks_at_the_time(life, monkeypatch)
 
-        async def work(life: Life = life) -> None:
-            while not life.pipeline.evaluator.idle:
-                await asyncio.sleep(0.01)
+        async def work(life: Life = life, looks: list[None] = looks) -> None:
+            await eventually("evaluation", lambda: life.pipeline.evaluator.idle)
             for _ in range(240_000_000 // MAX_GAP):
                 life.clock.later += MAX_GAP
-                await asyncio.sleep(0.02)
+                await two_more(looks)
             life.pipeline.checkpointer.due.set()
 
         found.append(by_id(life.live(work).alerts(), "seq", "detected_at"))

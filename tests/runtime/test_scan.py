@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.waits import DEADLINE
 from vedette.cli.main import main
 from vedette.model.event import CHUNK_BYTES, MAX_EVENT
 from vedette.runtime.scan import elements, events, lines
@@ -225,7 +226,7 @@ def test_a_bundle_needs_a_key(tmp_path: Path) -> None:
 def test_as_a_process(rules: Path) -> None:
     """The real command: NDJSON on standard output as it goes, the summary on standard error."""
     command = [sys.executable, "-m", "vedette", "scan", "--rules", str(rules), "-"]
-    done = subprocess.run(command, input=b"x\nneedle\n", capture_output=True, timeout=60, check=True)
+    done = subprocess.run(command, input=b"x\nneedle\n", capture_output=True, timeout=DEADLINE, check=True)
     assert [json.loads(line)["line"] for line in done.stdout.splitlines()] == [2]
     assert b"2 events, 1 candidates, 1 matches of 2 rules" in done.stderr
 

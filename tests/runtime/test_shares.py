@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.e2e.agent import VEDETTE
+from tests.waits import DEADLINE
 from vedette.inputs.base import InputSettings
 from vedette.inputs.file import PER_PATH, FileInput
 from vedette.inputs.mqtt import MqttInput
@@ -69,7 +70,7 @@ def test_check_says_what_fits(tmp_path: Path) -> None:
         limits = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (200, {hard})); "
         command = [sys.executable, "-c", limits + "os.execv(sys.argv[1], sys.argv[1:])"]
         done = subprocess.run(
-            [*command, *VEDETTE, "check", "-c", config], capture_output=True, text=True, check=True, timeout=120
+            [*command, *VEDETTE, "check", "-c", config], capture_output=True, text=True, check=True, timeout=DEADLINE
         )
         assert f"open files: {hard} allowed here; 0 for files that are read" in done.stdout
         assert (said in done.stderr) if said else not done.stderr
@@ -98,6 +99,8 @@ for _ in range(3):
         SPARE.close(fd)
 print("read")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=DEADLINE
+    )
     assert done.stdout == "read\n", done.stderr
     SPARE.close(SPARE.open(file))  # with others there, too

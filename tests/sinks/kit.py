@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.delivery.kit import alert
+from tests.waits import DEADLINE
 from vedette.delivery.envelope import to_row
 from vedette.model.event import Entity
 from vedette.sinks.base import Outgoing
@@ -120,7 +121,7 @@ class Server(ThreadingHTTPServer):
     def finish_request(self, request: Any, client_address: Any) -> None:
         if self._context is None:
             return super().finish_request(request, client_address)
-        request.settimeout(5)  # in the connection's own thread
+        request.settimeout(DEADLINE)  # in the connection's own thread
         with self._context.wrap_socket(request, server_side=True) as wrapped:
             super().finish_request(wrapped, client_address)
         return None

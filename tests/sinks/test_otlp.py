@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.broker import free_port
-from tests.inputs.intake import until
+from tests.broker import own_port
 from tests.senders import COLLECTOR, needs_collector
 from tests.sinks.kit import Handler, Request, answers, hostile, outgoing, serving
+from tests.waits import DEADLINE, eventually
 from vedette.model.counters import Log
 from vedette.sinks.base import Receiver, Verdict
 from vedette.sinks.settings import OtlpSink
@@ -111,7 +111,7 @@ async def test_a_collector_that_is_busy(status: int) -> None:
 @needs_collector
 async def test_a_real_collector(tmp_path: Path) -> None:
     """It takes what is sent, and prints each record with its severity, time and attributes."""
-    port, config = free_port(), tmp_path / "collector.yaml"
+    port, config = own_port(), tmp_path / "collector.yaml"
     config.write_text(
         f"receivers: {{otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{port}'}}}}}}}}\n"
         "exporters: {debug: {verbosity: detailed}}\n"
@@ -129,7 +129,9 @@ async def test_a_real_collector(tmp_path: Path) -> None:
             while (await receiver.deliver(alerts[begin : begin + 100]))[0].verdict is not Verdict.TAKEN:
                 assert process.poll() is None, printed.read_text()
         await receiver.close()
-        await until(lambda: printed.read_text().count("log.record.uid: Str(") == 500, 30)
+        await eventually(
+            "the records at the receiver", lambda: printed.read_text().count("log.record.uid: Str(") == 500
+        )
         text = printed.read_text()
         assert len(set(re.findall(r"log\.record\.uid: Str\((\w+)\)", text))) == 500
         assert text.count("SeverityNumber: Error(17)") == 500
@@ -137,4 +139,4 @@ async def test_a_real_collector(tmp_path: Path) -> None:
         assert "vedette.count: Int(1)" in text
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(DEADLINE)

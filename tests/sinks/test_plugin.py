@@ -103,7 +103,7 @@ async def test_a_call_that_hangs() -> None:
     def send(alerts: Any) -> None:
         calls.append(1)
         if len(calls) == 1:
-            go.wait(30)
+            go.wait()
 
     async with sink(send, timeout=0.05) as (receiver, health):
         assert (await receiver.deliver(ALERTS))[0].text == "TimeoutError: no answer within 0.05 s"

@@ -9,7 +9,6 @@ import re
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from tests.broker import free_port
+from tests.broker import own_port
 from tests.certificates import Authority
-from tests.inputs.intake import until
 from tests.sinks.kit import hostile, outgoing
+from tests.waits import DEADLINE, eventually, pauses, until
 from vedette.sinks.base import Answer, Outgoing, Receiver, Verdict
 from vedette.sinks.settings import SyslogSink
 
@@ -53,7 +52,7 @@ class Rsyslog:
 
     def end(self) -> None:
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(DEADLINE)
 
     def lines(self) -> list[str]:
         return self.file.read_text("utf-8").splitlines() if self.file.exists() else []
@@ -63,13 +62,10 @@ class Rsyslog:
 def rsyslog(folder: Path, listener: str, *, stream: bool = True) -> Iterator[Rsyslog]:
     if shutil.which("rsyslogd") is None:
         pytest.skip("rsyslogd is not installed")
-    port = free_port()
+    port = own_port()
     made = Rsyslog(folder, port, listener.replace("PORT", str(port)))
     try:
-        deadline = time.monotonic() + 30
-        while stream and not made.listening():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until("rsyslogd", lambda: not stream or made.listening())
         yield made
     finally:
         made.end()
@@ -85,11 +81,11 @@ def opened(**settings: Any) -> Receiver:
 
 async def taken(receiver: Receiver, alerts: list[Outgoing]) -> None:
     """Deliver, again where it is asked for, until all are taken."""
-    for _ in range(100):
+    for pause in pauses():
         answers: list[Answer] = await receiver.deliver(alerts)
-        if all(one.verdict is Verdict.TAKEN for one in answers):
+        if all(answer.verdict is Verdict.TAKEN for answer in answers):
             return
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(pause)
     raise AssertionError(answers)
 
 
@@ -100,7 +96,7 @@ async def test_json_over_tcp(tmp_path: Path) -> None:
     with rsyslog(tmp_path, TCP) as peer:
         receiver = opened(address=f"127.0.0.1:{peer.port}", transport="tcp", facility="authpriv")
         await taken(receiver, [outgoing(seq) for seq in range(1, 101)])
-        await until(lambda: len(peer.lines()) >= 100, 30)
+        await eventually("lines at the receiver", lambda: len(peer.lines()) >= 100)
         pri, host, program, msgid, when, message = peer.lines()[0].split("|", 5)
         assert (pri, host, program, msgid) == (str(10 * 8 + 3), "a1", "vedette", "detection")
         assert when.startswith("2026-11-21T")
@@ -111,9 +107,12 @@ async def test_json_over_tcp(tmp_path: Path) -> None:
             (answer,) = await receiver.deliver([outgoing(101)])
         assert answer.verdict is Verdict.LATER
         peer.start()
-        await until(peer.listening, 30)
+        await eventually("a receiver that listens", peer.listening)
         await taken(receiver, [outgoing(101), hostile(102)])
-        await until(lambda: {101, 102} <= {json.loads(one.split("|", 5)[5])["seq"] for one in peer.lines()}, 30)
+        await eventually(
+            "lines at the receiver",
+            lambda: {101, 102} <= {json.loads(one.split("|", 5)[5])["seq"] for one in peer.lines()},
+        )
         assert json.loads(peer.lines()[-1].split("|", 5)[5]) == json.loads(json.dumps(hostile(102).row))
         await receiver.close()
 
@@ -135,7 +134,7 @@ async def test_cef_over_tls(tmp_path: Path) -> None:
         about = {"address": f"127.0.0.1:{peer.port}", "cert_file": own, "key_file": own_key, "format": "cef"}
         receiver = opened(ca_file=authority.ca, **about)
         await taken(receiver, [hostile(1)])
-        await until(lambda: len(peer.lines()) == 1, 30)
+        await eventually("lines at the receiver", lambda: len(peer.lines()) == 1)
         message = peer.lines()[0].split("|", 5)[5]
         head, extension = message.split("|")[:7], message.rpartition("|8|")[2]
         assert head[:5] == ["CEF:0", "Vedette", "Vedette", "1.2", "r1"]
@@ -160,11 +159,11 @@ async def test_datagrams(tmp_path: Path) -> None:
     with rsyslog(tmp_path, UDP, stream=False) as peer:
         receiver = opened(address=f"127.0.0.1:{peer.port}", transport="udp")
         long = outgoing(2, fields={f"f{i}": "x" * 1024 for i in range(64)})
-        for _ in range(200):  # until it listens
+        for pause in pauses():  # until it listens
             await receiver.deliver([outgoing(1), long])
             if len(peer.lines()) >= 2:
                 break
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(pause)
         rows = [json.loads(one.split("|", 5)[5]) for one in peer.lines()]
         assert {row["seq"] for row in rows} == {1, 2}
         assert {row["alert_id"] for row in rows if not row["fields"]} == {long.id}

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.broker import free_port
+from tests.broker import own_port
 
 JARS = Path(__file__).parents[2] / "build" / "jars" / "broker"
 USER, PASSWORD = "vedette", "hush"
@@ -55,10 +55,10 @@ class Kafka:
 
     def __init__(self, folder: Path, tls: tuple[Path, Path] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._ports = {"PLAINTEXT": free_port(), "SASL": free_port(), **({"TLS": free_port()} if tls else {})}
+        self._ports = {"PLAINTEXT": own_port(), "SASL": own_port(), **({"TLS": own_port()} if tls else {})}
         self._settings, self._log = folder / "server.properties", folder / "server.log"
         listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self._ports.items())
-        text = _PROPERTIES.format(listeners=listeners, controller=free_port(), folder=folder)
+        text = _PROPERTIES.format(listeners=listeners, controller=own_port(), folder=folder)
         self._settings.write_text(text + (_TLS.format(ca=tls[0], keystore=tls[1]) if tls else ""))
         self._process: subprocess.Popen[bytes] | None = None
         scram = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"

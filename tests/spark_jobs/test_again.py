@@ -35,10 +35,10 @@ def fleet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Flee
 @pytest.mark.parametrize(
     ("job", "last"),
     [
-        pytest.param(["campaigns", "--days=10", "--session-days=1"], CAMPAIGNS, marks=pytest.mark.release),
-        pytest.param(["baselines", "--days=1"], FIRST_SEEN, marks=pytest.mark.release),
+        pytest.param(["campaigns", "--days=10", "--session-days=1"], CAMPAIGNS, marks=pytest.mark.long),
+        pytest.param(["baselines", "--days=1"], FIRST_SEEN, marks=pytest.mark.long),
         (["noise"], NOISE),
-        (["coverage", "--rules={landing}/rules"], COVERAGE),
+        pytest.param(["coverage", "--rules={landing}/rules"], COVERAGE, marks=pytest.mark.long),
     ],
     ids=lambda given: given.name if isinstance(given, Table) else given[0],
 )
@@ -73,7 +73,8 @@ def test_a_job_cut_short_and_run_again_leaves_what_one_run_does(
     assert again == once
 
 
-@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.release)])
+@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
 def test_an_empty_day_is_no_failure(spark: SparkSession, fleet: Fleet, tmp_path: Path, full: bool) -> None:
     """Before anything has come in every job says that there is nothing, and so does each that answers for a day on one
     on which nothing did."""

@@ -68,7 +68,7 @@ def content(tables: Tables, table: Table) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.release
+@pytest.mark.long
 @pytest.mark.skipif(not find_spec("grpc"), reason="Spark Connect needs grpcio, grpcio-status, googleapis-common-protos")
 def test_a_server_gives_the_same(spark: SparkSession, tmp_path: Path, server: str) -> None:
     """Campaigns, baselines, risk and noise of a made-up region: row by row what a session of this process writes."""

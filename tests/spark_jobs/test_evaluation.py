@@ -159,7 +159,7 @@ KEPT: dict[str, list[Score]] = defaultdict(list)
 
 
 @pytest.mark.spark
-@pytest.mark.release
+@pytest.mark.long
 def test_what_was_planted_is_found_and_nothing_else(found: Found) -> None:
     """Recall and precision of 0.95 and more, of each kind of finding, over the seeds so far."""
     for kind, score in scores(found):
@@ -178,7 +178,7 @@ def test_what_was_planted_is_found_and_nothing_else(found: Found) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.release
+@pytest.mark.long
 def test_the_first_screen_is_about_what_was_planted(found: Found) -> None:
     """Of its first ten pointers nine or more lead to an attack, a burst, a silence or a new rule."""
     first = found.first[:FIRST]
@@ -192,7 +192,7 @@ def test_the_first_screen_is_about_what_was_planted(found: Found) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.release
+@pytest.mark.long
 def test_hosts_on_the_way_of_what_was_planted_are_at_risk(found: Found) -> None:
     """Two of five and more: of others too little was seen there for a look of their own."""
     struck = {name for name in found.truth.struck if "/" not in name}
@@ -202,7 +202,7 @@ def test_hosts_on_the_way_of_what_was_planted_are_at_risk(found: Found) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.release
+@pytest.mark.long
 def test_every_alert_that_landed_is_there(found: Found) -> None:
     """The way goes through ingest: nothing is put into tables by hand."""
     assert found.tables.arrow(ALERTS, ["alert_id"]).num_rows > 10_000

@@ -15,7 +15,7 @@ from spark_jobs.intake.batch import Account
 from spark_jobs.jobs import ingest
 from spark_jobs.tables.schema import AGENTS, ALERTS, DEAD_LETTERS, HEARTBEATS, SEQS, TABLES, WIN_5M, Table
 from spark_jobs.tables.tables import Tables, open_tables
-from tests.broker import free_port
+from tests.broker import own_port
 from tests.spark_jobs import kafka, killed
 from tests.spark_jobs.conftest import JARS, LONG, content, ingest_alerts
 from tests.spark_jobs.landed import NOON, alert, land
@@ -50,6 +50,7 @@ def without_batch(tables: Tables, table: Table) -> list[str]:
     return sorted(repr(row) for row in tables.arrow(table, names).to_pylist())
 
 
+@pytest.mark.long
 def test_kafka_gives_the_tables_that_the_landing_gives(spark: SparkSession, brokers: str, tmp_path: Path) -> None:
     """Rows of every landed column through the real writer and a real broker, copies and garbage among them: the tables
     equal those of the same rows through files, and a second run goes on where the first ended. What is too large for a
@@ -158,6 +159,6 @@ def test_no_broker_is_said() -> None:
     """A landing whose Kafka does not answer says so within its time."""
     from vedette.region.kafka import KafkaLanding
 
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{own_port()}"
     with pytest.raises(OSError, match=f"kafka {address}"):
         KafkaLanding(address, timeout=1)

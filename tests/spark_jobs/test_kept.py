@@ -52,6 +52,7 @@ def _ingest(spark: SparkSession, tables: Tables, landing: Path, size: int = 1 <<
     return {one.name: one.account for one in ingest.take_over(spark, tables, sources, landed=str(landing))}
 
 
+@pytest.mark.long
 def test_a_lost_checkpoint_adds_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """Three landings, taken a file a batch; then the checkpoints are deleted and all is read again in one batch, with a
     file that is new: only its rows come in, and equal garbage that came later is not taken for the first."""
@@ -81,6 +82,7 @@ class Crash(Exception):
     """Stands for a failure between two parts."""
 
 
+@pytest.mark.long
 def test_rows_are_written_in_parts(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows, or bytes, than the driver takes at a time are written part by part; failed between two of them and
     started again, every row is there once."""

@@ -20,7 +20,7 @@ from spark_jobs.tables.tables import open_tables
 from tests.spark_jobs.conftest import Calm, content, ingest_alerts
 from tests.spark_jobs.killed import COMMIT, LIMIT, kill_in_batch, start
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 KILLS = int(os.environ.get("VEDETTE_CRASH_KILLS", "0")) // 10
 POINTS = ["alerts", "win_5m", "entity_site_5m", "host_1h", "rules", "dead_letters", COMMIT]

@@ -137,6 +137,7 @@ def test_ingest_then_report(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_spark_submit_runs_the_package_from_a_zip(tmp_path: Path) -> None:
     """The zip that docs/analytics.md makes is all a cluster needs: ingest by ``spark-submit`` from a folder without the
     package, then the page, whose parts lie in the zip, too."""

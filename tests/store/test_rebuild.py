@@ -375,7 +375,7 @@ def used(folder: Path) -> tuple[int, str]:
     return done.returncode, done.stdout.strip().rpartition("\n")[2] or done.stderr[-500:]
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_any_page_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A bit flipped or a page lost anywhere in the file, or its end cut off: what is opened can be worked with.
 

@@ -226,7 +226,7 @@ while True:
 """
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_kill_in_the_middle_of_commits(tmp_path: Path) -> None:
     """Killed with -9 at any moment: every commit and receipt that returned is there, and none is half there."""
     for delay in (0.03, 0.06, 0.1, 0.17):

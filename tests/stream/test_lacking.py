@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-import pytest
 
 from tests.decode.test_decoder import record
+from tests.differences import walk
 from tests.rules.sql.plans import read
 from vedette.stream.reader import Event
 from vedette.stream.statements import Statements
@@ -74,7 +74,7 @@ class Fed:
         return found
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
+@walk("name", STATEMENTS)
 def test_rows_say_so(name: str) -> None:
     """Rows lack nothing until state gives way; then they may, also after a restart, until what it was of is over."""
     sql, seconds = STATEMENTS[name]

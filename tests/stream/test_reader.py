@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.differences import walk
 from vedette.decode.decoder import record
 from vedette.plan.query import METADATA, Column, Field, Named, Scan, Type
 from vedette.stream.reader import Event, Reader, converter, single
@@ -26,7 +27,7 @@ def event(value: Any, received_at: int = 0) -> Event:
     return Event(one, 7, input="in", host=lambda: "h", time=lambda: TIME)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("of", "value", "expected"),
     [
         (Type("STRING"), "x", "x"),
@@ -68,7 +69,7 @@ def test_a_value_of_each_type(of: Type, value: object, expected: object) -> None
     assert Reader([gone]).row(gone, event(value)) == (7, None)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("of", "value"),
     [
         (Type("STRING"), ["x"]),

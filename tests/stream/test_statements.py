@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.differences import walk
 from tests.rules.sql.plans import read
 from vedette.decode.decoder import record
 from vedette.plan.grid import Grid
@@ -44,7 +45,7 @@ def selected(*columns: tuple[str, Type, Any], offset: int = 7) -> Selected:
     return Selected(made, (offset, *(value for _, _, value in columns)), texts)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("value", "of", "expected"),
     [
         ("x", TEXT, "x"),

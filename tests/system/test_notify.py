@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waits import DEADLINE
 from vedette.system.notify import Notifier
 
 
@@ -17,7 +18,7 @@ def test_what_is_said_arrives(tmp_path: Path, abstract: bool) -> None:
     name = f"@vedette-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind("\0" + name[1:] if abstract else name)
-        heard.settimeout(5)
+        heard.settimeout(DEADLINE)
         told = Notifier.from_environment({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "30000000"})
         told.ready("2 inputs\nREADY=0")
         told.reloading()

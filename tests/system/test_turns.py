@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.waits import until
 from vedette.system import turns
 from vedette.system.turns import Turns
 
@@ -22,7 +23,7 @@ def test_the_loop_goes_on_while_a_step_waits() -> None:
         time.sleep(0.05)
         assert shared == ["begins"]
         with turns.waiting():
-            time.sleep(0.1)
+            until("turns of the loop", lambda: len(shared) > 10)
         before = len(shared)
         time.sleep(0.05)
         assert len(shared) == before
@@ -40,7 +41,6 @@ def test_the_loop_goes_on_while_a_step_waits() -> None:
         return found
 
     assert asyncio.run(main()) == "steps"
-    assert shared.count("loop") > 10
 
 
 def test_a_step_that_does_not_wait() -> None:
@@ -57,18 +57,21 @@ def test_a_step_that_does_not_wait() -> None:
 
 def test_a_caller_that_is_cancelled_waits_for_the_end() -> None:
     """A step is never left in the middle."""
-    done = threading.Event()
+    go, done = threading.Event(), threading.Event()
 
     def step() -> None:
         with turns.waiting():
-            time.sleep(0.2)
+            go.wait()
         done.set()
 
     async def main() -> None:
         task = asyncio.create_task(Turns("steps").run(step))
         for _ in range(3):
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0)
             task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        go.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert done.is_set()

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 
 from tests.console.kit import WAIT, Console, console
-from tests.inputs.intake import until
+from tests.waits import eventually
 from vedette_console.hub import HELD, Hub
 from vedette_console.security.principal import Grant, Principal
 from vedette_console.security.roles import Role
@@ -49,23 +49,22 @@ def reading(it: Console, client: httpx2.Client, topics: str = "now,alerts") -> I
         thread.join(WAIT)
 
 
-def publish(it: Console, *args: Any, **given: Any) -> None:
-    it.app.state.hub.publish_soon(*args, **given)
+def publish(it: Console, topic: str, data: Any) -> None:
+    it.app.state.hub.publish_soon(topic, data)
 
 
 async def test_who_gets_what(tmp_path: Path) -> None:
-    """Each the topics that were asked for, of places that they may see, and what is theirs alone."""
+    """Each the topics that were asked for, and of what is new as much as they may see."""
     with console(tmp_path) as it:
         vienna, root = it.as_user("ann", "viewer", "*", "vienna"), it.session("root")
         with reading(it, vienna) as ann, reading(it, root, "alerts,jobs") as all:
             publish(it, "now", {"n": 1})
-            publish(it, "alerts", {"n": 2}, places=[("plants", "graz")])
-            publish(it, "alerts", {"n": 3}, places=[("plants", "graz"), ("plants", "vienna")])
-            publish(it, "jobs", {"n": 4}, owner="ann")
-            publish(it, "jobs", {"n": 5}, owner="root")
+            publish(it, "alerts", lambda who: {"n": 2} if who.sites().sees("plants", "graz") else None)
+            publish(it, "alerts", lambda who: {"n": 3 if who.sites().all else 4})
+            publish(it, "jobs", {"n": 5})
             publish(it, "alerts", {"text": "a\nb\r\n\u2028event: now"})
-            await until(lambda: len(ann) == 3 and len(all) == 4)
-            assert [data.get("n") for _, data in ann] == [1, 3, None]
+            await eventually("the events", lambda: len(ann) == 3 and len(all) == 4)
+            assert [data.get("n") for _, data in ann] == [1, 4, None]
             assert [data.get("n") for _, data in all] == [2, 3, 5, None]
             assert ann[-1] == ("alerts", {"text": "a\nb\r\n\u2028event: now"})
 
@@ -80,7 +79,7 @@ async def test_a_page_that_goes_leaves_its_place(tmp_path: Path) -> None:
             assert "retry-after" in refused.headers
             with reading(it, bob):
                 assert len(it.app.state.hub) == 3
-        await until(lambda: len(it.app.state.hub) == 0)
+        await eventually("their places", lambda: len(it.app.state.hub) == 0)
         with reading(it, ann):
             pass
         assert ann.get("/api/v1/events?topics=x").json()["where"] == "topics"

@@ -35,7 +35,7 @@ def run(it: Console, folder: Path, *options: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_operation(tmp_path: Path) -> None:
     """No answer is a server's error, undocumented, or of another shape; nothing invalid is taken; nothing is open that
     should not be."""
@@ -46,7 +46,7 @@ def test_every_operation(tmp_path: Path) -> None:
         assert int(tested[1]) > 25
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_operations_on_users(tmp_path: Path) -> None:
     """The same of what changes users, where the one who asks is the only admin."""
     with console(tmp_path) as it:

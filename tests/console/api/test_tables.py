@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -16,6 +16,7 @@ from spark_jobs.tables.schema import CAMPAIGNS, TRIAGE
 from tests.console.kit import Console, console
 from tests.console.made import agent, beat, row, write_agents, write_alerts
 from tests.spark_jobs.found import campaign, write
+from tests.waits import until
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 MICROS = int((NOW - timedelta(minutes=5)).timestamp()) * 1_000_000
@@ -152,10 +153,12 @@ def test_reports(running: Console) -> None:
     asked = ann.post("/api/v1/reports", json={"days": 2})
     assert (asked.status_code, asked.json()["state"]) == (202, "making"), asked.text
     name = asked.json()["name"]
-    until = time.monotonic() + 60
-    while (rows := ann.get("/api/v1/reports").json()["items"])[0]["state"] == "making" and time.monotonic() < until:
-        time.sleep(0.1)
-    assert [(one["name"], one["state"]) for one in rows] == [(name, "made")]
+
+    def ready() -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = ann.get("/api/v1/reports").json()["items"]
+        return rows if rows[0]["state"] != "making" else []
+
+    assert [(row["name"], row["state"]) for row in until("the report", ready)] == [(name, "made")]
     assert "<!doctype html>" in ann.get(f"/api/v1/reports/{name}").text.lower()
     office = running.as_user("oli", "analyst", site="office")
     assert office.get("/api/v1/reports").json()["items"] == []

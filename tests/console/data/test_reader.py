@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import AGENTS, ALERTS, TABLES
 from spark_jobs.tables.tables import Where
 from tests.console.made import row, write_alerts
+from tests.waits import eventually, until
 from vedette_console.data import alerts
-from vedette_console.data.reader import Pool, Reader, unless_gone
+from vedette_console.data.reader import EXPORTS, Pool, Reader, unless_gone
 from vedette_console.data.scope import SCOPED
 from vedette_console.security.principal import Grant, Principal
 from vedette_console.security.roles import Role
@@ -25,6 +26,8 @@ ALL = Principal("ann", "user", (Grant(Role.ADMIN),))
 PLANT = Principal("ben", "user", (Grant(Role.VIEWER, "north", "plant"),))
 NOBODY = Principal("eve", "user", ())
 SLOW = "SELECT count(*) FROM range(100000000000) a, range(1000) b"
+NEVER = 3600.0
+"""Seconds of a question that only an interrupt is to end."""
 
 
 @asynccontextmanager
@@ -89,9 +92,25 @@ async def test_files_that_stay_gone_are_an_answer(tmp_path: Path) -> None:
             await pool.ask(counted, ALL)
 
 
+class Begins:
+    """A slow question that DuckDB begins only after its first interrupt, which DuckDB then knows nothing of."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def __call__(self, reader: Reader, who: Principal) -> object:
+        self.asked.set()
+        until("the interrupt", lambda: reader.stopped)
+        return reader._duck.sql(SLOW).fetchall()
+
+    def pieces(self, reader: Reader, who: Principal) -> Iterator[bytes]:
+        yield b"the first"
+        yield str(self(reader, who)).encode()
+
+
 async def test_who_goes_away_frees_the_reader(tmp_path: Path) -> None:
     """A cancelled question, and one whose browser is gone, are interrupted: the next one gets the reader."""
-    async with opened(tmp_path, readers=1) as pool:
+    async with opened(tmp_path, readers=1, seconds=NEVER) as pool:
         task = asyncio.create_task(pool.ask(slow, ALL))
         await asyncio.sleep(0)
         task.cancel()
@@ -106,12 +125,58 @@ async def test_who_goes_away_frees_the_reader(tmp_path: Path) -> None:
         assert await pool.ask(counted, ALL) == 0
 
 
+@pytest.mark.parametrize("way", ["ask", "work"])
+async def test_a_question_that_begins_late_is_interrupted(tmp_path: Path, way: str) -> None:
+    """One that was cancelled before DuckDB had begun is interrupted again until it ends, and the reader is free."""
+    async with opened(tmp_path, readers=1, seconds=NEVER) as pool:
+        for _ in range(EXPORTS):
+            question = Begins()
+            task = asyncio.create_task(getattr(pool, way)(question, ALL))
+            await eventually("the question", question.asked.is_set)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert await getattr(pool, way)(counted, ALL) == 0
+
+
+async def test_an_export_that_begins_late_is_interrupted(tmp_path: Path) -> None:
+    """The same of an export whose browser goes away."""
+    async with opened(tmp_path) as pool:
+        for _ in range(EXPORTS):
+            question = Begins()
+            pieces = await pool.stream(question.pieces, ALL)
+            assert await anext(pieces) == b"the first"
+            task = asyncio.ensure_future(anext(pieces))
+            await eventually("the question", question.asked.is_set)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert await pool.work(counted, ALL) == 0
+
+
 async def test_a_question_ends_in_time(tmp_path: Path) -> None:
-    """One that takes too long is interrupted, with what to do."""
+    """One that takes too long is interrupted, also where DuckDB has not begun it yet, with what to do."""
     async with opened(tmp_path, seconds=0.05) as pool:
-        with pytest.raises(Problem, match="no answer in time") as raised:
-            await pool.ask(slow, ALL)
-        assert raised.value.status == 503
+        for question in (slow, Begins()):
+            with pytest.raises(Problem, match="no answer in time") as raised:
+                await pool.ask(question, ALL)
+            assert raised.value.status == 503
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_console_that_ends_waits_for_no_question(tmp_path: Path, late: bool) -> None:
+    """What runs when the pool is closed is interrupted, and whoever asked is answered so."""
+    asked = threading.Event()
+
+    def at_work(reader: Reader, who: Principal) -> object:
+        asked.set()
+        return slow(reader, who)
+
+    question = Begins() if late else at_work
+    async with opened(tmp_path, seconds=NEVER) as pool:
+        tasks = [asyncio.create_task(way(question, ALL)) for way in (pool.ask, pool.work)]
+        await eventually("the questions", (question.asked if isinstance(question, Begins) else asked).is_set)
+    assert [type(answer) for answer in await asyncio.gather(*tasks, return_exceptions=True)] == [Problem, Problem]
 
 
 async def test_memory_is_bounded(tmp_path: Path) -> None:

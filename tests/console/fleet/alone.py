@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.console.fleet.kit import ADMIN, until
+from tests.console.fleet.kit import ADMIN
+from tests.waits import eventually
 from vedette.mqtt.settings import MqttSettings
 from vedette_console.fleet.given import Given
 from vedette_console.fleet.models import HuntOrder, RuleFile
@@ -25,11 +26,11 @@ def given(row: dict[str, Any]) -> Given:
 async def main(row: dict[str, Any], rule: str, agents: int, said: Path) -> None:
     fleet = Fleet(given(row), "plants", lambda topic, data: None)
     await fleet.start()
-    await until("all agents", lambda: len([*fleet.live.beats()]) >= agents)
+    await eventually("all agents", lambda: len([*fleet.live.beats()]) >= agents)
     rules = [RuleFile(path="rule.yml", text=rule)]
     page = await fleet.start_hunt(ADMIN, HuntOrder(rules=rules, group="all", reason="case 17"))
     await asyncio.to_thread(said.write_text, page.hunt.id)
-    await asyncio.sleep(600)
+    await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from tests.broker import Broker
 from tests.fleet.asking import Authority
 from tests.fleet.kit import DAY, FLEET
 from tests.fleet.kit import Centre as Documents
+from tests.waits import DEADLINE, eventually
 from vedette.delivery.topics import agent_topic
 from vedette.fleet.certificates import key_pem
 from vedette.fleet.documents import Desired
@@ -120,7 +120,7 @@ class Agents:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Agents]:
         async with self.client.running():
-            await asyncio.wait_for(self.client.connected.wait(), 20)
+            await asyncio.wait_for(self.client.connected.wait(), DEADLINE)
             task = asyncio.create_task(self.work())
             try:
                 yield self
@@ -179,16 +179,7 @@ class Region:
         fleet = Fleet(self.given(**more), FLEET, lambda topic, data: None)
         await fleet.start()
         try:
-            await until(f"{heard} agents", lambda: len([*fleet.live.beats()]) >= heard)
+            await eventually(f"{heard} agents", lambda: len([*fleet.live.beats()]) >= heard)
             yield fleet
         finally:
             await fleet.stop()
-
-
-async def until(what: str, check: Callable[[], Any], seconds: float = 40.0) -> Any:
-    """Raises AssertionError when ``check`` does not come true in time."""
-    end = time.monotonic() + seconds
-    while not (found := check()):
-        assert time.monotonic() < end, f"waited {seconds:.0f} s for {what}"
-        await asyncio.sleep(0.02)
-    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from vedette_console.fleet.given import Given
 from vedette_console.fleet.models import EventInput, RuleFile, RuleInput
 from vedette_console.web import Problem
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 RULE = """title: Needle
 id: 5c1f4f0e-3a52-4d09-9f3b-0f6d7c2e8a01
 logsource: {product: linux}
@@ -103,9 +102,7 @@ async def test_bounds(desk: Authoring, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that takes too long, or too much memory, is ended, and the answer says so; beyond those that may wait
     they are refused; no folder is left behind."""
     monkeypatch.setattr(authoring, "SECONDS", 0.05)
-    began = time.monotonic()
     assert "longer than" in (await desk.lint(RuleInput(text=RULE, kind="sigma"))).stopped
-    assert time.monotonic() - began < 20
     monkeypatch.setattr(authoring, "SECONDS", 60.0)
     monkeypatch.setattr(authoring, "MEMORY", 40 << 20)
     assert (await desk.lint(RuleInput(text=RULE, kind="sigma"))).stopped

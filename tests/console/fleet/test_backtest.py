@@ -13,6 +13,7 @@ import pytest
 
 from tests.console.fleet.kit import ADMIN, VIENNA, VIEWER
 from tests.fleet.kit import FLEET
+from tests.waits import pauses
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk
@@ -77,11 +78,11 @@ def order(**more: Any) -> BacktestOrder:
 
 
 async def ended(desk: Backtests, id: str) -> Any:
-    for _ in range(6000):
+    for pause in pauses():
         page = desk.one(ADMIN, id)
         if page.backtest.state not in ("queued", "running"):
             return page
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(pause)
     raise AssertionError(page)
 
 
@@ -97,7 +98,7 @@ def test_which_segments(source: Path, tmp_path: Path) -> None:
     assert backlogs.link(source, tmp_path / "c", AGENTS, 0, NOW - 20 * HOUR).segments == 0
 
 
-@pytest.mark.release
+@pytest.mark.long
 @pytest.mark.spark
 async def test_a_backtest(given: Given) -> None:
     """Counts by rule, host and hour, of that time alone; who may at one site gets that one's; what it did is told after

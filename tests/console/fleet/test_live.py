@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.console.fleet.kit import ADMIN, NOBODY, VIENNA, Agents, Region, until
+from tests.console.fleet.kit import ADMIN, NOBODY, VIENNA, Agents, Region
 from tests.fleet.kit import FLEET, desired, group
+from tests.waits import eventually
 from vedette.delivery.topics import steer_topic
 from vedette.region.sign import load_key
 from vedette.region.steer.sealed import seal
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet import live
+from vedette_console.fleet.service import Fleet
 from vedette_console.web import Problem
 
 pytestmark = pytest.mark.peer
@@ -53,7 +55,7 @@ async def test_desired_against_actual(region: Region) -> None:
                 assert [one.name for one in page.operators if one.console] == ["otto"]
 
                 await agents.lost("linz-1")
-                await until("the last will", lambda: fleet.live.beat(FLEET, "linz-1").lost)  # type: ignore[union-attr]
+                await eventually("the last will", lambda: fleet.live.beat(FLEET, "linz-1").lost)  # type: ignore[union-attr]
                 (row,) = (await fleet.overview(ADMIN, state="away")).items
                 assert (row.agent, row.health, row.site) == ("linz-1", "lost", "linz")
 
@@ -76,7 +78,7 @@ async def test_desired_against_actual(region: Region) -> None:
 async def test_a_broker_that_is_away(region: Region) -> None:
     """Is shown as such, with what was heard before; when it is back the console hears again by itself."""
     async with region.console() as fleet:
-        await until("the outage", lambda: fleet.live.link().state == "away")
+        await eventually("the outage", lambda: fleet.live.link().state == "away")
         page = await fleet.overview(ADMIN)
         assert page.link.reason
         assert page.items == []
@@ -85,10 +87,10 @@ async def test_a_broker_that_is_away(region: Region) -> None:
         try:
             async with Agents(region.settings, region.authority, SITES).running() as agents:
                 await agents.heartbeat("linz-1")
-                await until("the heartbeat", lambda: fleet.live.beat(FLEET, "linz-1"))
+                await eventually("the heartbeat", lambda: fleet.live.beat(FLEET, "linz-1"))
                 assert fleet.live.link().state == "connected"
             region.broker.kill()
-            await until("the outage", lambda: fleet.live.link().state == "away")
+            await eventually("the outage", lambda: fleet.live.link().state == "away")
             assert [row.agent for row in (await fleet.overview(ADMIN)).items] == ["linz-1"]
         finally:
             region.broker.kill()
@@ -102,14 +104,14 @@ async def test_what_is_no_heartbeat(region: Region, monkeypatch: pytest.MonkeyPa
     try:
         names = {f"a-{i}": "vienna" for i in range(8)}
         async with region.console() as fleet, Agents(region.settings, region.authority, names).running() as agents:
-            await until("a connection", lambda: fleet.live.link().state == "connected")
+            await eventually("a connection", lambda: fleet.live.link().state == "connected")
             odd = b'{"state": 7, "actual": [1], "inputs": {"a": 3}, "time": -1}'
             odder = b'{"actual": {"labels": [1], "problems": {"a": 1}, "bundles": 3}, "alerts": "x", "rules": []}'
             for data in (b"", b"\xff\xfe", b"[1,2]", b"7", odd, odder):
                 await agents.say("a-0", "status", data)
             for name in names:
                 await agents.heartbeat(name, padding="x" * 15_000)
-            await until("all of them", lambda: fleet.live.link().dropped == 4)
+            await eventually("all of them", lambda: fleet.live.link().dropped == 4)
             page = await fleet.overview(ADMIN)
             assert page.total == 4
             assert page.link.dropped == 4
@@ -127,16 +129,22 @@ async def test_progress_that_the_controller_did_not_sign(region: Region) -> None
             topic, now = steer_topic(FLEET, "progress"), utc_now() // 1_000_000
             row = {"fleet": FLEET, "holder": "east", "desired_serial": 1, "changes": [], "requests": {}, "time": now}
             await agents.client.publish(topic, seal("progress", row, Ed25519PrivateKey.generate()), retain=True)
-            await asyncio.sleep(0.5)
+            await agents.heartbeat("linz-1")
+            await eventually("what was sent after it", lambda: fleet.live.beat(FLEET, "linz-1"))
             assert (await fleet.rollouts(ADMIN)).controller.state == "silent"
             key = load_key(region.folder / "trust/online/rollout.pem")
             for age, state in ((0, "reports"), (600, "old")):
                 await agents.client.publish(topic, seal("progress", {**row, "time": now - age}, key), retain=True)
-                await asyncio.sleep(0.5)
+                await agents.heartbeat("linz-1", version=state)
+                await eventually("what was sent after it", partial(runs, fleet, state))
                 page = await fleet.rollouts(ADMIN)
                 assert (page.controller.state, page.controller.holder, page.old) == (state, "east", state == "old")
     finally:
         region.broker.kill()
+
+
+def runs(fleet: Fleet, version: str) -> bool:
+    return (fleet.live.raw(FLEET, "linz-1") or {}).get("version") == version
 
 
 async def test_without_anything(tmp_path: Path) -> None:

@@ -14,16 +14,17 @@ from typing import Any
 import pytest
 
 from tests.console.fleet.alone import given
-from tests.console.fleet.kit import ADMIN, until
+from tests.console.fleet.kit import ADMIN
 from tests.e2e.agent import up
 from tests.e2e.test_asking import EVENTS, Asked, Operators
 from tests.e2e.test_fleet import FLEET
+from tests.waits import eventually
 from vedette.rawlog.read import search
 from vedette.region.evidence import Found
 from vedette_console.fleet.models import EvidenceOrder, Question
 from vedette_console.fleet.service import Fleet
 
-pytestmark = [pytest.mark.peer, pytest.mark.crash, pytest.mark.usefixtures("awake")]
+pytestmark = [pytest.mark.peer, pytest.mark.long, pytest.mark.usefixtures("awake")]
 RULE = """title: Event of Seventeen
 id: 5c1f4f0e-3a52-4d09-9f3b-0f6d7c2e8a17
 logsource: {product: linux}
@@ -63,14 +64,14 @@ async def test_killed_in_the_middle(centre: Operators, tmp_path: Path) -> None:
         said = tmp_path / "id"
         words = [sys.executable, "-m", "tests.console.fleet.alone", json.dumps(options(centre)), RULE, "2", str(said)]
         with subprocess.Popen(words) as console:
-            await until("the hunt", lambda: said.exists() and len(said.read_text()) == 32, 120)
+            await eventually("the hunt", lambda: said.exists() and len(said.read_text()) == 32)
             console.kill()
         id = said.read_text()
         linz.start()
         fleet = Fleet(given(options(centre)), FLEET, lambda topic, data: None)
         await fleet.start()
         try:
-            await until("the end of the hunt", lambda: fleet._desk.at_work(id) is None, 150)
+            await eventually("the end of the hunt", lambda: fleet._desk.at_work(id) is None)
             page = await fleet.hunt(ADMIN, id)
             assert page.hunt.state == "done", page
             assert {(row.agent, row.state, row.matches) for row in page.agents} == {
@@ -85,7 +86,7 @@ async def test_killed_in_the_middle(centre: Operators, tmp_path: Path) -> None:
             fleet._evidence._locate = lambda day, agent, alert: Found(alert, agent, ref)
             order = EvidenceOrder(alert="a-17", agent="vienna-1", day="2026-11-22", around=2, reason="case 17")
             job = (await fleet.pull(ADMIN, order)).job.id
-            await until("the evidence", lambda: fleet._desk.at_work(job) is None, 60)
+            await eventually("the evidence", lambda: fleet._desk.at_work(job) is None)
             found = await fleet.evidence(ADMIN, job)
             assert [line.text.split("event ")[1][:6] for line in found.lines] == [f"{n:06}" for n in range(148, 153)]
             assert ["000150" in line.text for line in found.lines if line.alert] == [True]

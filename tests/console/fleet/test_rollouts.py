@@ -13,9 +13,10 @@ import orjson
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.console.fleet.kit import ADMIN, VIENNA, VIEWER, Agents, Region, until
+from tests.console.fleet.kit import ADMIN, VIENNA, VIEWER, Agents, Region
 from tests.e2e.agent import Process, vedette
 from tests.fleet.kit import FLEET
+from tests.waits import eventually, pauses
 from vedette.bundle.seal import key_text
 from vedette.fleet.certificates import key_pem
 from vedette.fleet.documents import Desired, wanted
@@ -159,11 +160,11 @@ async def at_work(region: Steered, **more: Any) -> AsyncIterator[tuple[Fleet, Ag
 
 
 async def state(fleet: Fleet, change: str, *states: str) -> Any:
-    for _ in range(3000):
+    for pause in pauses():
         page = await fleet.rollout(ADMIN, change)
         if page.row.state in states and page.controller.state == "reports":
             return page
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(pause)
     raise AssertionError(f"{page.row.state}, not {states}: {page.model_dump_json(indent=1)}")
 
 
@@ -204,7 +205,7 @@ async def test_from_a_rule_to_all_agents(region: Steered) -> None:
             "rollout_done",
         }
         for name in ("vienna-1", "vienna-2"):
-            await until("it to run", partial(runs, fleet, name, 2))
+            await eventually("it to run", partial(runs, fleet, name, 2))
 
         again = await finished(fleet, await fleet.propose(ADMIN, proposal()))
         assert again.state == "applied"
@@ -228,8 +229,10 @@ def runs(fleet: Fleet, agent: str, version: int) -> bool:
 
 
 async def finished(fleet: Fleet, made: Proposed) -> Proposed:
-    while made.state == "building":
-        await asyncio.sleep(0.1)
+    for pause in pauses():
+        if made.state != "building":
+            break
+        await asyncio.sleep(pause)
         made = await fleet.proposal(ADMIN, made.id)
     return made
 
@@ -303,7 +306,7 @@ async def test_orders_that_nobody_takes(region: Steered) -> None:
             await fleet.order(ADMIN, row.change, "resume", "x")
         region.toml.write_text(region.toml.read_text().replace("2020-01", "2099-01"))
         region.broker.kill()
-        await until("the outage", lambda: fleet.live.link().state == "away")
+        await eventually("the outage", lambda: fleet.live.link().state == "away")
         page = await fleet.rollouts(ADMIN)
         assert page.old
         assert page.link.state == "away"

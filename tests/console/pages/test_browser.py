@@ -57,6 +57,7 @@ def test_an_attackers_texts_on_every_page(tab: Open, hostile: Console, script: s
         assert found.page.locator("main script, main img, main iframe, main style").count() == (name == "now"), name
 
 
+@pytest.mark.long
 def test_accessible_on_a_wide_screen(tab: Open, plain: Console, nothing: Console, script: str) -> None:
     """Without serious findings, with an ordinary day's data and with none."""
     for console, pages in ((plain, places(plain)), (nothing, {"now": "/", "alerts": "/alerts", "fleet": "/fleet"})):

@@ -87,7 +87,7 @@ def requests(draw: st.DrawFn) -> ExportLogsServiceRequest:
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(requests())
 def test_any_request(made: ExportLogsServiceRequest) -> None:
@@ -144,7 +144,7 @@ def test_floats(number: float) -> None:
         same(with_body(f'{{"doubleValue":{written}}}'), False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("as_protobuf", [True, False])
 def test_large_bodies_in_steps(as_protobuf: bool) -> None:
     """No step makes more than a chunk; with an odd record last Python makes the rest, and each event comes once."""
@@ -163,7 +163,7 @@ def test_large_bodies_in_steps(as_protobuf: bool) -> None:
     assert len(same(body, as_protobuf)) == 8001
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_long_records_and_resources() -> None:
     """Around the bounds of the kernel and of Python's readers, which are not the same."""
     for size in (1 << 10, 17 << 10, 33 << 10, 65 << 10, 257 << 10, 1100 << 10):

@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.region.feeds.server import COLLECTION, Server
+from tests.waits import DEADLINE
 from vedette.cli.main import main
 from vedette.lookup.table import Lookup
 from vedette.region.feeds.fetch import COLUMNS
@@ -419,7 +420,7 @@ def test_the_example(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["sh", "-eu", "-c", match[1]], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True,
-        timeout=120,
+        timeout=DEADLINE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 

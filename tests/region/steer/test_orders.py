@@ -15,11 +15,11 @@ from vedette.fleet.requests import Refused, Request
 from vedette.region.steer.kept import Kept
 from vedette.region.steer.orders import LIFE, keep_until, order, taken
 
-CAROL, EVE = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+CAROL, EVE, OLD = (Ed25519PrivateKey.generate() for _ in range(3))
 OPERATORS = Operators(FLEET, 1, {
     "carol": Operator("carol", CAROL.public_key(), frozenset({"operator"}), START + 30 * DAY),
     "eve": Operator("eve", EVE.public_key(), frozenset({"viewer"}), START + 30 * DAY),
-    "old": Operator("old", CAROL.public_key(), frozenset({"operator"}), START - 1),
+    "old": Operator("old", OLD.public_key(), frozenset({"operator"}), START - 1),
 })  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def test_an_operators_order() -> None:
         ("signature", {}, EVE, START),
         ("role", {"operator": "eve"}, EVE, START),
         ("operator", {"operator": "mallory"}, CAROL, START),
-        ("operator expired", {"operator": "old"}, CAROL, START),
+        ("operator expired", {"operator": "old"}, OLD, START),
         ("expired", {}, CAROL, START + LIFE),
         ("trust expired", {"expires": START + 3 * DAY}, CAROL, START + 2 * DAY),
         ("fleet", {"fleet": "other"}, CAROL, START),

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests import reference
+from tests.differences import walk
 from tests.lookup.tables import reference_lookups
 from vedette.cli.main import main
 from vedette.decode.decoder import record
@@ -115,8 +116,8 @@ CONDITIONS += [
 ]
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
-@pytest.mark.parametrize(
+@walk("condition", CONDITIONS)
+@walk(
     "query",
     [
         "SELECT e.s, e.b, e.m FROM e WHERE EXISTS (SELECT 1 FROM k WHERE {})",

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.differences import walk
 from tests.rules.sql.plans import names, plan, read
 
 CASES: dict[str, tuple[str, str]] = {
@@ -494,7 +493,7 @@ Calc($2, $1 | =($3, 'y'))
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@walk("name", CASES)
 def test_lowered(name: str) -> None:
     """Each form of SQL comes to these nodes: merged, pruned, in one order."""
     sql, expected = CASES[name]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.differences import walk
 from tests.rules.sql.plans import _lines
 from vedette.plan.plan import Plan
 from vedette.plan.query import Apply, nodes
@@ -118,7 +119,7 @@ def test_a_plan_without_its_modules_is_none(folder: Path, host: Host) -> None:
         Plan.from_bytes(replace(made, modules=()).to_bytes())
 
 
-@pytest.mark.parametrize(
+@walk(
     ("sql", "line", "column", "reason", "hint"),
     [
         ("SELECT twice(host) AS a FROM e", 7, 8, "TWICE: argument 1 is BIGINT, not STRING", "CAST(… AS BIGINT)"),

@@ -7,9 +7,11 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deep import examples
+from tests.differences import walk
 from tests.reference import holds as naive
 from tests.reference import true
 from tests.rules.sql.plans import read, selecting
@@ -136,8 +138,7 @@ def held(where: str, events: list[Record]) -> tuple[int, int]:
     return taken, selected
 
 
-@pytest.mark.slow
-@settings(max_examples=200)
+@examples(80)
 @given(CONDITIONS, st.lists(EVENTS, min_size=1, max_size=12))
 def test_a_rule_holds_whenever_the_where_does(where: str, events: list[dict[str, Any]]) -> None:
     """On decoded events, through the reader of rows: no event that a WHERE takes is one that its rule leaves out."""
@@ -165,7 +166,7 @@ def test_numbers_however_they_are_written(column: str) -> None:
     assert total > 1_000
 
 
-@pytest.mark.parametrize(
+@walk(
     ("where", "expected"),
     [
         ("s = 'a' AND n > 5", "(s is 'a' (case-sensitive)) and (n >= 6)"),

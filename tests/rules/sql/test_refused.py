@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.differences import walk
 from tests.rules.sql.plans import read
 
 W = "TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE))"
@@ -192,7 +191,7 @@ REFUSED: list[tuple[str, int, int, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("sql", "line", "column", "reason", "hint"), REFUSED)
+@walk(("sql", "line", "column", "reason", "hint"), REFUSED)
 def test_refused(sql: str, line: int, column: int, reason: str, hint: str) -> None:
     """One refusal, at its place, that says what to write instead; no statement is left, and no rule of it."""
     rules = read(sql)

@@ -105,7 +105,7 @@ def made(seed: int, days: int) -> list[Cell]:
     return sorted(rows)
 
 
-@pytest.mark.parametrize("days", [2, 10])
+@pytest.mark.parametrize("days", [2, pytest.param(10, marks=pytest.mark.long)])
 def test_what_is_usual_is_what_a_naive_reading_finds(spark: SparkSession, days: int) -> None:
     """Of each level there are some; and who has what is not usual at three sites is found by numbers alone."""
     rows = made(7 + days, days)

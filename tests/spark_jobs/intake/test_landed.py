@@ -90,6 +90,7 @@ def test_what_spark_would_read_otherwise_is_left_to_it(spark: SparkSession, tmp_
     assert landed.rows(pa.table({"file": [2], "position": [0]}), {1: origin}, LANDED_ALERT) is None
 
 
+@pytest.mark.long
 def test_tables_are_the_same_either_way(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A landing of plain files and of one that only Spark can read, lookups none: batches go either way, and the tables
     equal those of rows that all went through Spark."""

@@ -129,7 +129,7 @@ def _by_agent(rows: list[Any], text: Path) -> dict[str, Counter[Row]]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("options", [(), ("--route", "--product", "linux")])
+@pytest.mark.parametrize("options", [(), pytest.param(("--route", "--product", "linux"), marks=pytest.mark.long)])
 def test_what_scan_finds_row_for_row(spark: SparkSession, export: Export, options: tuple[str, ...]) -> None:
     """Line, rule and fields of every match, correlation and row of a statement, of both agents, whatever their frames
     and segments; events counted once."""
@@ -206,6 +206,7 @@ def _line(text: Path, offset: int) -> int:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_command_tells_and_keeps_its_matches(spark: SparkSession, export: Export, tmp_path: Path) -> None:
     """The account, what does not run, the loudest rules; Parquet of all matches; not twice into one folder."""
     out = tmp_path / "matches"

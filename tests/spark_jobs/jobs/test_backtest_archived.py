@@ -25,7 +25,7 @@ from vedette.rawlog.segment import segments
 pyrage = pytest.importorskip("pyrage", reason="an environment from before: make environment")
 pytest.importorskip("obstore", reason="an environment from before: make environment")
 __all__ = ["export"]
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 @pytest.fixture

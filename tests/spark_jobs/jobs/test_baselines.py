@@ -114,6 +114,7 @@ def _overlap(row: dict[str, Any], one: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "name", "least"), [("burst", "bursts", 24), ("silence", "silences", 2)])
+@pytest.mark.long
 def test_planted_anomalies_are_found_and_nothing_else(fleet: Fleet, kind: str, name: str, least: int) -> None:
     """Recall and precision of 0.95 against the truth, by site, rule and time."""
     rows = [row for row in fleet.tables.arrow(ANOMALIES).to_pylist() if row["kind"] == kind]
@@ -131,6 +132,7 @@ def test_planted_anomalies_are_found_and_nothing_else(fleet: Fleet, kind: str, n
             assert abs(row["ended_at"].timestamp() - one["end"] / 1e6) <= 7200
 
 
+@pytest.mark.long
 def test_rules_new_in_the_fleet_are_found(fleet: Fleet) -> None:
     """Every planted rule, and no other, is new in the fleet."""
     rows = [row for row in fleet.tables.arrow(ANOMALIES).to_pylist() if row["kind"] == "new_rule" and not row["site"]]
@@ -146,6 +148,7 @@ def _three_hours(case: Case) -> None:
 
 
 @filled(_three_hours, by=5)
+@pytest.mark.long
 def test_the_median_counts_hours_without_a_match_as_none(case: Case, after_three_weeks: Usual) -> None:
     """Three hours each of three weeks, one of the nine without a match: median and MAD as by hand, of the rule and of
     all rules together; hours beside which there is little are not there."""
@@ -173,6 +176,7 @@ def _mornings(case: Case) -> None:
 
 
 @filled(_mornings, by=5)
+@pytest.mark.long
 def test_hours_of_the_week_are_those_of_the_place(case: Case, after_three_weeks: Usual) -> None:
     """08:00 UTC is 17:00 in Tokyo, also of a fleet not named; a time zone that is none, or one that the JVM
     does not know, is said, and UTC taken."""
@@ -192,6 +196,7 @@ def _loud_hours(case: Case) -> None:
 
 
 @filled(_loud_hours)
+@pytest.mark.long
 def test_a_burst_is_told_once_with_its_worst_hour(case: Case, two_days: list[Row]) -> None:
     """Three loud hours in a row are one burst; a fold of 400 matches is none, 4,000 within five minutes are."""
     burst, flood = (row for row in case.of(two_days) if row["kind"] == "burst")
@@ -214,6 +219,7 @@ def _late(case: Case) -> None:
 
 @filled(_until_noon)
 @filled(_late, by=2)
+@pytest.mark.long
 def test_a_silence_ends_with_late_alerts(case: Case, in_the_evening: list[Row], two_days: list[Row]) -> None:
     """A site without a match since noon is silent until now; when its alerts arrive late, it was not."""
     (row,) = case.of(in_the_evening)
@@ -224,6 +230,7 @@ def test_a_silence_ends_with_late_alerts(case: Case, in_the_evening: list[Row], 
     assert case.of(two_days) == []
 
 
+@pytest.mark.long
 def test_days_judged_again_are_judged_the_same(two_days: list[Row], two_days_again: list[Row]) -> None:
     """Nothing has come in: the same rows, of every kind."""
     assert {row["kind"] for row in two_days} == {"burst", "silence", "new_rule", "new_entity"}
@@ -247,6 +254,7 @@ KNOWN_AGENTS = [
 
 
 @filled(lambda case: case.match(("a", "r", hour, 6) for hour in range(7 * 24 + 12)))
+@pytest.mark.long
 def test_a_silence_tells_who_was_heard_meanwhile(case: Case, in_the_evening: list[Row]) -> None:
     """Of two agents one sent heartbeats in the silence; the other before and after it, in its first hour, and a last
     will in it."""
@@ -264,6 +272,7 @@ def _in_the_night(case: Case) -> None:
 
 
 @filled(_in_the_night)
+@pytest.mark.long
 def test_a_burst_of_45_alerts_at_a_site_that_began_in_the_night(case: Case, two_days: list[Row]) -> None:
     """A site whose first alert came at 01:10 has a week of history when its eighth day begins; 45 alerts within five
     minutes are a burst, 45 matches of one alert and its fold are none."""
@@ -278,6 +287,7 @@ def _between_two_hours(case: Case) -> None:
 
 
 @filled(_between_two_hours)
+@pytest.mark.long
 def test_a_burst_does_not_hang_on_the_clock(case: Case, two_days: list[Row]) -> None:
     """46 alerts within the half hour around noon, half of them before it, are a burst as well; one that fills hours
     of the clock is told by these alone."""
@@ -304,6 +314,7 @@ def _a_flood_and_many(case: Case) -> None:
 
 
 @filled(_a_flood_and_many)
+@pytest.mark.long
 def test_a_loud_new_rule_is_before_the_many_new_entities(case: Case, two_days: list[Row]) -> None:
     """A rule new in the fleet with 18,000 alerts comes first; entities that severe rules name for the first time are a
     row each, however many sites they are new at, and no more than a reader takes."""
@@ -324,6 +335,7 @@ def _six_days(case: Case) -> None:
 
 
 @filled(_six_days)
+@pytest.mark.long
 def test_a_week_is_needed_before_anything_is_judged(case: Case, two_days: list[Row]) -> None:
     """Of a site six days old nothing is unusual."""
     assert case.of(two_days) == []
@@ -339,6 +351,7 @@ def _carol(case: Case) -> None:
 
 
 @filled(_carol)
+@pytest.mark.long
 def test_what_is_new_at_a_site_is_told_when_it_is_grave(
     case: Case, region: Region, two_days: list[Row], two_days_again: list[Row], ninth_day: list[Row]
 ) -> None:
@@ -366,6 +379,7 @@ def _everywhere(case: Case) -> None:
 
 
 @filled(_everywhere)
+@pytest.mark.long
 def test_a_rule_that_spreads_is_one_row(case: Case, two_days: list[Row]) -> None:
     """A severe rule that is new at eleven sites: told once, where it was first, with how many others there are."""
     (row,) = case.of(two_days)
@@ -388,6 +402,7 @@ def _before(case: Case) -> None:
 
 @filled(_before)
 @filled(_cut_off, by=4)
+@pytest.mark.long
 def test_whom_a_cut_off_agent_saw_is_not_new(case: Case, two_days: list[Row], ninth_day: list[Row]) -> None:
     """Alerts that come late for a day that is in ``first_seen`` already and judged no more: their users are known from
     then on."""

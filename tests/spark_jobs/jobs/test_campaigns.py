@@ -331,6 +331,7 @@ def test_sessions_end_with_a_gap_and_are_rewritten_by_late_alerts(second: Seen, 
     assert (row["rules"], row["tactics"]) == (["r0", "r1"], ["reconnaissance", "initial-access"])
 
 
+@pytest.mark.long
 def test_without_a_past_it_says_so(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """On a first day what is at more than half of many sites is held to be usual; an attack on few is found. A session
     that goes on into the first day did not begin on it, also when no more days are looked at than sessions are asked

@@ -38,10 +38,10 @@ from spark_jobs.tables.schema import (
     Table,
 )
 from spark_jobs.tables.tables import Txn, open_tables
-from tests.e2e.agent import until
 from tests.spark_jobs.conftest import Calm, content, ingest_alerts
 from tests.spark_jobs.landed import ALERTS as LANDED
 from tests.spark_jobs.landed import DAY, HOUR, MINUTE, NOON, alert, arrow_schema, land, place
+from tests.waits import until
 from vedette.delivery import envelope
 
 pytestmark = pytest.mark.spark
@@ -121,6 +121,7 @@ def test_tables_hold_each_alert_once_and_count_it_in_its_window(region: Region) 
     assert region.run() == Account()
 
 
+@pytest.mark.long
 def test_a_copy_is_known_after_any_time_and_restart(region: Region, caplog: pytest.LogCaptureFixture) -> None:
     """An agent offline for days and resends weeks later add nothing, nor does a job that has lost its checkpoint."""
     old = [alert(i, detected_at=NOON - 5 * 24 * HOUR, received_at=NOON + i * HOUR) for i in range(4)]
@@ -241,6 +242,7 @@ def test_an_absurd_event_time_is_counted_when_it_landed(region: Region) -> None:
     assert region.run().duplicates == 2
 
 
+@pytest.mark.long
 def test_a_batch_of_any_size_is_written_in_parts(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows than the driver takes at a time are written part by part; failed between two of them and started again,
     every alert is there once, and so are copies within the batch."""
@@ -349,7 +351,7 @@ def test_it_goes_on_with_what_lands_later(region: Region) -> None:
                 pq.write_table(asset, lookups / ".assets")
                 (lookups / ".assets").rename(lookups / "assets.parquet")
             land(region.landing, [alert(number)])
-            until("the batch to be taken over", (commits / str(number)).exists, 300, 0.1)
+            until("the batch to be taken over", (commits / str(number)).exists)
     finally:
         stop.set()
         job.join(60)
@@ -358,7 +360,7 @@ def test_it_goes_on_with_what_lands_later(region: Region) -> None:
     assert [row["asset"] and row["asset"]["owner"] for row in rows] == ["first", None, "last"]
 
 
-@pytest.mark.parametrize("failing", ["entity_site_5m", "dead_letters"])
+@pytest.mark.parametrize("failing", ["entity_site_5m", pytest.param("dead_letters", marks=pytest.mark.long)])
 def test_a_failure_within_a_batch_leaves_no_trace(
     spark: SparkSession, calm: Calm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:

@@ -24,9 +24,9 @@ from spark_jobs.tables import storage
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, open_tables
-from tests.e2e.agent import until
 from tests.spark_jobs.conftest import ingest_alerts, run
 from tests.spark_jobs.landed import HOUR, NOON, alert, land
+from tests.waits import until
 
 pytestmark = pytest.mark.spark
 
@@ -109,7 +109,7 @@ class Killed(BaseException):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("writes", [1, 2, 3])
+@pytest.mark.parametrize("writes", [1, *(pytest.param(writes, marks=pytest.mark.long) for writes in (2, 3))])
 def test_upkeep_killed_between_any_two_writes_is_done_again(
     spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
@@ -243,13 +243,13 @@ def test_nothing_is_lost_beside_a_running_ingest(spark: SparkSession, tmp_path: 
 
     try:
         land_more(0)
-        until("the first batch to be counted", lambda: tables.version(WIN_5M, _query(tables)) is not None, 300, 0.2)
+        until("the first batch to be counted", lambda: tables.version(WIN_5M, _query(tables)) is not None)
         upkeep_done = [upkeep(spark, tables, f"--landing={landing}", "--landing-days=1")]
         writer = Thread(target=land_more, args=(4,))
         writer.start()
         upkeep_done.append(upkeep(spark, tables, f"--landing={landing}", "--landing-days=1", "--vacuum-hours=1"))
         writer.join()
-        until("all alerts", lambda: tables.arrow(ALERTS, ["alert_id"]).num_rows == 80, 300, 0.2)
+        until("all alerts", lambda: tables.arrow(ALERTS, ["alert_id"]).num_rows == 80)
     finally:
         stop.set()
         job.join(60)

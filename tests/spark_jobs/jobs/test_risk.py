@@ -376,6 +376,7 @@ def test_explains_itself(done: Done) -> None:
     assert "14 rules, 14 tactics, 14 days" in slow
 
 
+@pytest.mark.long
 def test_a_second_run_gives_the_same(spark: SparkSession, done: Done) -> None:
     said, rows = again(spark, done.tables, done.lookups)
     assert said == done.said

@@ -93,6 +93,7 @@ def test_duckdb_takes_the_views(tables: Tables) -> None:
 
 @pytest.mark.spark
 @pytest.mark.skipif(not JARS, reason="no jars of delta-spark: make jars")
+@pytest.mark.long
 def test_spark_s_catalog_takes_it(spark: SparkSession, tables: Tables) -> None:
     """The SQL as it is, in Spark's own catalog with Delta, where it gives what the tables hold."""
     those = {table.name: tables.path(table) for table in (AGENTS, CAMPAIGNS, TRIAGE)}

@@ -19,7 +19,7 @@ from tests.console.pages.browser import chromium
 from tests.console.pages.pictures import palette
 from tests.spark_jobs.conftest import run
 
-pytestmark = [pytest.mark.spark, pytest.mark.release]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 FLEET = Plan(alerts=60_000, days=14, start=date(2026, 11, 9), seed=7, sites=60)
 """The second week is shown; the first says what is usual."""
 LAST = "2026-11-22"

@@ -227,6 +227,7 @@ _LATE = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers
 
 @given(st.lists(st.tuples(_LATE, st.booleans()), min_size=2, max_size=8), st.integers(1, 6))
 @settings(max_examples=20)
+@pytest.mark.long
 def test_windows_in_files_of_their_own_equal_a_count_by_hand(
     batches: list[tuple[list[tuple[str, int, int]], bool]], full: int
 ) -> None:

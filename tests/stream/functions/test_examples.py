@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.differences import walk
 from vedette.rules.ruleset import RuleSet
 from vedette.rules.sql.frontend import Sql
 from vedette.stream.functions import cast
@@ -15,7 +14,7 @@ SCALAR = [name for family in FAMILIES[:-1] for name in family.FUNCTIONS if name 
 """Without functions that give rows, and ``r.name``, whose row is a column."""
 
 
-@pytest.mark.parametrize("name", SCALAR)
+@walk("name", SCALAR)
 def test_the_example_gives_what_it_says(name: str) -> None:
     """Through the front end, compiled, over one event."""
     row = LIBRARY[name]

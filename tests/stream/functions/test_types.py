@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.differences import walk
 from vedette.plan.query import Column, Literal, Type
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import Function, WrongTypes
@@ -12,7 +13,7 @@ from vedette.stream.functions.types import BIGINT, BOOLEAN, DOUBLE, FLOAT, INT, 
 MONEY = Type("DECIMAL", 10, 2)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("name", "types", "value"),
     [
         ("+", (TINYINT, TINYINT), TINYINT),
@@ -34,7 +35,7 @@ def test_types_of_values(name: str, types: tuple[Type, ...], value: Type) -> Non
     assert LIBRARY.infer(name, [Column(index, one) for index, one in enumerate(types, 1)]) == value
 
 
-@pytest.mark.parametrize(
+@walk(
     ("name", "types", "text"),
     [
         ("=", (INT, STRING), r"=\(INT, STRING\): the two cannot be compared; CAST one of them"),

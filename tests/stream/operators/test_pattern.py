@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.differences import walk
 from tests.stream.operators.steps import Driven, at, stream
 from tests.stream.walk import BIGINT, BOOLEAN, STRING, TIME, scan
 from vedette.plan.pattern import AGGREGATE, ANY, FIRST, LAST, ROWTIME
@@ -102,7 +103,7 @@ def firsts_and_lasts(node: Match, given: Sequence[Row], delay: int = 5) -> list[
 A_A_A_B = "X1 X2 X3 Z4"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "skip", "expected"),
     [
         ("X+ Z", {}, [(1, 4), (2, 4), (3, 4)]),
