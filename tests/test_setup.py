@@ -262,6 +262,11 @@ case "$*" in
 *) echo "2 passed in 1.00s"; exit {newer} ;;
 esac
 """
+REACH = """\
+import subprocess, sys
+base = subprocess.run("git hash-object -t tree /dev/null", shell=True, capture_output=True, text=True).stdout.strip()
+print(base) if "--base" in sys.argv else print("test_reached", "", "test_other", sep="\\n")
+"""
 PARTS = {"quick": 0, "reached": 0, "again": 0, "others": 0, "newer": 0}
 
 
@@ -287,7 +292,7 @@ def test_what_ci_runs(tmp_path: Path, ends: dict[str, int], code: int) -> None:
     (tmp_path / "Makefile").write_text(MAKEFILE.format(python=sys.executable, quick=parts["quick"]))
     (tmp_path / "pytest").write_text(PYTEST.format(**parts))
     (tmp_path / "tools/setup.sh").write_text('mkdir -p "$2/bin" && cp pytest "$2/bin"\n')
-    (tmp_path / "tools/reach.py").write_text('print("test_reached", "", "test_other", sep="\\n")\n')
+    (tmp_path / "tools/reach.py").write_text(REACH)
     (tmp_path / "pyproject.toml").write_text("\n")
     for file in ("pytest", "bin/python3.13"):
         (tmp_path / file).touch()

@@ -1,10 +1,11 @@
 """Which tests a change can reach: ``python -m tools.reach [BASE]`` prints their files, one a line, those that it does
 first, then after an empty line the others.
 
-BASE is the commit before the change: where none is named, the merge base with ``origin``'s main, else the fiftieth
-commit before this one. A module reaches what imports it, also within a function, and what names it in a string
-(``"vedette.runtime.hunt"``, for ``python -m`` or ``import_module``). What starts one of ``PROGRAMS`` is reached by all
-modules of it. Other files reach by ``DATA``, and whatever names them. A file that no rule knows reaches all tests.
+BASE is the commit before the change: where none is named, where this branched off ``origin``'s main, else the fiftieth
+commit before this one; ``--base`` prints which. A module reaches what imports it, also within a function, and what
+names it in a string (``"vedette.runtime.hunt"``, for ``python -m`` or ``import_module``). What starts one of
+``PROGRAMS`` is reached by all modules of it. Other files reach by ``DATA``, and whatever names them. A file that no rule
+knows reaches all tests.
 
 Each part is in an order that changes from day to day, so that a run which has no time for all takes others tomorrow.
 """
@@ -150,8 +151,11 @@ def git(*words: str) -> str:
 
 
 def base() -> str:
-    """The commit before the change; empty where there is none, and all is new."""
-    return git("merge-base", "HEAD", "origin/main") or git("rev-parse", "--verify", "-q", f"HEAD~{COMMITS}")
+    """The commit before the change; that of nothing where there is none, and all is new."""
+    fork, head = git("merge-base", "HEAD", "origin/main"), git("rev-parse", "HEAD")
+    if fork and fork != head:
+        return fork
+    return git("rev-parse", "--verify", "-q", f"HEAD~{COMMITS}") or git("hash-object", "-t", "tree", "/dev/null")
 
 
 def today(path: str) -> str:
@@ -161,9 +165,11 @@ def today(path: str) -> str:
 
 def main() -> None:
     before = sys.argv[1] if sys.argv[1:] else base()
+    if before == "--base":
+        sys.stdout.write(f"{base()}\n")
+        return
     graph = Graph(ROOT, git("ls-files").splitlines())
-    changed = git("diff", "--name-only", before, "HEAD").splitlines() if before else ["/"]
-    reached = graph.reached(changed)
+    reached = graph.reached(git("diff", "--name-only", before, "HEAD").splitlines())
     others = set(graph.tests) - reached
     sys.stdout.write("".join(f"{path}\n" for path in [*sorted(reached, key=today), "", *sorted(others, key=today)]))
 

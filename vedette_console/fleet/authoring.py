@@ -74,8 +74,9 @@ class Authoring:
         self._waiting += 1
         try:
             async with self._turns:
-                folder = await asyncio.to_thread(written, files)
+                folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="vedette-console-"))
                 try:
+                    await asyncio.to_thread(written, files, folder)
                     ended = await child.run_async(MODULE, str(folder), op, data=orjson.dumps(order), seconds=SECONDS,
                                                   memory=MEMORY)  # fmt: skip
                 finally:
@@ -102,11 +103,10 @@ def answer(ended: child.Ended) -> dict[str, Any]:
     return {"problems": [finding.model_dump()], "stopped": why[:500]}
 
 
-def written(files: Mapping[str, str], folder: Path | None = None) -> Path:
-    """The files in ``folder``, or a new one of ours. Raises Problem 422 for names that exclude each other, OSError."""
-    made = folder or Path(tempfile.mkdtemp(prefix="vedette-console-"))
+def written(files: Mapping[str, str], folder: Path) -> None:
+    """Write the files into ``folder``. Raises Problem 422 for names that exclude each other, OSError."""
     for name, text in files.items():
-        path = below(made, name)
+        path = below(folder, name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8", newline="")
@@ -114,7 +114,6 @@ def written(files: Mapping[str, str], folder: Path | None = None) -> Path:
             raise Problem(422, f"{name}: a file and a folder of the same name", where="rules") from error
         except UnicodeEncodeError as error:
             raise Problem(422, f"{name}: not a text in UTF-8", where="rules") from error
-    return made
 
 
 def below(folder: Path, path: str) -> Path:

@@ -121,4 +121,4 @@ async def test_paths(desk: Authoring, tmp_path: Path) -> None:
         with pytest.raises((Problem, ValueError)):
             authoring.written({RuleFile(path=path, text=RULE).path: RULE}, tmp_path / "below")
     with pytest.raises(Problem, match="a file and a folder"):
-        await asyncio.to_thread(authoring.written, {"a.yml": RULE, "a.yml/b.yml": RULE})
+        await asyncio.to_thread(authoring.written, {"a.yml": RULE, "a.yml/b.yml": RULE}, tmp_path)
