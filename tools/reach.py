@@ -4,8 +4,8 @@ first, then after an empty line the others.
 BASE is the commit before the change: where none is named, where this branched off ``origin``'s main, else the fiftieth
 commit before this one; ``--base`` prints which. A module reaches what imports it, also within a function, and what
 names it in a string (``"vedette.runtime.hunt"``, for ``python -m`` or ``import_module``). What starts one of
-``PROGRAMS`` is reached by all modules of it. Other files reach by ``DATA``, and whatever names them. A file that no rule
-knows reaches all tests.
+``PROGRAMS`` is reached by all modules of it. Other files reach by ``DATA``, and whatever names them. A file that no
+rule knows reaches all tests.
 
 Each part is in an order that changes from day to day, so that a run which has no time for all takes others tomorrow.
 """
