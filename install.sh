@@ -653,7 +653,10 @@ own() {
     fi
     if [ -n "$(ls -A "$1")" ] && [ ! -e "$1/.vedette" ] || [ "$(marked "$1")" = "$prefix" ]; then return 0; fi
     printf '%s\n' "$prefix" >"$prefix/.mark.$$"
-    mv -fT "$prefix/.mark.$$" "$1/.vedette" || warn "$1 is not marked as of $prefix: --purge will leave it"
+    mv -fT "$prefix/.mark.$$" "$1/.vedette" || {
+        rm -f "$prefix/.mark.$$"
+        warn "$1 is not marked as of $prefix: --purge will leave it"
+    }
 }
 
 # marked FOLDER: the prefix of the installation that has it, if one does.

@@ -155,3 +155,12 @@ def test_the_bound_is_of_cpu() -> None:
 def test_what_is_no_pattern() -> None:
     with pytest.raises(ValueError, match="missing"):
         finder("(a", Guard())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"), [("(?<=a|bc)d", "xbcd"), ("^(?<!a+)b", "b"), ("(?m:^b)", "a\nb"), ("(?m:^b)|^c", "a\nb")]
+)
+def test_what_re_does_not_take_or_sees_otherwise(pattern: str, text: str) -> None:
+    """A look-behind of any width, and the beginning of a line within a group of its own flags."""
+    assert finder(pattern, Guard())(text)
+    assert finder(pattern.encode(), Guard())(text.encode())

@@ -24,6 +24,7 @@ HONEST: list[tuple[Type, list[Any]]] = [
     (Type("FLOAT"), [1, 0.1, float("inf"), float("nan")]),
     (Type("DOUBLE"), [1, 0.1, float("-inf")]),
     (DECIMAL, [Decimal("-999.99"), Decimal(1), Decimal("0.005"), Decimal("-0"), Decimal("1E+2")]),
+    (Type("DECIMAL", 38, 0), [Decimal("9" * 38), Decimal("9" * 38).copy_negate()]),
     (Type("STRING"), ["", "é", "\ud800"]),
     (Type("BYTES"), [b"", bytearray(b"x")]),
     (Type("DATE"), [date.min, date.max, datetime(2026, 1, 1)]),

@@ -17,6 +17,7 @@ import re._parser as sre_parse
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,8 +26,8 @@ import regex
 SECONDS = 0.05
 """Of CPU for one pattern on one text."""
 QUARANTINE_AFTER = 10
-MEAN = 0.001
-"""Seconds of CPU that a question may take in the long run."""
+MEAN, MEAN_BYTES = 0.001, 4096
+"""Seconds of CPU that a question may take in the long run, for so many letters or part of them."""
 DEBT = 1.0
 """Seconds of CPU beyond that until quarantine."""
 MOST_WAYS = 100
@@ -62,7 +63,7 @@ class Guard:
             self.overruns += 1
             raise TooSlow from None
         finally:
-            self.debt = max(0.0, self.debt + time.thread_time() - began - MEAN)
+            self.debt = max(0.0, self.debt + time.thread_time() - began - MEAN * (1 + len(text) // MEAN_BYTES))
 
 
 def compiled(pattern: str | bytes, flags: int = 0) -> Any:
@@ -75,11 +76,11 @@ def compiled(pattern: str | bytes, flags: int = 0) -> Any:
 
 def finder(pattern: T, guard: Guard) -> Callable[[T], object]:
     """What finds ``pattern`` in a text: a match, or None. It raises ``TooSlow``; this ValueError."""
-    made = compiled(pattern)
+    search = compiled(pattern).search
     if not why_slow(pattern):
-        plain = re.compile(pattern)
-        return plain.match if _anchored(_parsed(pattern)) else plain.search
-    search = made.search
+        with suppress(re.error):  # ``regex`` takes more, as a look-behind of any width
+            plain = re.compile(pattern)
+            return plain.match if _anchored(_parsed(pattern)) else plain.search
     return lambda text: guard.ask(search, text)
 
 
@@ -144,7 +145,7 @@ def _begins(items: Any) -> bool:
     if op is sre.AT:
         return bool(value in (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING))
     if op is sre.SUBPATTERN:
-        return _begins(value[3].data)
+        return not value[1] & re.MULTILINE and _begins(value[3].data)
     return op is sre.BRANCH and all(_begins(one.data) for one in value[1])
 
 

@@ -134,7 +134,7 @@ def _as_decimal(kind: Type) -> Callable[[Decimal], Decimal | None]:
 
     def cut(value: Decimal) -> Decimal | None:
         found = value.quantize(step, ROUND_HALF_UP, WIDE)
-        return found if abs(found) < limit else None
+        return found if found.copy_abs() < limit else None
 
     return cut
 

@@ -66,7 +66,7 @@ def _of(of: Type) -> Check:
             exponent, limit = -of.scale, Decimal(10) ** (of.precision - of.scale)
             return lambda value: (
                 value is None
-                or (type(value) is Decimal and value.as_tuple().exponent == exponent and abs(value) < limit)
+                or (type(value) is Decimal and value.as_tuple().exponent == exponent and value.copy_abs() < limit)
             )
         case "ARRAY":
             return _or_null(_each(_of(of.args[0])))

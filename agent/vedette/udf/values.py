@@ -156,7 +156,7 @@ def _decimal(precision: int, scale: int) -> Change:
         if not isinstance(value, Decimal):
             _wrong("DECIMAL", value)
         found: Decimal = value.quantize(step, ROUND_HALF_EVEN, _WIDE)
-        if abs(found) >= limit:
+        if found.copy_abs() >= limit:
             raise _error(f"DECIMAL({precision}, {scale})", value)
         return found
 
