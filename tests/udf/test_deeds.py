@@ -64,8 +64,11 @@ def test_no_deed_succeeds(user: int | None, lacking: tuple[str, ...], in_force: 
     fails by what should end it, the worker is there for the next row, and the agent and its host are as before."""
     if user is not None and os.getuid() != 0:
         user = None
-    if user is not None and not all(os.stat(folder).st_mode & 1 for folder in (ROOT, *ROOT.parents, sys.prefix)):
-        pytest.skip("other users do not reach this folder")
+    needed = [Path(sys.prefix), Path(sys.base_prefix), ROOT]
+    if user is not None and not all(
+        os.stat(part).st_mode & 1 for folder in needed for part in (folder, *folder.parents)
+    ):
+        pytest.skip("other users do not reach this folder, or this Python")
     *rows, (_, _, granted, _) = done(*lacking, user=user)
     assert set(granted.split(", ")) <= set(in_force.split(", "))
     assert "seccomp" in granted
