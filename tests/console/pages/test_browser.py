@@ -123,6 +123,17 @@ def test_completion(tab: Open, plain: Console) -> None:
     assert not found.page.locator("#choices").is_visible()
 
 
+def test_completion_of_what_was_typed_before_its_script_came(tab: Open, plain: Console) -> None:
+    """On a slow line the choices come with the script, without another key."""
+    found, held = tab(plain), list[Any]()
+    found.page.route("**/complete.js", lambda route: held.append(route))
+    with found.page.expect_request("**/complete.js"):
+        found.go("/alerts")
+    found.page.locator("#q").press_sequentially("leve")
+    held[0].continue_()
+    found.page.locator("#choices li").first.wait_for()
+
+
 def test_news_do_not_touch_what_one_types(tab: Open, plain: Console) -> None:
     """Upon news the list is asked for again, the chosen row stays chosen, the search box stays as it is."""
     found = tab(plain)

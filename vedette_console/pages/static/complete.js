@@ -54,6 +54,7 @@ export const startComplete = (form) => {
     else if (event.key === "Escape") { event.preventDefault(); hide(); }
     else if ((event.key === "Enter" || event.key === "Tab") && chosen >= 0) { event.preventDefault(); take(); }
   });
+  if (document.activeElement === box && box.value !== box.defaultValue) look(); // typed before this script came
   const wrong = form.dataset.problem;
   if (wrong) complain(form, JSON.parse(wrong));
 };
