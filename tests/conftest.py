@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+import structlog
 
 from vedette.engine import kernel
 
@@ -130,6 +131,16 @@ def user_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What commands keep for the user, tests keep for themselves."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def logs_captured() -> Iterator[None]:
+    """Commands that run within this process set up logging again and again. A logger that is cached would keep to what
+    was set up first, out of the reach of ``capture_logs``."""
+    with pytest.MonkeyPatch.context() as patch:
+        configure = structlog.configure
+        patch.setattr(structlog, "configure", lambda **how: configure(**{**how, "cache_logger_on_first_use": False}))
         yield
 
 
