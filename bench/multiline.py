@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Callable
 
+from vedette.decode.bounded import Guard
 from vedette.inputs.containers import Container
 from vedette.inputs.file import Multiline
 from vedette.inputs.framing import Lines
@@ -47,7 +48,7 @@ def main() -> None:
     traces = "".join(f"2026-11-23 10:00:00 ERROR no {i}\n{FRAME}" for i in range(lines // 20)).encode()
     cri = "".join(f"{stamp} stdout F {TEXT % i}\n" for i in range(lines)).encode()
     docker = "".join(f'{{"log":"{TEXT % i}\\n","stream":"stdout","time":"{stamp}"}}\n' for i in range(lines)).encode()
-    begins = Multiline(start=r"^\d{4}-\d\d-\d\d").begins
+    begins = Multiline(start=r"^\d{4}-\d\d-\d\d").asked(Guard())
     unwrap = Container("/var/log/pods/shop_cart-1_0b1c/app/0.log", {"kubernetes.pod.name": "cart-1"}).line
     for what, data, events in (
         ("lines, as without any of it", plain, None),

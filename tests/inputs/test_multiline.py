@@ -7,6 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vedette.decode.bounded import Guard
 from vedette.inputs.file import Multiline
 from vedette.inputs.framing import Lines
 from vedette.inputs.multiline import HELD_BYTES, WAIT_SECONDS, Events, Line
@@ -21,7 +22,7 @@ Caused by: java.io.IOException
 
 2026-11-23 INFO on
 """
-DATED = Multiline(start="^[0-9]{4}-").begins
+DATED = Multiline(start="^[0-9]{4}-").asked(Guard())
 
 
 def wrapped(line: bytes) -> Line:
@@ -88,7 +89,7 @@ def test_a_trace_is_one_event() -> None:
 
 def test_continued_by_indentation() -> None:
     """``continue`` names the lines that begin none; what comes before the first event is one."""
-    reader = Reader(Multiline(continue_=r"^\s|^Caused by").begins)
+    reader = Reader(Multiline(continue_=r"^\s|^Caused by").asked(Guard()))
     reader.feed(b"  lost\nError\n\tat x\nCaused by: y\nnext\n")
     reader.end()
     assert reader.given == [b"  lost", b"Error\n\tat x\nCaused by: y", b"next"]

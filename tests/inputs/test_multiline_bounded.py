@@ -35,7 +35,7 @@ def test_one_line_does_not_hold_the_agent(pattern: str, line: bytes, key: str) -
     settings = Multiline(**{key: pattern})
     data = b"first\n" + (line + b"\n") * 100 + b"last\n"
     used = time.process_time()
-    reader = Reader(settings.begins)
+    reader = Reader(settings.asked(Guard()))
     reader.feed(data)
     reader.end()
     assert time.process_time() - used < 2 * bounded.QUARANTINE_AFTER * bounded.SECONDS + bounded.DEBT

@@ -37,10 +37,6 @@ class Multiline:
         if not 0.1 <= self.timeout <= 300:
             yield f".timeout: expects 0.1 to 300, not {self.timeout:g}"
 
-    @property
-    def begins(self) -> Callable[[bytes], bool]:
-        return self.asked(Guard())
-
     def asked(self, guard: Guard) -> Callable[[bytes], bool]:
         """Whether an event begins with a line; one at which the pattern takes too long begins one."""
         looks, starts = bounded.finder((self.start or self.continue_).encode(), guard), bool(self.start)
