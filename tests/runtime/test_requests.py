@@ -196,6 +196,37 @@ def test_whole_over_a_bad_wire(tmp_path: Path, seed: int) -> None:
     assert not [*(tmp_path / "fleet" / "requests").glob("*/*")]
 
 
+@pytest.mark.parametrize("event", ["request_received", "request_finished"])
+def test_killed_before_it_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: str) -> None:
+    """What is on the disk and not in the record when the agent is killed is recorded in its next life, once."""
+    lives, append, reached = Lives(tmp_path), Record.append, asyncio.Event()
+
+    async def stuck(record: Record, name: str, /, **facts: Any) -> Any:
+        if name == event:
+            reached.set()
+            await asyncio.Event().wait()
+        return await append(record, name, **facts)
+
+    async def main() -> Collection:
+        wire = Wire(random.Random(1))
+        with monkeypatch.context() as patch:
+            patch.setattr(Record, "append", stuck)
+            lives.start(wire)
+            collection = begun(tmp_path, request())
+            await wire.send(AGENT, collection.envelope)
+            await asyncio.wait_for(reached.wait(), DEADLINE)
+            await lives.kill()
+        wire.up = asyncio.Queue()
+        agent = lives.start(wire)
+        await converse(wire, collection, KEYS["vera"], DEADLINE, fresh=False)
+        await eventually("its end", lambda: not agent.status())
+        return collection
+
+    collection = asyncio.run(main())
+    assert [*collection.records(AGENT)] == [{"n": n} for n in range(ROWS)]
+    assert [lives.events.count(one) for one in ("request_received", "request_finished")] == [1, 1]
+
+
 def test_nobody_listens(tmp_path: Path) -> None:
     """An agent whose parts nobody takes stops sending them, until it is asked for them."""
     lives = Lives(tmp_path)

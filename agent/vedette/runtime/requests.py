@@ -165,6 +165,7 @@ class Requests:
 
     async def run(self) -> None:
         """Until cancelled."""
+        await self._complete_record()
         await self._withdraw()
         for held in [*self._spool.held.values()]:
             self._begin(held)
@@ -231,9 +232,7 @@ class Requests:
             refused = Refused("certificate", str(error))
             await self._refusal(refused)
             return refused
-        body = orjson.dumps(dict(request.body))
-        shown = {"body": dict(request.body)} if len(body) <= BODY_SHOWN else {"body_bytes": len(body)}
-        if not await self._record("request_received", **_about(request), reason=request.reason, **shown):
+        if not await self._received(request):
             self._spool.drop(request.id)
             refused = Refused("not recorded", "this host cannot write its audit record", request)
             await self._refusal(refused)
@@ -343,9 +342,7 @@ class Requests:
         except (OSError, ValueError) as error:
             self._failed(error)
             return
-        await self._record(
-            "request_finished", **_about(request), state=state, why=reason, parts=held.parts, bytes=job.made
-        )
+        await self._finished(held, state, reason, job.made)
 
     async def _run(self, job: Job, kind: Kind) -> tuple[str, str]:
         async with self._slots[kind.name]:
@@ -464,6 +461,33 @@ class Requests:
                 self._spool.drop(id)
             with suppress(OSError, ValueError):
                 await self._fleet.record.settle()
+
+    async def _complete_record(self) -> None:
+        """Record what an agent that was killed had on its disk and not in its record yet."""
+        if not self._spool.held:
+            return
+        audit = self._fleet.record.audit
+        try:
+            recorded = await asyncio.to_thread(
+                lambda: {(row["event"], row.get("request")) for row in (audit.lines() if audit.head().seq else ())}
+            )
+            for id, held in [*self._spool.held.items()]:
+                if ("request_received", id) not in recorded and not await self._received(held.request):
+                    self._spool.drop(id)
+                elif held.whole and ("request_finished", id) not in recorded and (newest := held.newest()) is not None:
+                    await self._finished(held, newest.part.state, newest.part.reason, newest.made)
+        except (OSError, ValueError) as error:
+            log.error(Log.AUDIT_FAILED, path=str(audit.path), reason=str(error))
+
+    async def _received(self, request: Request) -> bool:
+        """Whether it is recorded: nothing is worked on that is not."""
+        body = orjson.dumps(dict(request.body))
+        shown = {"body": dict(request.body)} if len(body) <= BODY_SHOWN else {"body_bytes": len(body)}
+        return await self._record("request_received", **_about(request), reason=request.reason, **shown)
+
+    async def _finished(self, held: Held, state: str, why: str, made: int) -> None:
+        facts = {"state": state, "why": why, "parts": held.parts, "bytes": made}
+        await self._record("request_finished", **_about(held.request), **facts)
 
     async def _record(self, event: str, **facts: Any) -> bool:
         """Whether it is on the disk."""
