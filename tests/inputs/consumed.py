@@ -14,11 +14,8 @@ from vedette.model.counters import Counters
 if TYPE_CHECKING:
     from vedette.inputs.consume import KafkaConsumer
 
-LONG_SESSION = 6.0
+SESSION = 6.0
 """Seconds, Kafka's least by default: no load of the machine ends such a session."""
-SHORT_SESSION = 0.5
-"""For tests of one agent, which bear that it is assigned its partitions again. The mock broker does not know a static
-member that comes again, as Kafka does: it comes into its group when its former session is over."""
 
 
 def numbered(begin: int, end: int) -> list[bytes | None]:
@@ -31,28 +28,31 @@ def numbers(*bins: Bin) -> list[int]:
 
 @asynccontextmanager
 async def consuming(
-    address: str, bin: Bin, counters: Counters, *, who: str = "a", **settings: Any
+    address: str, bin: Bin, counters: Counters, *, who: str = "a", static: bool = False, **settings: Any
 ) -> AsyncIterator[Any]:
     """A running input that goes on from the bin's positions; stopped afterwards, and the account checked.
 
-    It counts its turns in which no record came: ``empty``; ``a_session`` of them take as long as a long session.
+    It counts its turns in which no record came: ``empty``; ``a_session`` of them take as long as a session. ``static``
+    members are for real brokers: the mock one does not know them when they come again.
     """
     from vedette.inputs.consume import POLL_SECONDS, KafkaConsumer
 
     class Counted(KafkaConsumer):
         empty = 0
-        a_session = int(LONG_SESSION / POLL_SECONDS)
+        a_session = int(SESSION / POLL_SECONDS)
 
         def _take(self) -> Any:
             parts = super()._take()
             self.empty += not parts
             return parts
 
-    settings = {"brokers": (address,), "tls": False, "session_timeout": SHORT_SESSION, **settings}
+    settings = {"brokers": (address,), "tls": False, "session_timeout": SESSION, **settings}
     positions = [*bin.positions.values()]
     consumer: KafkaConsumer = Counted(
         KafkaInput("in", **settings), f"vedette-{who}-in", bin, counters, positions, backoff=(0.05, 0.2)
     )
+    if not static:
+        consumer._instance = None  # type: ignore[assignment]
     task = asyncio.create_task(consumer.run())
     try:
         yield consumer

@@ -1,7 +1,7 @@
 """The Kafka input against librdkafka's own mock broker: each record once, whatever happens to the group and the topic.
 
-``test_consume_broker.py`` has what only a real broker shows. A test that starts the input again, or has its session
-lost, takes seconds: it waits for the end of a session (``consumed.py``).
+``test_consume_broker.py`` has what only a real broker shows. A test that starts the input again takes five seconds: so
+long the mock broker waits for other members of a group.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.inputs.consumed import LONG_SESSION, consuming, numbered, numbers
+from tests.inputs.consumed import consuming, numbered, numbers
 from tests.inputs.intake import Bin
 from tests.inputs.test_acknowledge import Disk
 from tests.waits import eventually
@@ -90,6 +90,7 @@ async def test_once_over_restarts(broker: Mocked) -> None:
     assert committed(broker.address, name, "r", 2) == 1001
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("impatient")
 async def test_a_session_that_is_lost_commits_nothing_that_is_not_on_disk(broker: Mocked) -> None:
     """Received, not on disk, and the session is lost before a first commit: it goes on where it was. The group's
@@ -99,8 +100,8 @@ async def test_a_session_that_is_lost_commits_nothing_that_is_not_on_disk(broker
     with capture_logs() as logs:
         async with consuming(broker.address, bin, counters, topics=(name,), group="l"):
             await eventually("10 events", lambda: len(bin.events) == 10)
-            broker.refuse(HEARTBEAT, UNKNOWN_MEMBER)
-            await eventually("a second assignment", lambda: assignments(logs) >= 2)
+            with broker.refusing(HEARTBEAT, UNKNOWN_MEMBER):
+                await eventually("a second assignment", lambda: assignments(logs) >= 2)
             send(broker.address, name, numbered(10, 11))
             await eventually("11 events", lambda: len(bin.events) == 11)
     assert numbers(bin) == list(range(11))
@@ -136,9 +137,7 @@ async def test_back_pressure(broker: Mocked) -> None:
     """While the raw log takes nothing, nothing is read and the member stays in its group, longer than its session."""
     name, bin, counters = broker.create("pressure", 2), Bin(), Counters()
     with capture_logs() as logs:
-        async with consuming(
-            broker.address, bin, counters, topics=(name,), group="p", session_timeout=LONG_SESSION
-        ) as consumer:
+        async with consuming(broker.address, bin, counters, topics=(name,), group="p") as consumer:
             send(broker.address, name, numbered(0, 10))
             await eventually("10 events", lambda: len(bin.events) == 10)
             bin.close()
@@ -166,7 +165,7 @@ async def test_two_in_a_group(broker: Mocked) -> None:
         await asyncio.to_thread(send, broker.address, name, numbered(end - 400, end))
         await eventually("all events", lambda: sum(len(bin.events) for bin in bins) >= end)
 
-    common: dict[str, Any] = {"topics": (name,), "group": "g", "session_timeout": LONG_SESSION}
+    common: dict[str, Any] = {"topics": (name,), "group": "g"}
     async with consuming(broker.address, bins[0], counters[0], **common) as first:
         await more()
         async with consuming(broker.address, bins[1], counters[1], who="b", **common) as second:

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.certificates import Authority
-from tests.inputs.consumed import LONG_SESSION, consuming, numbered, numbers
+from tests.inputs.consumed import consuming, numbered, numbers
 from tests.inputs.intake import Bin
 from tests.kafka.mocked import send
 from tests.spark_jobs import kafka
@@ -63,20 +63,20 @@ async def test_security(broker: kafka.Kafka, authority: Authority, tmp_path: Pat
     scram = {"sasl": "scram-sha-512", "username": kafka.USER, "password_file": password}
     password.write_text("")
     with capture_logs() as logs:
-        async with consuming(sasl, Bin(), Counters(), topics=(name,), session_timeout=LONG_SESSION, **scram):
+        async with consuming(sasl, Bin(), Counters(), topics=(name,), static=True, **scram):
             await eventually("an empty file", lambda: any("is empty" in entry.get("reason", "") for entry in logs))
             password.write_text("wrong")
             await eventually("a refusal", lambda: any(entry["event"] == "broker_refused" for entry in logs))
     assert kafka.PASSWORD not in json.dumps(logs)
     password.write_text(kafka.PASSWORD + "\n")
     bin = Bin()
-    async with consuming(sasl, bin, Counters(), topics=(name,), session_timeout=LONG_SESSION, **scram):
+    async with consuming(sasl, bin, Counters(), topics=(name,), static=True, **scram):
         await eventually("3 events", lambda: len(bin.events) == 3)
     certificate, key = authority.issue("agent")
     tls = {"tls": True, "ca_file": authority.ca, "group": "tls"}
     refusals = ("broker_refused", "broker_away")
     with capture_logs() as logs:
-        async with consuming(broker.at("TLS"), Bin(), Counters(), topics=(name,), session_timeout=LONG_SESSION, **tls):
+        async with consuming(broker.at("TLS"), Bin(), Counters(), topics=(name,), static=True, **tls):
             await eventually("a refusal", lambda: any(entry["event"] in refusals for entry in logs))
     bin = Bin()
     async with consuming(
@@ -84,7 +84,7 @@ async def test_security(broker: kafka.Kafka, authority: Authority, tmp_path: Pat
         bin,
         Counters(),
         topics=(name,),
-        session_timeout=LONG_SESSION,
+        static=True,
         cert_file=certificate,
         key_file=key,
         **tls,
@@ -96,7 +96,7 @@ async def test_the_broker_is_killed(broker: kafka.Kafka) -> None:
     """While records come: each record is there once when it is back; a stop while it is away does not hang."""
     name, bin, counters = create(broker, "away", 2), Bin(), Counters()
     with capture_logs() as logs:
-        async with consuming(broker.address, bin, counters, topics=(name,), session_timeout=LONG_SESSION):
+        async with consuming(broker.address, bin, counters, topics=(name,), static=True):
             send(broker.address, name, numbered(0, 100))
             await eventually("100 events", lambda: len(bin.events) == 100)
             broker.kill()
@@ -104,7 +104,7 @@ async def test_the_broker_is_killed(broker: kafka.Kafka) -> None:
             await asyncio.to_thread(broker.start)
             await asyncio.to_thread(send, broker.address, name, numbered(100, 200))
             await eventually("200 events", lambda: len(bin.events) >= 200)
-        async with consuming(broker.address, bin, counters, topics=(name,), session_timeout=LONG_SESSION) as consumer:
+        async with consuming(broker.address, bin, counters, topics=(name,), static=True) as consumer:
             await eventually("both partitions", lambda: len(consumer._reading) == 2)
             broker.kill()
             await eventually("the report of it", lambda: consumer._reported)

@@ -1,7 +1,7 @@
 """A Kafka broker in this process and without a JVM: librdkafka's own mock cluster, by ctypes.
 
 Promises: Kafka's protocol over loopback; topics with ids and as many partitions as are asked for; consumer groups with
-sessions, static members and commits. ``refuse`` answers the next requests of a kind with errors; ``down`` closes the
+sessions, static members and commits. ``refusing`` answers requests of a kind with an error; ``down`` closes the
 port and all connections until ``up``, and what is stored stays. SASL, TLS, a topic's limit on the size of messages and
 a broker that is killed need ``tests/spark_jobs/kafka.py``.
 """
@@ -73,10 +73,15 @@ class Mocked:
         """Answer with ``error`` whatever is asked about a topic."""
         self._call("topic_set_error", topic.encode(), error)
 
-    def refuse(self, request: int, *errors: int) -> None:
-        """Answer the next requests of a kind with ``errors``, one each; 0 is none."""
-        codes = (ctypes.c_int * len(errors))(*errors)
-        self._call("push_request_errors_array", ctypes.c_int16(request), ctypes.c_size_t(len(errors)), codes)
+    @contextmanager
+    def refusing(self, request: int, error: int) -> Iterator[None]:
+        """Answer requests of a kind with ``error``."""
+        codes = (ctypes.c_int * 1000)(*[error] * 1000)
+        self._call("push_request_errors_array", ctypes.c_int16(request), ctypes.c_size_t(len(codes)), codes)
+        try:
+            yield
+        finally:
+            self._call("clear_request_errors", ctypes.c_int16(request))
 
     def down(self) -> None:
         assert self._call("broker_set_down", _BROKER) == 0
