@@ -14,7 +14,7 @@ help:
 	@echo "make demo-fleet  an operator's week: enrol, roll out, see a bad change come back, ask (3 minutes)"
 	@echo "make demo-sites  five sites, one intruder: from the report to one raw line (5 minutes)"
 	@echo "make shell       a shell in which vedette and vedette-spark are found, without set-up beyond .venv"
-	@echo "make check       lint, types and the tests that need no other program (3 minutes)"
+	@echo "make check       lint, types and the tests of rooms that your change reaches (90 seconds)"
 	@echo "make test        lint, types and all tests but the long ones, against real peers (15 minutes)"
 	@echo "make test-all    the long ones, too: kills at random, booted containers, all of Spark (hours)"
 	@echo "make bench       twelve scenarios on the real agent, into docs/performance.md (half an hour)"
@@ -71,10 +71,12 @@ lint: environment
 	$(BIN)/mypy -p vedette -p spark_jobs -p vedette_console -p bench -p demo
 	@MAKEFLAGS= sh tools/kernel.sh lint $(BIN)/python
 
-# What to run before each commit: no packages, no root, no network once .venv is there.
+# What to run before each commit: no packages, no root, no network once .venv is there. Tests that the change reaches and
+# that need no other program; all of them where nothing has changed since origin's main. Code 5: there are none.
 check: environment
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint kernel
-	$(TESTS) -m "not long and not peer and not spark and not install and not boot"
+	@$(TESTS) -m "not long and not peer and not spark and not install and not boot" \
+		$$($(BIN)/python -m tools.reach --mine) || [ $$? = 5 ]
 
 kernel: environment
 	@MAKEFLAGS= sh tools/kernel.sh test $(BIN)/python

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.reach import ROOT, Graph, git
+from tools.reach import ROOT, Graph, git, mine
 
 PROJECT = {
     "agent/vedette/__init__.py": "",
@@ -53,3 +53,27 @@ def test_of_this_project() -> None:
     assert not any(test.startswith("tests/e2e/") for test in graph.reached(["docs/guide.md"]))
     tail = graph.reached(["agent/vedette/inputs/tail.py"])
     assert {"tests/inputs/test_tail.py", "tests/e2e/test_killed.py"} <= tail < set(graph.tests)
+
+
+def test_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not on origin's main: commits since, changed files, new ones; without any of them all tests."""
+
+    for path, text in PROJECT.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    monkeypatch.setattr("tools.reach.ROOT", tmp_path)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@localhost"]
+    for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "first"]):
+        git(*words)
+    git("update-ref", "refs/remotes/origin/main", "HEAD")
+    tests = {f"tests/test_{name}.py" for name in ("base", "user", "starter", "typed")} | {"tests/e2e/test_agent.py"}
+    assert mine() == tests
+    (tmp_path / "tests/test_new.py").write_text("")
+    assert mine() == {"tests/test_new.py"}
+    (tmp_path / "tests/test_typed.py").write_text("changed")
+    assert mine() == {"tests/test_new.py", "tests/test_typed.py"}
+    git("add", ".")
+    git(*identity, "commit", "-qm", "second")
+    assert mine() == {"tests/test_new.py", "tests/test_typed.py"}
+    (tmp_path / "tests/test_new.py").unlink()
+    assert mine() == {"tests/test_typed.py"}

@@ -1,8 +1,12 @@
-"""Which tests a change can reach: ``python -m tools.reach [BASE]`` prints their files, one a line, those that it does
-first, then after an empty line the others.
+"""Which tests a change can reach.
 
-BASE is the commit before the change: where none is named, where this branched off ``origin``'s main, else the fiftieth
-commit before this one; ``--base`` prints which. A module reaches what imports it, also within a function, and what
+    python -m tools.reach [BASE]    the files of tests that it does, one a line; after an empty line the others
+    python -m tools.reach --base    BASE where none is named
+    python -m tools.reach --mine    the files reached by what ``origin``'s main lacks, uncommitted files included; all
+                                    where it lacks nothing
+
+BASE is the commit before the change: where this branched off ``origin``'s main, else the fiftieth commit before this
+one. A module reaches what imports it, also within a function, and what
 names it in a string (``"vedette.runtime.hunt"``, for ``python -m`` or ``import_module``). What starts one of
 ``PROGRAMS`` is reached by all modules of it. Other files reach by ``DATA``, and whatever names them. A file that no
 rule knows reaches all tests.
@@ -163,10 +167,19 @@ def today(path: str) -> str:
     return hashlib.sha256(f"{datetime.date.today()} {path}".encode()).hexdigest()
 
 
+def mine() -> set[str]:
+    """The files of tests that ``--mine`` prints."""
+    fork = git("merge-base", "HEAD", "origin/main") or "HEAD"
+    new = git("ls-files", "--others", "--exclude-standard").splitlines()
+    graph = Graph(ROOT, [path for path in [*git("ls-files").splitlines(), *new] if (ROOT / path).exists()])
+    return graph.reached([*git("diff", "--name-only", fork).splitlines(), *new]) or set(graph.tests)
+
+
 def main() -> None:
     before = sys.argv[1] if sys.argv[1:] else base()
-    if before == "--base":
-        sys.stdout.write(f"{base()}\n")
+    if before in ("--base", "--mine"):
+        lines = [base()] if before == "--base" else sorted(mine())
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
         return
     graph = Graph(ROOT, git("ls-files").splitlines())
     reached = graph.reached(git("diff", "--name-only", before, "HEAD").splitlines())
