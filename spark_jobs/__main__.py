@@ -24,6 +24,7 @@ from spark_jobs.jobs.maintain import maintain
 from spark_jobs.jobs.noise import noise
 from spark_jobs.jobs.notify import notify
 from spark_jobs.jobs.quality import quality
+from spark_jobs.jobs.reconcile import reconcile
 from spark_jobs.jobs.report import report
 from spark_jobs.jobs.risk import risk
 from spark_jobs.jobs.triage import triage
@@ -40,6 +41,7 @@ JOBS = (
     export,
     backtest,
     maintain,
+    reconcile,
     triage,
     filters,
     quality,

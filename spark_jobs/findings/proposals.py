@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+
+from vedette.system.within import is_name
 
 NAMESPACE = uuid.UUID("5d0c3c0e-6a0f-5b55-9f2f-0a3c1c6f7d11")
 """Of the filters' ids: the same proposal has the same id each time."""
@@ -54,8 +57,11 @@ def _text(text: str) -> str:
 
 
 def file_name(rule_id: str) -> str:
-    """Name of the file that holds the filter for a rule."""
-    return "filter-" + "".join(one if one.isalnum() or one in "-_" else "_" for one in rule_id) + ".yml"
+    """Name of the file that holds the filter for a rule, of bounded length; no other rule's."""
+    if is_name(rule_id):
+        return f"filter-{rule_id}.yml"
+    digest = hashlib.sha256(rule_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"filter-{re.sub('[^A-Za-z0-9_-]', '_', rule_id)[:64]}-{digest[:16]}.yml"
 
 
 def added(name: str, text: str) -> str:

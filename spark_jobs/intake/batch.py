@@ -336,8 +336,9 @@ def _keep_dead_letters(work: Work, batch: Batch, rows: DataFrame | None, kind: s
     """
     letters = []
     for letter in batch.letters:
-        log.warning("%s: %s; left where it is, and noted in dead_letters", letter.source, letter.reason)
-        letters.append(("file", letter.source, letter.reason, None, None, letter.landed))
+        file = letter.file
+        log.warning("%s: %s; left where it is, and noted in dead_letters", file.name, letter.reason)
+        letters.append(("file", file.name, letter.reason, None, None, file.landed))
     columns = "kind STRING, source STRING, reason STRING, rows LONG, payload BINARY, received_at TIMESTAMP"
     found = work.spark.createDataFrame(letters, columns) if letters else None
     if rows is not None:

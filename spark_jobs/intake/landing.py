@@ -12,6 +12,8 @@ Three kinds of file are never rows, and each is reported:
   log of files.
 * **Temporary** (``*.tmp`` beside the others, as some collectors write; Vedette's own landing writes elsewhere): a
   collector was stopped before its rename. The rows in it were never receipted, so their agents send them again.
+
+A file that is damaged, empty or gone may have been met while it was copied in: ``unread`` has it tried again.
 """
 
 from __future__ import annotations
@@ -40,10 +42,16 @@ _LOGGED = "path STRING, timestamp LONG, batchId LONG"
 
 
 class File(NamedTuple):
-    """A landed file, by its URL, and when it was landed."""
+    """A landed file, by its URL, when it was landed, and its bytes then."""
 
     path: str
     landed: datetime
+    size: int = 0
+
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """As ``storage.stamp`` has it."""
+        return self.size, round(self.landed.timestamp() * 1000)
 
     @property
     def name(self) -> str:
@@ -52,7 +60,7 @@ class File(NamedTuple):
 
 
 def new_files(spark: SparkSession, folder: str, *, bytes_per_batch: int) -> DataFrame:
-    """Stream of ``(path, landed)``: every ``*.parquet`` below ``folder`` once, however old and in whatever subfolder.
+    """Stream of ``(path, landed, size)``: every ``*.parquet`` below ``folder`` once, of any age, in any subfolder.
 
     A micro-batch takes files until they have ``bytes_per_batch`` (one file at least).
     ``folder`` must exist. Names that begin with ``.`` or ``_`` are not files of the landing.
@@ -67,7 +75,7 @@ def new_files(spark: SparkSession, folder: str, *, bytes_per_batch: int) -> Data
         # The default leaves out files that are seven days older than the newest one.
         .option("maxFileAge", "36500d")
         .load(storage.literal(folder))
-        .select("path", F.col("modificationTime").alias("landed"))
+        .select("path", F.col("modificationTime").alias("landed"), F.col("length").alias("size"))
     )
 
 

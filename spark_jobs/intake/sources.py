@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import ClassVar, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,9 +23,8 @@ from spark_jobs.tables import storage
 class Letter(NamedTuple):
     """A landed file of which nothing can be read."""
 
-    source: str
+    file: landing.File
     reason: str
-    landed: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +61,10 @@ class Source(ABC):
     def batch(self, spark: SparkSession, frame: DataFrame, number: int, checkpoint: str) -> Batch:
         """Micro-batch ``number``; the same one again gives the same rows."""
 
+    def files(self, spark: SparkSession, files: Sequence[landing.File]) -> Batch:
+        """The rows of these files, for a source that has some."""
+        raise NotImplementedError
+
     def mend(self, spark: SparkSession, batch: Batch) -> Batch | None:
         """``batch`` without the files on which reading failed; None when the fault is not theirs."""
         return None
@@ -83,17 +85,19 @@ class LandingSource(Source):
         return landing.new_files(spark, self.folder, bytes_per_batch=self.bytes_per_batch)
 
     def batch(self, spark: SparkSession, frame: DataFrame, number: int, checkpoint: str) -> Batch:
-        files = [landing.File(row.path, row.landed) for row in frame.collect()]
-        missing = landing.overlooked(spark, checkpoint, number, files)
-        letters = [Letter(file.name, why, file.landed) for file, why in missing]
-        return Batch(self._rows(spark, files), "row", tuple(files), tuple(letters))
+        files = [landing.File(row.path, row.landed, row.size) for row in frame.collect()]
+        letters = [Letter(*missing) for missing in landing.overlooked(spark, checkpoint, number, files)]
+        return replace(self.files(spark, files), letters=tuple(letters))
+
+    def files(self, spark: SparkSession, files: Sequence[landing.File]) -> Batch:
+        return Batch(self._rows(spark, files), "row", tuple(files))
 
     def mend(self, spark: SparkSession, batch: Batch) -> Batch | None:
         found = landing.damaged(spark, batch.files, self.schema)
         if not found:
             return None
         good = [file for file in batch.files if file not in found]
-        letters = [Letter(file.name, why, file.landed) for file, why in found.items()]
+        letters = [Letter(*bad) for bad in found.items()]
         return replace(batch, rows=self._rows(spark, good), files=tuple(good), letters=(*batch.letters, *letters))
 
     def _rows(self, spark: SparkSession, files: Sequence[landing.File]) -> DataFrame:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from threading import Event
+from threading import Event, Lock
+from time import monotonic
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.intake import landing
+from spark_jobs.intake import landing, unread
 from spark_jobs.intake.batch import Account, Work
 from spark_jobs.intake.sources import Batch, Source
-from spark_jobs.tables import storage
+from spark_jobs.tables import manifest, storage
 from spark_jobs.tables.schema import Table
 from spark_jobs.tables.tables import Tables
 
@@ -27,14 +29,16 @@ _POLL = 0.5
 
 @dataclass(slots=True)
 class Stream:
-    """One query: its ``name``, where its rows come from, what is done with a micro-batch of them, and the table that
-    gets the rows themselves."""
+    """One query: its ``name``, where its rows come from, what is done with a micro-batch of them, and the tables that
+    this writes, first the one that gets the rows themselves."""
 
     name: str
     source: Source
     take: Callable[[Work, Batch], Account]
-    main: Table
+    tables: tuple[Table, ...]
     account: Account = field(default_factory=Account)
+    busy: Lock = field(default_factory=Lock)
+    """Held while a batch is taken."""
 
 
 def run_all(
@@ -50,13 +54,20 @@ def run_all(
     them, looking each ``every`` seconds until ``stop`` is set. Raises what the first one to fail has raised."""
     stop = stop or Event()
     running: dict[str, tuple[StreamingQuery, list[Exception]]] = {}
+    look = 0.0
     try:
         while not stop.is_set():
+            due = monotonic() >= look
+            if due:
+                look = monotonic() + (every or 0)
             for one in streams:
                 if stop.is_set():
                     break
+                checkpoint = f"{checkpoints}/{one.source.kind}{one.name}"
+                if due:
+                    take_changed(spark, tables, one, checkpoint)
                 if one.name not in running and one.source.ready(spark):
-                    running[one.name] = _start(spark, tables, one, f"{checkpoints}/{one.source.kind}{one.name}", every)
+                    running[one.name] = _start(spark, tables, one, checkpoint, every)
                     if every is None:
                         _wait(running[one.name], stop)
             for one_running in running.values():
@@ -77,7 +88,8 @@ def _start(
 
     def take(frame: DataFrame, number: int) -> None:
         try:
-            done = take_batch(Work(spark, tables, query_id.result(60), number), stream, frame, checkpoint)
+            with stream.busy:
+                done = take_batch(Work(spark, tables, query_id.result(60), number), stream, frame, checkpoint)
         except Exception as error:  # Spark gives its caller only text: kept as it is, for who waits for the query
             failure.append(error)
             raise
@@ -93,12 +105,57 @@ def _start(
 
 
 def take_batch(work: Work, stream: Stream, frame: DataFrame, checkpoint: str) -> Account:
-    """One micro-batch, with the files that cannot be read as dead letters. A second time it changes nothing."""
+    """One micro-batch, with the files that cannot be read as dead letters. A second time it changes nothing.
+
+    Raises ValueError when the last one in the tables is neither this one, planned at the same time, nor the one before
+    it: then the tables, or the checkpoint, are of another time.
+    """
+    plan = _hash(storage.text(f"{checkpoint}/offsets/{work.number}"))
+    done, last = manifest.Done(work.number, plan), manifest.read(work.tables.root).batches.get(work.query)
+    if last is not None and last != done and last.number + 1 != work.number:
+        raise ValueError(
+            f"{checkpoint}: batch {work.number} does not follow {last.number} in {work.tables.root}: one of them is "
+            "of another time; restore both from one backup, or delete this folder to read again all that has landed"
+        )
     batch = stream.source.batch(work.spark, frame, work.number, checkpoint)
-    done = work.tables.version(stream.main, work.query)
+    with manifest.writing(work.tables, stream.name, stream.tables) as noted:
+        account = _take(work, stream, batch, checkpoint)
+        noted.batches[work.query] = done
+    return account
+
+
+def take_changed(spark: SparkSession, tables: Tables, stream: Stream, checkpoint: str) -> None:
+    """Take the files that could not be read and have changed since, each as a batch of its own; not while another batch
+    of the stream is taken.
+
+    The batch is named by the file and how often it has been tried, so that one that was cut short is done to its end.
+    """
+    if not stream.busy.acquire(blocking=False):
+        return
+    try:
+        for file, tries in unread.changed(checkpoint):
+            work = Work(spark, tables, _hash((stream.name, file.path)), tries)
+            with manifest.writing(tables, stream.name, stream.tables):
+                batch = stream.source.files(spark, [file])
+                account = _take(work, stream, batch, checkpoint)
+                if not account.bad_files:
+                    unread.forget(checkpoint, file)
+            stream.account.add(account)
+            log.info("%s: tried %s again, as it has changed: %s", stream.name, file.name, account)
+    finally:
+        stream.busy.release()
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:32]
+
+
+def _take(work: Work, stream: Stream, batch: Batch, checkpoint: str) -> Account:
+    done = work.tables.version(stream.tables[0], work.query)
     if done is not None and done >= work.txn.version:
         # Replayed, and its rows are there: they are not read again, so a bad file would not be found by them.
         batch = stream.source.mend(work.spark, batch) or batch
+    unread.note(checkpoint, [letter.file for letter in batch.letters])
     try:
         account = stream.take(work, batch)
     except landing.FAILURES:
@@ -106,11 +163,11 @@ def take_batch(work: Work, stream: Stream, frame: DataFrame, checkpoint: str) ->
         if mended is None:
             raise
         batch = mended
+        unread.note(checkpoint, [letter.file for letter in batch.letters])
         account = stream.take(work, batch)
     account.batches = 1
     account.bad_files = len(batch.letters)
     account.files = len(batch.files) + len(batch.letters)
-    storage.settle(work.tables.root)
     return account
 
 

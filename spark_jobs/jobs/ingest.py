@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Event
 
 import click
@@ -14,9 +14,9 @@ from spark_jobs.intake.enrich import Lookups
 from spark_jobs.intake.sources import KafkaSource, LandingSource, Source
 from spark_jobs.intake.stream import Stream, run_all
 from spark_jobs.jobs.job import COUNT, DURATION, FOLDER, PAIR, Job, lookups_option, spark_job
-from spark_jobs.tables import storage
+from spark_jobs.tables import manifest, storage
 from spark_jobs.tables.schema import (
-    ALERTS,
+    AGENTS,
     DEAD_LETTERS,
     HEARTBEATS,
     LANDED_ALERT,
@@ -39,24 +39,34 @@ KEPT = {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
 """Settings of ingest: a batch's cached rows are few and read at once, so compressing them costs more than it saves."""
 
 LANDED = (
-    ("alerts", LANDED_ALERT, ALERTS),
-    ("status", LANDED_STATUS, HEARTBEATS),
-    ("seqs", LANDED_SEQS, SEQS),
-    ("bad", LANDED_BAD, DEAD_LETTERS),
+    ("alerts", LANDED_ALERT, (*manifest.TOGETHER, DEAD_LETTERS)),
+    ("status", LANDED_STATUS, (HEARTBEATS, AGENTS, DEAD_LETTERS)),
+    ("seqs", LANDED_SEQS, (SEQS, DEAD_LETTERS)),
+    ("bad", LANDED_BAD, (DEAD_LETTERS,)),
 )
-"""Name of a stream (and of its folder in the landing), columns of its landed rows, and the table that gets these."""
+"""Name of a stream (and of its folder in the landing), columns of its landed rows, and the tables that it writes, first
+the one that gets these."""
+
+
+def source_options(run: Callable[..., str]) -> Callable[..., str]:
+    """The options that say where landed rows come from, what is known of them, and where Spark's record is."""
+    for option in (
+        click.option("--checkpoints", type=FOLDER, metavar="DIR",
+                     help="Spark's record of what is done.  [default: TABLES/_checkpoints]"),
+        lookups_option("Folder of the lookups assets, sites and intel."),
+        click.option("--kafka-option", "options", type=PAIR, multiple=True, metavar="KEY=VALUE",
+                     help="Option of Spark's Kafka source; may be repeated."),
+        click.option("--kafka-topics", "topics", default=TOPICS, show_default=True, metavar="NAME",
+                     help="NAME.alerts, NAME.status, NAME.seqs and NAME.bad are read."),
+        click.option("--kafka", metavar="HOST:PORT,…", help="Read Kafka topics instead."),
+        click.option("--landing", "folder", type=FOLDER, metavar="DIR", help="Folder that the landing writes."),
+    ):  # fmt: skip
+        run = option(run)
+    return run
 
 
 @spark_job()
-@click.option("--landing", "folder", type=FOLDER, metavar="DIR", help="Folder that the landing writes.")
-@click.option("--kafka", metavar="HOST:PORT,…", help="Read Kafka topics instead.")
-@click.option("--kafka-topics", "topics", default=TOPICS, show_default=True, metavar="NAME",
-              help="NAME.alerts, NAME.status, NAME.seqs and NAME.bad are read.")  # fmt: skip
-@click.option("--kafka-option", "options", type=PAIR, multiple=True, metavar="KEY=VALUE",
-              help="Option of Spark's Kafka source; may be repeated.")  # fmt: skip
-@lookups_option("Folder of the lookups assets, sites and intel.")
-@click.option("--checkpoints", type=FOLDER, metavar="DIR",
-              help="Spark's record of what is done.  [default: TABLES/_checkpoints]")  # fmt: skip
+@source_options
 @click.option("--every", type=DURATION, metavar="TIME", help="Go on, looking each TIME (30s, 5m, …); else once.")
 @click.option("--bytes-per-batch", type=COUNT, default=BYTES_PER_BATCH, show_default=True,
               help="Landed files in a micro-batch, compressed.")  # fmt: skip
@@ -76,16 +86,22 @@ def ingest(
     """
     if bool(folder) == bool(kafka):
         raise click.UsageError("ingest needs --landing DIR, or --kafka HOST:PORT")
+    manifest.check(job.unchecked, whole=True)
     if kafka:
         sources = kafka_sources(kafka, topics, rows_per_batch, dict(options))
     else:
         sources = landing_sources(str(folder), bytes_per_batch)
     streams = take_over(
-        job.spark, job.tables, sources, lookups=lookups, checkpoints=checkpoints, every=every, landed=folder,
+        job.spark, job.unchecked, sources, lookups=lookups, checkpoints=checkpoints, every=every, landed=folder,
         stop=job.stop,
     )  # fmt: skip
+    return f"ingest: {said(streams)}"
+
+
+def said(streams: list[Stream]) -> str:
+    """What became of the rows of each stream."""
     new = (f"{one.name}: {one.account}" for one in streams if one.account.rows or one.account.files)
-    return "ingest: " + ("; ".join(new) or "nothing new")
+    return "; ".join(new) or "nothing new"
 
 
 def kafka_sources(
@@ -133,7 +149,7 @@ def take_over(
         "seqs": batch.seqs,
         "bad": batch.dead_letters,
     }
-    streams = [Stream(name, given[name], takes[name], table) for name, _, table in LANDED if name in given]
+    streams = [Stream(name, given[name], takes[name], written) for name, _, written in LANDED if name in given]
     with storage.one_writer(tables.root, "ingest"), using(spark, KEPT):
         run_all(spark, tables, streams, checkpoints or f"{tables.root}/_checkpoints", every=every, stop=stop)
     return streams

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.common.session import DELTA, open_session
 from spark_jobs.intake.enrich import Lookups
+from spark_jobs.tables import manifest
 from spark_jobs.tables.ask import Reader, open_reader
 from spark_jobs.tables.tables import BACKENDS, Tables, open_tables
 
@@ -57,8 +58,15 @@ class Job:
         return spark
 
     @cached_property
-    def tables(self) -> Tables:
+    def unchecked(self) -> Tables:
+        """The tables, whatever state they are in."""
         return open_tables(self.root, self.backend, spark=None if self.backend == "delta" else self.spark)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The tables; raises ValueError when they are no whole set (``manifest``)."""
+        manifest.check(self.unchecked)
+        return self.unchecked
 
     def reader(self) -> Reader:
         """For questions to the tables: by DuckDB where this process reads them, else by Spark."""

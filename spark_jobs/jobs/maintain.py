@@ -5,10 +5,10 @@ In this order, each step whole by itself and harmless when done again:
 1. **Exact.** Of the last days that have ended, an alert that is in ``alerts`` twice (the same agent and id; ingest lets
    none through, two ingests at once might) is there once, the one received first. Then the counts of each of these days
    are compared with the alerts that are counted on it; where they differ, the day's counts are rebuilt from these,
-   and so are those of every day, however long ago, on which a copy was counted that is gone now. All that holds off
-   ingest while it writes. It is left out while one is running, and after one that was interrupted until it has been
-   run again: what it will still add to the counts must not be in them already. Where it fails, the next two steps are
-   still done, and nothing is deleted.
+   and so are those of every day, however long ago, on which a copy was counted that is gone now; then the sums of
+   ``rules``. All that holds off ingest while it writes. It is left out while one is running, and after one that was
+   interrupted until it has been run again: what it will still add to the counts must not be in them already. Where it
+   fails, the next two steps are still done, and nothing is deleted.
 2. **Compact.** The many small files of these days become few large ones.
 3. **Retention.** ``--keep TABLE=DAYS``: older days are dropped. Without it nothing is. A day of ``alerts`` is the
    edge's, whose clock may be far behind: one stays as long as any of its alerts landed within the days kept.
@@ -36,7 +36,7 @@ from spark_jobs.intake.counts import COUNTS, counted_from
 from spark_jobs.intake.sources import KafkaSource, LandingSource
 from spark_jobs.jobs.ingest import LANDED
 from spark_jobs.jobs.job import COUNT, DAY, FOLDER, Job, Value, pair, spark_job
-from spark_jobs.tables import storage
+from spark_jobs.tables import manifest, storage
 from spark_jobs.tables.schema import ALERTS, RULES, TABLES, WIN_5M
 from spark_jobs.tables.tables import Tables
 
@@ -86,17 +86,21 @@ def maintain(
         raise click.UsageError("--landing and --landing-days go together")
     if last >= datetime.now(UTC).date():
         raise click.UsageError(f"--date: {last} has not ended")
-    spark, tables, wanted, done = job.spark, job.tables, period(last, days), list[str]()
+    spark, tables, wanted, done = job.spark, job.unchecked, period(last, days), list[str]()
     failure: Exception | None = None
     checkpoints = checkpoints or f"{tables.root}/_checkpoints"
-    with storage.one_writer(tables.root, "maintain"):
+    manifest.check(tables, newer=False)  # what somebody added to a table is what step 1 looks for
+    with (
+        storage.one_writer(tables.root, "maintain"),
+        manifest.writing(tables, "maintain", TABLES.values()) as noted,
+    ):
         with ingest_held_off(spark, tables, checkpoints) as alone:
             if alone:
                 try:
                     done += exact(spark, tables, wanted, max_rewrite)
                 except Exception as error:  # whatever it is: one bad day must not let small files pile up for ever
                     failure = error
-        done += clean_up(spark, tables, wanted, keep)
+        done += clean_up(spark, tables, wanted, keep, noted.dropped)
         if failure is not None:
             log.error("repair failed; done: %s", ", ".join(done))
             raise failure
@@ -135,8 +139,10 @@ def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
     return [name for name, folder in folders.items() if newest(f"{folder}/offsets") > newest(f"{folder}/commits")]
 
 
-def clean_up(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]) -> list[str]:
-    """Steps 2 and 3; what was done."""
+def clean_up(
+    spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]], dropped: dict[str, str]
+) -> list[str]:
+    """Steps 2 and 3; what was done. ``dropped`` gets the last day dropped of each table."""
     done = [f"{many(compact(tables, wanted), 'table')} compacted"]
     for name, days in keep:
         old = expired(tables.partitions(TABLES[name]), wanted.last, days)
@@ -148,6 +154,7 @@ def clean_up(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence
             old = [day for day in old if day not in lately]
         if old:
             tables.drop(TABLES[name], old)
+            dropped[name] = old[-1]
             done.append(f"{many(len(old), 'day')} of {name} dropped")
     return done
 
@@ -174,9 +181,10 @@ def exact(spark: SparkSession, tables: Tables, wanted: Period, max_rewrite: int 
             before = gone.get(other, (0, 0))
             gone[other] = before[0] + number, before[1] + matches
     days = {*unequal(spark, tables, wanted), *(day for day in gone if known_whole(spark, tables, day, gone[day]))}
-    for day in sorted(days):
-        if rebuild(spark, tables, day, max_rewrite):
-            done.append(f"counts of {day} rebuilt")
+    rebuilt = [day for day in sorted(days) if rebuild(spark, tables, day, max_rewrite)]
+    done += [f"counts of {day} rebuilt" for day in rebuilt]
+    if len(rebuilt) == len(days) and (rebuilt or rules_differ(spark, tables)):
+        rebuild_rules(spark, tables)
     return done
 
 
@@ -236,6 +244,34 @@ def rebuild(spark: SparkSession, tables: Tables, day: str, max_rewrite: int) -> 
     finally:
         rows.unpersist()
         rules.unpersist()
+
+
+def rules_differ(spark: SparkSession, tables: Tables) -> bool:
+    """Whether ``RULES`` has counted otherwise than ``WIN_5M``; not asked once days of the latter were dropped."""
+    if WIN_5M.name in manifest.read(tables.root).dropped:
+        return False
+    counted = tables.frame(spark, RULES).select("rule_id", *RULES.sums)
+    return not counted.exceptAll(_sums_by_rule(spark, tables).select("rule_id", *RULES.sums)).isEmpty()
+
+
+def rebuild_rules(spark: SparkSession, tables: Tables) -> None:
+    """Rebuild ``RULES``: texts by the alerts that are there, sums by ``WIN_5M``; what neither speaks of stays."""
+    former = tables.frame(spark, RULES)
+    newest = frames.rules(frames.counted(tables.frame(spark, ALERTS))).select(*RULES.names)
+    texts = newest.unionByName(former.join(newest, "rule_id", "left_anti")).alias("t")
+    sums = _sums_by_rule(spark, tables).alias("s")
+    counts = ("alerts", "matches", "first_time", "last_time")
+    rows = texts.join(sums, "rule_id", "left").select(
+        *(F.coalesce(f"s.{name}", f"t.{name}").alias(name) if name in counts else name for name in RULES.names)
+    )
+    tables.replace(RULES, rows.toArrow(), None)
+
+
+def _sums_by_rule(spark: SparkSession, tables: Tables) -> DataFrame:
+    return tables.frame(spark, WIN_5M).groupBy("rule_id").agg(
+        *(F.sum(name).alias(name) for name in RULES.sums), F.min("first_time").alias("first_time"),
+        F.max("last_time").alias("last_time"),
+    )  # fmt: skip
 
 
 def compact(tables: Tables, wanted: Period) -> int:

@@ -17,6 +17,7 @@ from spark_jobs.report import page, text
 from spark_jobs.report.accounts import accounts
 from spark_jobs.report.figures import counts
 from spark_jobs.report.findings import findings
+from spark_jobs.report.freshness import freshness
 from spark_jobs.report.headline import Report
 from spark_jobs.tables import storage
 from spark_jobs.tables.ask import Reader
@@ -42,4 +43,5 @@ def report(job: Job, last: date, days: int, html: Path | None) -> str:
 def figures(reader: Reader, wanted: Period) -> Report:
     """All that a report of ``wanted`` shows."""
     counted = counts(reader, wanted)
-    return Report(wanted, counted, findings(reader, wanted, counted.known), accounts(reader, wanted))
+    found = findings(reader, wanted, counted.known)
+    return Report(wanted, counted, found, accounts(reader, wanted), freshness(reader, wanted))

@@ -31,6 +31,8 @@ class Accounts:
 
     ``agents`` and their sums, ``fleet``: what is null was not reported; counts are since an agent was installed, but
     ``beats``, ``landed`` and ``missing``, which are of the period. ``trouble`` is how many marks ``troubles`` names.
+    ``newest`` is when any agent was last heard in the period; ``unheard``: none was within ``SILENT`` of the period's
+    ``now``, so that nothing is known of them.
     Dead rules are none: a rule set for many kinds of host has rules that no input of one host feeds.
     """
 
@@ -66,14 +68,17 @@ def accounts(reader: Reader, period: Period) -> Accounts:
         {total("CASE WHEN state = 'lost' THEN 1 ELSE 0 END", "lost")},
         {total("CASE WHEN silent THEN 1 ELSE 0 END", "silent")},
         {total("CASE WHEN trouble > 0 THEN 1 ELSE 0 END", "troubled")}, {total("received", "events")},
-        {total("dropped")}, {total("lost", "events_lost")}, {total("missing")} FROM ({whole}) w"""
+        {total("dropped")}, {total("lost", "events_lost")}, {total("missing")}, max(last_beat) AS newest
+        FROM ({whole}) w"""
     )
+    newest = fleet["newest"]
+    unheard = fleet["agents"] > 0 and (newest is None or newest < period.now - SILENT)
     agents = lines(reader, f"SELECT * FROM ({whole}) w ORDER BY trouble DESC, fleet, agent_id LIMIT {MAX_AGENTS}")
     letters = """SELECT coalesce(kind, '') AS kind, coalesce(reason, '') AS reason, count(*) AS letters,
         CAST(coalesce(sum(rows), 0) AS BIGINT) AS rows FROM dead_letters GROUP BY 1, 2"""
     of_letters = reader.only(f"SELECT count(*) AS n, {total('letters')} FROM ({letters}) l")
     return Accounts(
-        fleet=Line(**fleet),
+        fleet=Line(**fleet, unheard=unheard),
         agents=Listed(agents, fleet["agents"]),
         letters=Listed(
             lines(reader, f"{letters} ORDER BY letters DESC, kind, reason LIMIT {MAX_LETTERS}"), of_letters["n"]

@@ -15,6 +15,7 @@ from spark_jobs.common.plain import many, short
 from spark_jobs.report.accounts import Accounts
 from spark_jobs.report.figures import Counts, Line
 from spark_jobs.report.findings import Findings
+from spark_jobs.report.freshness import Freshness
 from spark_jobs.report.triage import closed, words
 
 MAX_FIRST = 14
@@ -36,6 +37,8 @@ class Report:
     counts: Counts
     findings: Findings
     accounts: Accounts
+    fresh: Freshness | None = None
+    """None: nobody has asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +117,7 @@ def cards(report: Report) -> list[Card]:
         Card(critical, named(critical, "critical alert"), f"of {now.alerts:,}", "severest", critical > 0),
         Card(anomalies, named(anomalies, "anomaly", "anomalies"), kinds, "anomalies",
              "silence" in report.findings.by_kind),
-        Card(fleet.troubled, f"{named(fleet.troubled, 'agent')} in trouble", f"of {fleet.agents:,}", "agents",
-             fleet.lost + fleet.silent > 0),
+        _agents(fleet),
         Card(fleet.missing, f"{named(fleet.missing, 'alert')} missing", "gaps in what landed", "agents",
              fleet.missing > 0),
         Card(now.alerts, named(now.alerts, "alert"), _change(now, before, "alerts"), "timeline", volume=True),
@@ -123,6 +125,20 @@ def cards(report: Report) -> list[Card]:
         Card(now.sites, named(now.sites, "site"), _change(now, before, "sites"), "sites", volume=True),
         Card(now.hosts, named(now.hosts, "host"), _change(now, before, "hosts"), "hosts", volume=True),
     ]  # fmt: skip
+
+
+def _agents(fleet: Line) -> Card:
+    """Agents in trouble, of which nothing is known when none was heard lately."""
+    number = fleet.agents if fleet.unheard else fleet.troubled
+    name = "agent" if number == 1 else "agents"
+    if fleet.unheard:
+        return Card(number, f"{name} not heard", _since(fleet), "agents", True)
+    return Card(number, f"{name} in trouble", f"of {fleet.agents:,}", "agents", fleet.lost + fleet.silent > 0)
+
+
+def _since(fleet: Line) -> str:
+    """Since when no agent was heard."""
+    return "in these days" if fleet.newest is None else f"since {fleet.newest:%-d %b %H:%M}"
 
 
 _KINDS = {"burst": ("burst",), "silence": ("silence",), "new_rule": ("new rule",),
@@ -177,7 +193,10 @@ def look_first(report: Report) -> list[Pointer]:
         found.append(Pointer("critical", "critical", many(number, "critical alert"), "severest", note))
     away = [f"{many(n, 'agent')} {what}" for n, what in ((fleet.lost, "with the connection lost"),
                                                          (fleet.silent, "silent")) if n]  # fmt: skip
-    if away:
+    if fleet.unheard:
+        text = f"none of {many(fleet.agents, 'agent')} heard {_since(fleet)}"
+        found.append(Pointer("high", "agents", text, "agents", "agents, the landing or ingest stand still"))
+    elif away:
         found.append(Pointer("high", "agents", ", ".join(away), "agents"))
     if fleet.missing:
         text = f"{many(fleet.missing, 'alert')} missing between those that landed"

@@ -27,7 +27,7 @@ from markupsafe import Markup
 from spark_jobs.common.attack import caption
 from spark_jobs.common.period import Period
 from spark_jobs.common.plain import cut, many, plain, short
-from spark_jobs.report import headline
+from spark_jobs.report import freshness, headline
 from spark_jobs.report.accounts import troubles
 from spark_jobs.report.chart import chart
 from spark_jobs.report.figures import Counts, Line
@@ -75,6 +75,8 @@ def html(report: Report) -> str:
             data=_data(report.counts, report.period),
             sections=SECTIONS,
             span=headline.span(report.period),
+            fresh=freshness.sentence(report.fresh, report.period.now) if report.fresh else "",
+            differing=bool(report.fresh and report.fresh.differing),
             sentence=headline.sentence(report.counts),
             cards=headline.cards(report),
             first=headline.look_first(report),

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from spark_jobs.common.plain import cut, plain
-from spark_jobs.report import headline
+from spark_jobs.report import freshness, headline
 from spark_jobs.report.figures import Line
 from spark_jobs.report.headline import Report
 
@@ -35,8 +35,11 @@ class Section:
 
 
 def text(report: Report) -> str:
-    """The report for a terminal."""
-    parts = [f"Vedette report, {headline.span(report.period)} (UTC)", headline.sentence(report.counts), ""]
+    """The report for a terminal; its first line says how far it can be believed."""
+    title = f"Vedette report, {headline.span(report.period)} (UTC)"
+    if report.fresh:
+        title += f": {freshness.sentence(report.fresh, report.period.now)}"
+    parts = [title, headline.sentence(report.counts), ""]
     by_hour = [0] * 24
     for one in report.counts.hours:
         by_hour[one.hour.hour] += one.alerts

@@ -29,7 +29,7 @@ from spark_jobs.tables import storage
 from spark_jobs.tables.arrow import arrow_schema, conform
 from spark_jobs.tables.schema import Table
 from spark_jobs.tables.storage import bare
-from spark_jobs.tables.tables import Rows, Tables, Txn, Where, merge_condition, merge_updates, texts
+from spark_jobs.tables.tables import Rows, State, Tables, Txn, Where, merge_condition, merge_updates, texts
 
 MAX_TRIES = 8
 """Attempts of a write that other writers get in the way of."""
@@ -86,15 +86,18 @@ class DeltaTables(Tables):
 
         return self._once(table, txn, merge)
 
-    def replace(self, table: Table, rows: Rows, partitions: Collection[str]) -> None:
+    def replace(self, table: Table, rows: Rows, partitions: Collection[str] | None) -> None:
         data = _arrow(table, rows)
-        self.check_partitions(table, pc.unique(data[table.partition]).to_pylist(), partitions)
+        where = None
+        if partitions is not None:
+            self.check_partitions(table, pc.unique(data[table.partition]).to_pylist(), partitions)
+            where = f"{table.partition} IN ({texts(partitions)})"
 
         def write(there: DeltaTable | None) -> None:
             if there is None:
                 self._write(table, data, "append", None)
             else:
-                self._write(table, data, "overwrite", None, f"{table.partition} IN ({texts(partitions)})")
+                self._write(table, data, "overwrite", None, where)
 
         self._once(table, None, write)
 
@@ -104,6 +107,13 @@ class DeltaTables(Tables):
 
     def exists(self, table: Table) -> bool:
         return DeltaTable.is_deltatable(uri(self.path(table)))
+
+    def state(self, table: Table) -> State | None:
+        there = self._open(table)
+        if there is None:
+            return None
+        rows = pc.sum(pa.table(there.get_add_actions(flatten=True))["num_records"]).as_py()
+        return State(str(there.metadata().id), there.version(), rows or 0)
 
     def partitions(self, table: Table) -> list[str]:
         there = self._open(table)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from spark_jobs.tables import storage
 from spark_jobs.tables.arrow import conform
 from spark_jobs.tables.schema import Table
-from spark_jobs.tables.tables import Rows, Tables, Txn, Where, as_frame, merge_condition, merge_updates, texts
+from spark_jobs.tables.tables import Rows, State, Tables, Txn, Where, as_frame, merge_condition, merge_updates, texts
 
 _TXN = "spark.databricks.delta.write.txn"
 _TXNS = "txn STRUCT<appId: STRING, version: BIGINT>"
@@ -66,18 +66,20 @@ class SparkDeltaTables(Tables):
             frame.unpersist()
         return True
 
-    def replace(self, table: Table, rows: Rows, partitions: Collection[str]) -> None:
+    def replace(self, table: Table, rows: Rows, partitions: Collection[str] | None) -> None:
         frame = as_frame(self._spark, table, rows)
-        self.check_partitions(
-            table, [row[0] for row in frame.select(str(table.partition)).distinct().collect()], partitions
-        )
-        self._write(table, frame, "overwrite", None, f"{table.partition} IN ({texts(partitions)})")
+        where = None
+        if partitions is not None:
+            there = [row[0] for row in frame.select(str(table.partition)).distinct().collect()]
+            self.check_partitions(table, there, partitions)
+            where = f"{table.partition} IN ({texts(partitions)})"
+        self._write(table, frame, "overwrite", None, where)
 
     def version(self, table: Table, app: str) -> int | None:
         if not self.exists(table):
             return None
         log = f"{self.path(table)}/_delta_log"
-        newest = int(_first(self._spark.sql(f"DESCRIBE HISTORY {self._sql(table)} LIMIT 1").select("version")))
+        newest = self._newest(table)
         kept, last = -1, storage.literal(f"{log}/_last_checkpoint")
         if storage.exists(f"{log}/_last_checkpoint"):
             kept = int(_first(self._spark.read.schema("version LONG").json(last)))
@@ -93,6 +95,12 @@ class SparkDeltaTables(Tables):
 
     def exists(self, table: Table) -> bool:
         return storage.exists(f"{self.path(table)}/_delta_log")
+
+    def state(self, table: Table) -> State | None:
+        if not self.exists(table):
+            return None
+        name = str(_first(self._spark.sql(f"DESCRIBE DETAIL {self._sql(table)}").select("id")))
+        return State(name, self._newest(table), self._load(self._spark, table).count())
 
     def partitions(self, table: Table) -> list[str]:
         if table.partition is None or not self.exists(table):
@@ -169,6 +177,10 @@ class SparkDeltaTables(Tables):
         known = set(self._load(self._spark, table).columns)
         if later := [f"{f.name} {f.dataType.simpleString()}" for f in table.columns.fields if f.name not in known]:
             self._spark.sql(f"ALTER TABLE {self._sql(table)} ADD COLUMNS ({', '.join(later)})")
+
+    def _newest(self, table: Table) -> int:
+        """The table's version."""
+        return int(_first(self._spark.sql(f"DESCRIBE HISTORY {self._sql(table)} LIMIT 1").select("version")))
 
     def _load(self, spark: SparkSession, table: Table) -> DataFrame:
         return spark.read.format("delta").load(self.path(table))

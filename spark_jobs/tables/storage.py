@@ -147,6 +147,41 @@ def replace(file: Path, text: str) -> None:
         out.write(text)
 
 
+def text(path: str) -> str | None:
+    """What the small file at ``path`` holds; None when there is none."""
+    system, target = _resolve(path)
+    try:
+        with system.open_input_stream(target) as source:
+            return str(source.read().decode())
+    except FileNotFoundError:
+        return None
+
+
+def store(path: str, content: str) -> None:
+    """Make ``content`` that of the file at ``path``: whole or not at all on this host and in object stores."""
+    here = local(path)
+    if here is not None:
+        replace(here, content)
+        return
+    system, target = _resolve(path)
+    with system.open_output_stream(target) as out:
+        out.write(content.encode())
+
+
+@contextmanager
+def locked(path: str, name: str) -> Iterator[None]:
+    """Hold ``path`` (made when missing) against who locks it by the same ``name``, in this process or another on this
+    host; wait for it. Nothing is locked on other file systems."""
+    folder = local(path)
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / f".{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @contextmanager
 def one_writer(path: str, job: str) -> Iterator[None]:
     """Hold ``path`` (made when missing) against a second ``job`` on this host.

@@ -54,6 +54,14 @@ class Txn(NamedTuple):
     version: int
 
 
+class State(NamedTuple):
+    """A table as it stands: ``id`` is its own from its first write on, ``version`` rises with each write."""
+
+    id: str
+    version: int
+    rows: int
+
+
 class Where(NamedTuple):
     """What a read asks for: partitions from ``since`` to ``until`` (both included), or those in ``only``; ``near``
     spares the reading of files in which no row lies in a range, the rows of others are all given."""
@@ -96,8 +104,8 @@ class Tables(ABC):
         """Add ``rows`` whose key is new and merge the others into theirs; False when ``txn`` had been done."""
 
     @abstractmethod
-    def replace(self, table: Table, rows: Rows, partitions: Collection[str]) -> None:
-        """Make ``rows`` all there is in ``partitions``.
+    def replace(self, table: Table, rows: Rows, partitions: Collection[str] | None) -> None:
+        """Make ``rows`` all there is in ``partitions`` (None: in the table).
 
         Raises ValueError when a row lies in another partition.
         """
@@ -114,6 +122,10 @@ class Tables(ABC):
     @abstractmethod
     def exists(self, table: Table) -> bool:
         """Whether the table has been written, if only without rows."""
+
+    @abstractmethod
+    def state(self, table: Table) -> State | None:
+        """How the table stands; None when there is none."""
 
     @abstractmethod
     def partitions(self, table: Table) -> list[str]:

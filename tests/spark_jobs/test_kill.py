@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.tables import manifest
 from spark_jobs.tables.schema import ALERTS
 from spark_jobs.tables.tables import open_tables
 from tests.spark_jobs.conftest import Calm, content, ingest_alerts
@@ -33,6 +34,7 @@ def _source(calm: Calm) -> list[str]:
 
 def _assert_as_undisturbed(spark: SparkSession, calm: Calm, tables: Path) -> None:
     there = open_tables(str(tables))
+    manifest.check(there, whole=True)
     ingest_alerts(spark, there, calm.landing, bytes_per_batch=1)
     assert content(there) == calm.content
 

@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import structlog
 
 from spark_jobs.common.period import Period, period
 from spark_jobs.report import page
+from spark_jobs.report.freshness import freshness
 from spark_jobs.tables import storage
 from vedette_console.data.models_fleet import ReportRow
 from vedette_console.data.now import report_of
@@ -159,4 +161,4 @@ class Reports:
 
 
 def _html(reader: Reader, who: Principal, wanted: Period) -> str:
-    return page.html(report_of(reader, wanted))
+    return page.html(replace(report_of(reader, wanted), fresh=freshness(reader, wanted)))

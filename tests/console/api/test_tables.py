@@ -159,7 +159,9 @@ def test_reports(running: Console) -> None:
         return rows if rows[0]["state"] != "making" else []
 
     assert [(row["name"], row["state"]) for row in until("the report", ready)] == [(name, "made")]
-    assert "<!doctype html>" in ann.get(f"/api/v1/reports/{name}").text.lower()
+    html = ann.get(f"/api/v1/reports/{name}").text
+    assert html.lower().startswith("<!doctype html>")
+    assert "alerts up to" in html
     office = running.as_user("oli", "analyst", site="office")
     assert office.get("/api/v1/reports").json()["items"] == []
     assert office.get(f"/api/v1/reports/{name}").status_code == 404

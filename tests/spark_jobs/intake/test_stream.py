@@ -58,7 +58,7 @@ def test_after_the_signal_no_other_query_begins(spark: SparkSession, tmp_path: P
         return Account()
 
     tables = open_tables(str(tmp_path / "tables"))
-    streams = [Stream(name, LandingSource(f"{tmp_path}/{name}", LANDED_ALERT, 1), take, ALERTS)
+    streams = [Stream(name, LandingSource(f"{tmp_path}/{name}", LANDED_ALERT, 1), take, (ALERTS,))
                for name in ("alerts", "second")]  # fmt: skip
     run_all(spark, tables, streams, str(tmp_path / "checkpoints"), stop=stop)
     assert taken == [1]

@@ -92,6 +92,7 @@ def test_every_job_of_the_region_is_run_or_for_a_person() -> None:
         "quality",
         "triage",
         "notify",
+        "reconcile",
         "views",
     }
 

@@ -23,7 +23,7 @@ from spark_jobs.intake import batch
 from spark_jobs.intake.batch import Account
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.jobs import ingest
-from spark_jobs.tables import storage
+from spark_jobs.tables import manifest, storage
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import (
     AGENTS,
@@ -378,5 +378,6 @@ def test_a_failure_within_a_batch_leaves_no_trace(
         patch.setattr(DeltaTables, "_once", fail)
         with pytest.raises(Crash):
             ingest_alerts(spark, tables, calm.landing, bytes_per_batch=1)
+    manifest.check(tables, whole=True)
     ingest_alerts(spark, tables, calm.landing, bytes_per_batch=1)
     assert content(tables) == calm.content

@@ -170,7 +170,7 @@ def test_both_readers_say_the_same(spark: SparkSession, full: Tables, found: Rep
         other = figures(reader, period(THE_DAY, 1))
     finally:
         reader.close()
-    for part in ("counts", "findings", "accounts"):
+    for part in ("counts", "findings", "accounts", "fresh"):
         mine, theirs = (dataclasses.asdict(getattr(one, part)) for one in (found, other))
         for name, value in mine.items():
             assert theirs[name] == value, (part, name)

@@ -1,0 +1,56 @@
+"""Landed files that could not be read, by what they were then: one that has changed since is tried again.
+
+A file that is copied in place (``scp``) is met half, or empty, and Spark takes each name once. So every query notes in
+``unread.json``, beside Spark's own record, the size and time of each file that it could not read, and how often it was
+tried, before the rest of the batch is written. It is lost with that record only, and then all files are read again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from spark_jobs.intake.landing import File
+from spark_jobs.tables import storage
+
+NAME = "unread.json"
+
+MAX_FILES = 10_000
+"""That are looked at again; of more, the last ones noted."""
+
+
+def note(checkpoint: str, files: Iterable[File]) -> None:
+    """Note that ``files`` could not be read as they were, or were gone."""
+    if bad := list(files):
+        notes = _read(checkpoint)
+        for file in bad:
+            stamp = file.stamp if storage.exists(file.path) else (0, 0)
+            _, _, tries = notes.pop(file.path, (0, 0, 0))
+            notes[file.path] = (*stamp, tries + 1)
+        _store(checkpoint, notes)
+
+
+def changed(checkpoint: str) -> list[tuple[File, int]]:
+    """The files noted that are of another size or time now, as they are, and how often they have been tried; not those
+    that are empty or gone."""
+    files = []
+    for path, (*stamp, tries) in _read(checkpoint).items():
+        now = storage.stamp(path)
+        if now is not None and now[0] and list(now) != stamp:
+            files.append((File(path, datetime.fromtimestamp(now[1] / 1000, UTC), now[0]), tries))
+    return files
+
+
+def forget(checkpoint: str, file: File) -> None:
+    """Note that ``file`` has been read."""
+    _store(checkpoint, {path: tried for path, tried in _read(checkpoint).items() if path != file.path})
+
+
+def _read(checkpoint: str) -> dict[str, tuple[int, int, int]]:
+    notes: dict[str, tuple[int, int, int]] = json.loads(storage.text(f"{checkpoint}/{NAME}") or "{}")
+    return notes
+
+
+def _store(checkpoint: str, notes: dict[str, tuple[int, int, int]]) -> None:
+    storage.store(f"{checkpoint}/{NAME}", json.dumps(dict(list(notes.items())[-MAX_FILES:])))

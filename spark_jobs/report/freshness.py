@@ -1,0 +1,88 @@
+"""How far a report can be believed: whether its counts agree with alerts, and up to when there are data.
+
+Counts are compared day by day, in the days of the report. How new the data are is said of the tables as a whole: the
+newest alert, the last heartbeat of any agent, the last run of any job by ``all``, and the jobs whose last run failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from spark_jobs.common.period import Period
+from spark_jobs.common.plain import many
+from spark_jobs.report.figures import Line, in_period, lines
+from spark_jobs.tables import sums
+from spark_jobs.tables.ask import Reader, total
+from spark_jobs.tables.schema import AGENTS, RUNS
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """What the first line of a report says."""
+
+    differing: tuple[Line, ...]
+    """Days of which the counts say something else than the alerts: ``date``, ``alerts`` and ``counted``, and the same
+    of ``matches`` and ``counted_matches``."""
+    alerts: datetime | None
+    """When the newest alert was; None without any. So below."""
+    heard: datetime | None
+    ran: datetime | None
+    failed: tuple[str, ...]
+    """Jobs whose last run failed."""
+
+
+def freshness(reader: Reader, period: Period) -> Freshness:
+    """Of the tables, for a report of ``period``; asks the views of ``figures.counts``."""
+    reader.view("every_agent", AGENTS)
+    reader.view("runs", RUNS)
+    return Freshness(
+        differing=lines(reader, _differing(period)),
+        alerts=reader.only("SELECT max(last_time) AS newest FROM rules")["newest"],
+        heard=reader.only("SELECT max(last_seen) AS newest FROM every_agent")["newest"],
+        ran=reader.only("SELECT max(succeeded_at) AS newest FROM runs")["newest"],
+        failed=tuple(row["job"] for row in reader.rows("SELECT job FROM runs WHERE error <> '' ORDER BY job")),
+    )
+
+
+def _differing(period: Period) -> str:
+    day = "CAST(CAST(counted_at AS DATE) AS STRING)"
+    names = ("alerts", "counted", "matches", "counted_matches")
+    return f"""SELECT date, {", ".join(total(name) for name in names)} FROM (
+            SELECT {day} AS date, alerts, matches, 0 AS counted, 0 AS counted_matches
+            FROM ({sums.counted("alerts")}) a WHERE {in_period(period)}
+            UNION ALL SELECT date, 0, 0, alerts, matches FROM win) b
+        GROUP BY date HAVING sum(alerts) <> sum(counted) OR sum(matches) <> sum(counted_matches) ORDER BY date"""
+
+
+def sentence(fresh: Freshness, now: datetime) -> str:
+    """The same in words, for a report seen at ``now``."""
+    return f"{_agreement(fresh)}; {_ages(fresh, now)}"
+
+
+def _agreement(fresh: Freshness) -> str:
+    if not fresh.differing:
+        return "counts agree with alerts"
+    day = fresh.differing[0]
+    said = f"{many(day.alerts, 'alert')}, {day.counted:,} counted"
+    if day.alerts == day.counted:
+        said = f"{many(day.matches, 'match', 'matches')}, {day.counted_matches:,} counted"
+    return (
+        f"COUNTS DIFFER from alerts on {many(len(fresh.differing), 'day')} ({day.date}: {said}), as while ingest runs; "
+        "else run vedette-spark reconcile"
+    )
+
+
+def _ages(fresh: Freshness, now: datetime) -> str:
+    said = [
+        "no alerts yet" if fresh.alerts is None else f"alerts up to {_clock(fresh.alerts, now)}",
+        "no agent heard yet" if fresh.heard is None else f"agents heard up to {_clock(fresh.heard, now)}",
+        "no run of jobs noted" if fresh.ran is None else f"jobs run up to {_clock(fresh.ran, now)}",
+    ]
+    if fresh.failed:
+        said.append(f"failed: {', '.join(fresh.failed)}")
+    return ", ".join(said)
+
+
+def _clock(time: datetime, now: datetime) -> str:
+    return f"{time:%H:%M}" if time.date() == now.date() else f"{time:%-d %b %H:%M}"

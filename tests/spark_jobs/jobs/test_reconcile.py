@@ -1,0 +1,177 @@
+"""Tables one set again: counts from alerts, alerts from what has landed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.intake.counts import COUNTS
+from spark_jobs.jobs import reconcile
+from spark_jobs.tables import manifest
+from spark_jobs.tables.delta import DeltaTables
+from spark_jobs.tables.manifest import TOGETHER
+from spark_jobs.tables.schema import ALERTS, RULES, WIN_5M
+from spark_jobs.tables.tables import Tables, open_tables
+from tests.differences import walk
+from tests.spark_jobs.conftest import ingest_alerts, run
+from tests.spark_jobs.landed import HOUR, NOON, alert, land
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A landing of two days, a fold among it, and its tables, taken in two batches; the tables after the first."""
+    folder = tmp_path_factory.mktemp("whole")
+    for half in (0, 1):
+        at = NOON + half * 24 * HOUR
+        times = {"event_time": at, "detected_at": at}
+        rows = [alert(10 * half + n, rule_id=f"r{n % 3}", tags=["attack.t1003"], **times) for n in range(10)]
+        land(folder / "landing", [*rows, alert(90 + half, kind="fold", count=5, **times)])
+        run(spark, "ingest", f"--landing={folder}/landing", f"--tables={folder}/tables")
+        if not half:
+            shutil.copytree(folder / "tables", folder / "before")
+    return folder
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def content(tables: Tables) -> dict[str, list[str]]:
+    """All rows, but for the names of the batches that brought them."""
+    rows = {table.name: tables.arrow(table).to_pylist() for table in TOGETHER}
+    return {name: sorted(repr({**row, "batch": ""}) for row in of_table) for name, of_table in rows.items()}
+
+
+def damage(folder: Path, whole: Path, way: str) -> None:
+    """Tables in ``folder`` as ``way`` has it: names that are lost, or ``-name`` and ``+name``, from the older backup or
+    into it."""
+    shutil.copytree(whole / ("before" if way[0] == "+" else "tables"), folder)
+    for name in way.lstrip("+-").split():
+        shutil.rmtree(folder / name)
+        if way[0] in "+-":
+            shutil.copytree(whole / ("tables" if way[0] == "+" else "before") / name, folder / name.partition("/")[0])
+
+
+def mended(spark: SparkSession, whole: Path, folder: Path, way: str) -> None:
+    """What is damaged is refused, mended from alerts alone or with the landing, and then equals what was never."""
+    damage(folder, whole, way)
+    tables = open_tables(str(folder))
+    with pytest.raises(ValueError, match=f"vedette-spark reconcile --tables {folder}"):
+        run(spark, "report", f"--tables={folder}")
+    words = ["reconcile", f"--tables={folder}"]
+    if way.startswith("+") or "alerts" in way:
+        with pytest.raises(ValueError, match=r"name --landing DIR"):
+            run(spark, *words)
+        words.append(f"--landing={whole}/landing")
+    assert run(spark, *words).endswith("counts of 2 days rebuilt")
+    assert content(tables) == content(open_tables(f"{whole}/tables"))
+    assert "counts agree with alerts" in run(spark, "report", f"--tables={folder}", "--date=2026-11-21", "--days=2")
+    assert run(spark, "ingest", f"--landing={whole}/landing", f"--tables={folder}") == "ingest: nothing new"
+
+
+@walk("way", ["win_5m", "alerts _checkpoints"])
+def test_what_was_lost_is_made_again(spark: SparkSession, whole: Path, tmp_path: Path, way: str) -> None:
+    """Counts from alerts, and alerts, with the checkpoints, from the landing."""
+    mended(spark, whole, tmp_path / "tables", way)
+
+
+WAYS = (
+    "alerts/_delta_log", "rules", "entity_site_5m host_1h", "win_5m rules",
+    *(f"{sign}{table.name}" for sign in "-+" for table in TOGETHER),
+)  # fmt: skip
+
+
+@pytest.mark.long
+@walk("way", WAYS)
+def test_whatever_of_them_was_lost_or_restored(spark: SparkSession, whole: Path, tmp_path: Path, way: str) -> None:
+    """Each table alone from an older backup, and all but it; without its log; several at once."""
+    mended(spark, whole, tmp_path / "tables", way)
+
+
+def test_doubled_counts_are_single_again(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
+    """Alerts taken a second time behind the note's back doubled all counts, and upkeep those of ``rules`` for ever: the
+    first line of the report says so, and both jobs make them right."""
+    shutil.copytree(whole / "tables", tmp_path / "tables")
+    tables = open_tables(f"{tmp_path}/tables")
+    shutil.rmtree(tables.path(ALERTS))
+    shutil.rmtree(f"{tables.root}/_checkpoints")
+    (tmp_path / "tables" / manifest.NAME).unlink()
+    ingest_alerts(spark, tables, whole / "landing")
+    assert sum(tables.arrow(RULES, ["alerts"])["alerts"].to_pylist()) == 40
+    days = (f"--tables={tables.root}", "--date=2026-11-21", "--days=2")
+    said = run(spark, "report", *days).splitlines()[0]
+    assert "COUNTS DIFFER from alerts on 2 days (2026-11-20: 10 alerts, 20 counted)" in said
+    shutil.copytree(tables.root, tmp_path / "upkeep")
+    assert "counts of 2 days rebuilt" in run(spark, "reconcile", f"--tables={tables.root}")
+    assert content(tables) == content(open_tables(f"{whole}/tables"))
+    run(spark, "maintain", f"--tables={tmp_path}/upkeep", *days[1:])
+    assert content(open_tables(f"{tmp_path}/upkeep")) == content(tables)
+
+
+@pytest.mark.long
+def test_counts_outlive_alerts_that_have_expired(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
+    """Days that retention has dropped keep their counts, and days of which nobody has alerts; rules their texts."""
+    shutil.copytree(whole / "tables", tmp_path / "tables")
+    tables = open_tables(f"{tmp_path}/tables")
+    before = content(tables)
+    run(spark, "maintain", f"--tables={tables.root}", "--keep=alerts=1", "--date=2026-11-21", "--days=1")
+    assert tables.partitions(ALERTS) == ["2026-11-21"]
+    shutil.rmtree(tables.path(RULES))
+    assert run(spark, "reconcile", f"--tables={tables.root}") == "reconcile: counts of 1 day rebuilt"
+    after = content(tables)
+    assert {table.name: after[table.name] for table in (*COUNTS, RULES)} == {
+        table.name: before[table.name] for table in (*COUNTS, RULES)
+    }
+
+
+@pytest.mark.long
+def test_cut_short_it_is_run_again(
+    spark: SparkSession, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ended between any two of its writes: all other jobs refuse the tables until it has run to its end."""
+    damage(tmp_path / "tables", whole, "rules win_5m")
+    tables, writes, replace = open_tables(f"{tmp_path}/tables"), iter(range(3)), DeltaTables.replace
+
+    def die(self: DeltaTables, *given: Any) -> None:
+        if next(writes, None) is None:
+            raise Killed
+        replace(self, *given)
+
+    words = ("reconcile", f"--tables={tables.root}")
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTables, "replace", die)
+        with pytest.raises(Killed):
+            run(spark, *words)
+    for job in (["report"], ["ingest", f"--landing={whole}/landing"], ["maintain", "--date=2026-11-21"]):
+        with pytest.raises(ValueError, match="reconcile was interrupted"):
+            run(spark, *job, f"--tables={tables.root}")
+    run(spark, *words)
+    assert content(tables) == content(open_tables(f"{whole}/tables"))
+
+
+@pytest.mark.long
+def test_beside_an_interrupted_ingest_it_takes_the_landing(
+    spark: SparkSession, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alerts of a batch whose counts are still to come would be counted twice: it asks for the landing, and with that
+    both are right."""
+    shutil.copytree(whole / "tables", tmp_path / "tables")
+    shutil.copytree(whole / "landing", tmp_path / "landing")
+    tables = open_tables(f"{tmp_path}/tables")
+    land(tmp_path / "landing", [alert(50)])
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTables, "upsert", lambda *_: (_ for _ in ()).throw(RuntimeError("cut short")))
+        with pytest.raises(RuntimeError, match="cut short"):
+            ingest_alerts(spark, tables, tmp_path / "landing")
+    words = ["reconcile", f"--tables={tables.root}"]
+    with pytest.raises(ValueError, match=r"ingest was interrupted.*name --landing"):
+        run(spark, *words)
+    run(spark, *words, f"--landing={tmp_path}/landing")
+    assert sum(tables.arrow(WIN_5M, ["alerts"])["alerts"].to_pylist()) == 21
+    assert reconcile.recount(spark, tables) == ["2026-11-20", "2026-11-21"]
