@@ -272,6 +272,48 @@ def test_of_a_rule_that_is_refused() -> None:
     assert any("is refused: Unknown modifier" in r.reason for r in made.refused)
 
 
+@pytest.mark.parametrize("broken", ["{f|nonsense: aaaa}", "{f: !x aaaa}"])
+def test_of_a_refused_rule_with_the_name_of_another(broken: str, tmp_path: Path) -> None:
+    """The rule of another file with that name does not take its place, in its own file nor elsewhere."""
+    rule = A.split("---")[0]
+    correlation = (
+        "title: {}\ncorrelation: {{type: event_count, rules: [rule_a], timespan: 1m, condition: {{gte: 2}}}}\n"
+    )
+    refused = rule.replace("{f: aaaa}", broken).replace(f"id: {A_ID}\n", "")
+    (tmp_path / "1.yml").write_text(f"{refused}---\n{correlation.format('C')}")
+    (tmp_path / "2.yml").write_text(rule)
+    (tmp_path / "3.yml").write_text(correlation.format("D"))
+    made = build.build([tmp_path])
+    assert len(made.rules) == 1
+    assert made.correlations == ()
+    reasons = {one.title: one.reason for one in made.refused}
+    assert "which is refused: " in reasons["C"]
+    assert "is the name of several rules" in reasons["D"]
+
+
+def test_of_a_refused_correlation_with_the_name_of_a_rule(tmp_path: Path) -> None:
+    """As of a rule."""
+    (tmp_path / "1.yml").write_text(
+        "title: C\nname: rule_a\ncorrelation: {type: nonsense, rules: [rule_a], timespan: 1m}\n---\n"
+        "title: D\ncorrelation: {type: event_count, rules: [rule_a], timespan: 1m, condition: {gte: 2}}\n"
+    )
+    (tmp_path / "2.yml").write_text(A.split("---")[0])
+    made = build.build([tmp_path])
+    assert made.correlations == ()
+    assert {one.title for one in made.refused} == {"C", "D"}
+
+
+def test_a_second_copy_of_a_rule_is_in_nobody_s_way(tmp_path: Path) -> None:
+    """A correlation goes on with the first, whose id it is."""
+    rule = A.split("---")[0]
+    for name in ("1.yml", "2.yml"):
+        (tmp_path / name).write_text(rule)
+    (tmp_path / "3.yml").write_text(
+        "title: C\ncorrelation: {type: event_count, rules: [rule_a], timespan: 1m, condition: {gte: 2}}\n"
+    )
+    assert len(build.build([tmp_path]).correlations) == 1
+
+
 def test_finish_again() -> None:
     """More files may be added after a first plan: what was lacking is then there."""
     rules = build.read(

@@ -112,6 +112,16 @@ def test_filters_that_cannot_work_are_refused(text: str, line: int, says: str) -
     assert refusal.line == line
 
 
+def test_of_a_refused_rule_with_the_name_of_another() -> None:
+    """It is joined to no rule that only has the name."""
+    broken = A.replace("Image|endswith", "Image|bogus").replace("929a690e", "929a690f")
+    text = "---\n".join([A, broken, FILTER.format(rules="[a]", condition="not selection")])
+    plan = compile_rules(text=text)
+    assert "Unknown modifier" in plan.refused[0].reason
+    assert "'a', which is refused" in plan.refused[1].reason
+    assert Engine(plan, route=False).true(from_mapping({"Image": "x/a", "User": "svc_backup"})) == [0]
+
+
 def test_finish_may_be_called_again() -> None:
     """Rules that come later get the filters that were there, once; a rule that was missing is no longer."""
     rules = build.read(FILTER.format(rules="[a]", condition="not selection"))

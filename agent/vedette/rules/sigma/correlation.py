@@ -1,8 +1,8 @@
 """Sigma's ``correlation`` documents to ``relation.Correlation``. pySigma parses; the meaning is ours.
 
 They are compiled when all files are read, because they refer to rules of any of them: by id, or by name,
-where a rule of the same file goes before others. One that refers to what is not there or does not run is refused with
-that reason, and so are those above it; a cycle is refused. The others run.
+where a rule of the same file goes before others, also one that is refused. One that refers to what is not there or does
+not run is refused with that reason, and so are those above it; a cycle is refused. The others run.
 
 Sigma specification 2.1, "Sigma Correlation Rules"; extended conditions as pySigma 2 has them. ``window`` and ``gap``
 are beyond the specification (``_OWN``).
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from sigma.correlations import (
     CorrelationConditionAND,
     CorrelationConditionItem,
@@ -46,6 +47,7 @@ from vedette.plan.relation import (
     meaning_digest,
 )
 from vedette.rules.ruleset import RuleSet, Unsupported
+from vedette.rules.sigma.documents import child
 from vedette.rules.sigma.faults import refusal
 from vedette.rules.sigma.head import DESCRIPTIVE, check_head, derived_id, suppress_of
 from vedette.rules.sigma.pipelines import POLICY, Pipelines
@@ -84,11 +86,22 @@ class _Read:
     grid: Grid | None
 
 
+def named(node: Any, taken: Container[str]) -> set[str]:
+    """Id and name of a document that is refused, unless its id is ``taken`` by another, which then has both."""
+    values = child(node, "id"), child(node, "name")
+    names = [_canonical(value.value) for value in values if isinstance(value, yaml.ScalarNode)]
+    return set() if names and names[0] in taken else set(names)
+
+
 def compile_all(
-    rules: RuleSet, written: Mapping[str, SigmaRule], documents: Sequence[Document], pipelines: Pipelines
-) -> tuple[list[Correlation], list[Refusal]]:
-    """The correlations of ``documents``, and those that do not run; ``written``: all rules as pySigma read them."""
+    rules: RuleSet, written: Mapping[str, SigmaRule], documents: Sequence[Document], pipelines: Pipelines,
+    gone: Iterable[tuple[set[str], Refusal]] = (),
+) -> tuple[list[Correlation], list[Refusal]]:  # fmt: skip
+    """The correlations of ``documents``, and those that do not run; ``written``: all rules as pySigma read them;
+    ``gone``: ids and names of those that are refused."""
     compiler = Compiler(rules, written, documents, pipelines)
+    for names, refused in gone:
+        compiler.know(names, refused.path, refused)
     for number in range(len(documents)):
         compiler.read(number)
     for number in range(len(documents)):
@@ -106,18 +119,21 @@ class Compiler:
         self.made: dict[int, Correlation] = {}
         self.refused: list[Refusal] = []
         self._documents, self._written, self._pipelines = documents, written, pipelines
-        self._refused_rules = rules.refused
         self._digests = {rule.id: rule.digest for rule in rules.rules}
         self._read: dict[int, _Read] = {}
         self._parsed: dict[str, SigmaCorrelationRule] = {}
         self._reasons: dict[int, str] = {}
-        self._known: dict[str, list[tuple[str, int | str]]] = {}
-        """By id and name: (file, number of the correlation or id of the rule)."""
+        self._known: dict[str, list[tuple[str, int | str | Refusal]]] = {}
+        """By id and name: (file, number of the correlation or id of the rule, or why there is none)."""
         for rule in rules.rules:
             if rule.id not in written:  # of another language
                 continue
-            for name in {rule.id, written[rule.id].name or rule.id}:
-                self._known.setdefault(name, []).append((rule.path, rule.id))
+            self.know({rule.id, written[rule.id].name or rule.id}, rule.path, rule.id)
+
+    def know(self, names: set[str], path: str, target: int | str | Refusal) -> None:
+        """References to one of ``names`` mean ``target``."""
+        for name in names:
+            self._known.setdefault(name, []).append((path, target))
 
     def read(self, number: int) -> None:
         """Parse a document, so that others can refer to it."""
@@ -127,10 +143,10 @@ class Compiler:
             if read.id in self._digests or read.id in self._parsed:
                 raise Unsupported(f"id {read.id} is used by an earlier rule", "id")
             self._read[number], self._parsed[read.id] = read, read.parsed
-            for name in {read.id, read.parsed.name or read.id}:
-                self._known.setdefault(name, []).append((one.path, number))
+            self.know({read.id, read.parsed.name or read.id}, one.path, number)
         except Exception as error:  # whatever pySigma raises refuses this correlation alone
             self._refuse(number, error)
+            self.know(named(one.node, {*self._digests, *self._parsed}), one.path, self.refused[-1])
 
     def _refuse(self, number: int, error: Exception) -> None:
         one = self._documents[number]
@@ -204,11 +220,11 @@ class Compiler:
             places = " and ".join(sorted({path for path, _ in found})) or path
             raise Unsupported(f"{reference!r} is the name of several rules ({places}): refer to one by its id", "rules")
         if not found:
-            known = (one for one in (*self._refused_rules, *self.refused) if one.rule_id)
-            refused = next((one for one in known if reference in (one.rule_id, one.title)), None)
-            why = f"is refused: {refused.reason}" if refused else "is not among the rules, or is refused"
-            raise Unsupported(f"it refers to {reference!r}, which {why}", "rules")
+            reason = "which is not among the rules, or is refused"
+            raise Unsupported(f"it refers to {reference!r}, {reason}", "rules")
         target = found[0][1]
+        if isinstance(target, Refusal):
+            raise Unsupported(f"it refers to {reference!r}, which is refused: {target.reason}", "rules")
         if isinstance(target, str):
             return target, None
         if target in above:

@@ -58,6 +58,8 @@ class Sigma:
         self._sources: dict[str, LogSource] = {}
         """By id the log sources as the rules name them, before the pipelines."""
         self._filters: list[_Filter] = []
+        self._gone: list[tuple[set[str], Refusal]] = []
+        """Rules that are refused, each with its id and name."""
         self._late: list[Refusal] = []
         """What the last ``finish`` refused."""
 
@@ -74,11 +76,13 @@ class Sigma:
                     document = construct(node)
                 except (yaml.YAMLError, ValueError) as error:
                     refused.append(not_yaml(path, node.start_mark.line + 1, error))
+                    self._gone.append((correlation.named(node, self.rules.ids), refused[-1]))
                     continue
                 if document is not None:
                     self._add(node, document, path, borrowed)
             except Exception as error:  # whatever a document makes pySigma raise refuses that document alone
                 refused.append(refusal(path, node, document, error))
+                self._gone.append((correlation.named(node, self.rules.ids), refused[-1]))
 
     def _add(self, node: Any, document: Any, path: str, borrowed: bool) -> None:
         line, column = place(node)
@@ -189,7 +193,7 @@ class Sigma:
         names = {str(written.name): rule_id for rule_id, written in self.written.items() if written.name}
         for one in self._filters:
             late += self._join(one, names)
-        made, refused = correlation.compile_all(rules, self.written, self.correlations, self.pipelines)
+        made, refused = correlation.compile_all(rules, self.written, self.correlations, self.pipelines, self._gone)
         rules.correlations[:] = made
         late += refused
         rules.refused += late
@@ -201,6 +205,10 @@ class Sigma:
         targets = set(self.written)
         if not isinstance(wanted, str):
             referred = {ref.reference: names.get(ref.reference, ref.reference) for ref in wanted}
+            gone = {name for names_of, _ in self._gone for name in names_of}
+            for reference in sorted(gone & referred.keys()):
+                refused.append(_refused(one, reference, "which is refused"))
+                del referred[reference]
             for reference in (ref for ref, target in referred.items() if target not in targets):
                 refused.append(_refused(one, reference, "which is not among the rules"))
             targets &= set(referred.values())

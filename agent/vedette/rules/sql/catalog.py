@@ -1,4 +1,7 @@
-"""What names in a file mean: tables, lookups, views, streams; and the table ``events``, which is always there.
+"""What names in a file mean: tables, lookups, views, streams; and the table ``events``, which is there unless the file
+declares one.
+
+A name has one meaning in the whole file. One of which a statement is refused has none: what reads it is refused, too.
 
 A table's columns are decoded fields by their names (a dotted path in backticks reaches into objects), what the agent
 knows (METADATA), and computed ones. Where no WATERMARK is declared the table has no time. ``events`` has all columns of
@@ -75,7 +78,9 @@ class Catalog:
     functions: dict[str, Own] = field(default_factory=dict)
     """By name in capitals."""
     read: set[str] = field(default_factory=set)
-    """The streams that some query reads."""
+    """The names that some query reads."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """By name the line of the statement that says what it is, and is refused."""
 
     def __post_init__(self) -> None:
         columns = tuple(TableColumn(name, kind, metadata=name) for name, kind in METADATA.items())
@@ -85,27 +90,37 @@ class Catalog:
         """Take a CREATE statement in, functions by ``declaring``; False for any other. Raises Wrong."""
         if not isinstance(tree, nodes.CreateTable | nodes.CreateView | nodes.CreateFunction):
             return False
-        name = tree.this.name
+        name, unless_there = tree.this.name, tree.args.get("unless_there")
         if isinstance(tree, nodes.CreateFunction):
             name = name.upper()
-            if name in self.functions:
-                if tree.args.get("unless_there"):
-                    return True
-                raise Wrong(tree.this, f"{name} is declared already", "another name")
-            target, language = tree.args["implementation"], tree.args.get("language") or ""
-            try:
+            if name not in self.functions:
+                target, language = tree.args["implementation"], tree.args.get("language") or ""
                 self.functions[name] = declaring.function(tree.this, name, target, language)
-            except Wrong as error:
-                self.functions[name] = Own(name, target, problem=error.reason, hint=error.hint)
-                raise
+            elif not unless_there:
+                raise Wrong(tree.this, f"{name} is declared already", "another name")
             return True
-        if name == ALERTS or name in {**self.tables, **self.lookups, **self.views, **self.streams}:
+        if name == ALERTS:
+            raise Wrong(tree.this, f"{ALERTS} is always there", f"INSERT INTO {ALERTS} without a CREATE")
+        there = self.tables.get(name)
+        if (there is not None and not there.open) or name in {**self.lookups, **self.views, **self.streams}:
+            if unless_there:
+                return True
             raise Wrong(tree.this, f"{name} is declared already", "another name")
+        if there is not None:
+            if name in self.read:
+                raise Wrong(tree.this, f"{name} is read already, as the table of all events", "CREATE it before that")
+            del self.tables[name]
         if isinstance(tree, nodes.CreateView):
             self.views[name] = View(tuple(one.name for one in tree.args.get("columns") or ()), tree.args["query"])
         else:
             self._table(name, tree)
         return True
+
+    def usable(self, node: Any) -> None:
+        """Raises Wrong for a name of which a statement is refused."""
+        if line := self.refused.get(node.name):
+            reason = f"{node.name} cannot be used: line {line}, which says what it is, is refused"
+            raise Wrong(node, reason, "correct that line first")
 
     def feed(self, tree: Any) -> None:
         """INSERT INTO a name that is no table: a stream for later statements. Raises Wrong."""

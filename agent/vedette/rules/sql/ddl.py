@@ -24,12 +24,13 @@ class Definitions(Literals):
         if self._match(TokenType.TABLE):
             return self._create_table()
         if self.words("VIEW"):
-            self.words("IF", "NOT", "EXISTS")
+            unless_there = self.words("IF", "NOT", "EXISTS")
             name = self.name()
             columns = self._parse_wrapped_csv(self.name) if self._match(TokenType.L_PAREN, advance=False) else None
             self._comment()
             self.take(TokenType.ALIAS, "AS")
-            return self.expression(CreateView(this=name, columns=columns, query=self._query()))
+            query = self._query()
+            return self.expression(CreateView(this=name, columns=columns, query=query, unless_there=unless_there))
         if self.words("FUNCTION"):
             unless_there = self.words("IF", "NOT", "EXISTS")
             name = self.name()
@@ -56,7 +57,7 @@ class Definitions(Literals):
             self.text()
 
     def _create_table(self) -> Any:
-        self.words("IF", "NOT", "EXISTS")
+        unless_there = self.words("IF", "NOT", "EXISTS")
         name = self.name()
         columns: list[Any] = []
         watermark = mark = None
@@ -93,8 +94,9 @@ class Definitions(Literals):
                     break
             self.take(TokenType.R_PAREN, ") or ,")
         return self.expression(
-            CreateTable(this=name, columns=columns, watermark=watermark, mark=mark, options=(options,))
-        )
+            CreateTable(this=name, columns=columns, watermark=watermark, mark=mark, options=(options,),
+                        unless_there=unless_there)
+        )  # fmt: skip
 
     def _column(self) -> Any:
         name = self.name()

@@ -114,6 +114,16 @@ class Flink(Dialect):
             return self.expression(InsertInto(this=name, columns=columns, query=self._query()))
 
 
+_QUERIES = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES)
+_KINDS = {"TABLE": "TABLE", "VIEW": "VIEW", "FUNCTION": "FUNCTION", "INTO": "INTO", "OVERWRITE": "INTO"}
+_BEFORE = {
+    *("EXECUTE", "STATEMENT", "SET", "BEGIN", "INSERT"),
+    *("CREATE", "OR", "REPLACE", "TEMPORARY", "SYSTEM", "IF", "NOT", "EXISTS"),
+}
+"""Words between a statement's beginning and the name that it is about, besides those of ``_KINDS``."""
+_NAMED = (TokenType.VAR, TokenType.IDENTIFIER)
+
+
 class Parsed(NamedTuple):
     """One statement of a file: its tree, or what is wrong with it; ``start``: the offset of its first word."""
 
@@ -122,6 +132,22 @@ class Parsed(NamedTuple):
     start: int
     words: str
     """Its text."""
+    tokens: list[Token]
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        """TABLE, VIEW, FUNCTION or INTO, and the name of which it says something; SELECT and no name for a query. Of a
+        statement that cannot be read, perhaps neither."""
+        if self.tokens[0].token_type in _QUERIES:
+            return "SELECT", ""
+        words = iter(self.tokens)
+        kind = next((one.text.upper() for one in words if one.text.upper() not in _BEFORE), "")
+        name = next((one for one in words if one.text.upper() not in _BEFORE), None)
+        behind = next(words, None)
+        whole = behind is None or behind.token_type is not TokenType.DOT
+        if kind not in _KINDS or name is None or name.token_type not in _NAMED or not whole:
+            return "", ""
+        return _KINDS[kind], name.text
 
 
 def statements(text: Text) -> Iterator[Parsed]:
@@ -135,9 +161,9 @@ def statements(text: Text) -> Iterator[Parsed]:
     for chunk in cut(found):
         words = text.sql[chunk[0].start : chunk[-1].end + 1]
         try:
-            yield Parsed(_parsed(chunk, text), None, chunk[0].start, words)
+            yield Parsed(_parsed(chunk, text), None, chunk[0].start, words, chunk)
         except SqlError as error:
-            yield Parsed(None, error, chunk[0].start, words)
+            yield Parsed(None, error, chunk[0].start, words, chunk)
 
 
 def _parsed(chunk: list[Token], text: Text) -> Any:

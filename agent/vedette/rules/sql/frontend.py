@@ -35,7 +35,7 @@ from vedette.rules.sql import dialect, nodes
 from vedette.rules.sql.catalog import ALERTS, EVENTS, Catalog
 from vedette.rules.sql.identify import identified
 from vedette.rules.sql.lower import Lowering
-from vedette.rules.sql.own import Declaring, applied, merging
+from vedette.rules.sql.own import Declaring, Own, applied, merging
 from vedette.rules.sql.predicates import Asked, necessary, with_rules
 from vedette.rules.sql.relation import Relation, renamed
 from vedette.rules.sql.scope import Open
@@ -43,6 +43,7 @@ from vedette.rules.sql.simplify import simplified
 from vedette.rules.sql.tables import scanned
 from vedette.rules.sql.tokens import SqlError, Text
 from vedette.rules.sql.trees import Wrong
+from vedette.stream.aggregates import AGGREGATES
 
 MAX_FILE = 1 << 20
 """Bytes."""
@@ -105,6 +106,8 @@ class File:
         self.head: dict[str, str] = {}
         self._used: set[str] = set()
         """Ids that the file's rules have."""
+        self._unknown = 0
+        """Line of the first refused statement of which nobody can tell what it changes for those behind it."""
 
     def read(self) -> None:
         try:
@@ -135,13 +138,26 @@ class File:
                     self.rules.ids.discard(made.id)
                 del self.rules.rules[rules:]
                 self.rules.forget(first, placeholders)
-                self._refuse(self._placed(error, one), rule_id, title)
+                fault = self._placed(error, one)
+                self._refuse(fault, rule_id, title)
+                self._without(one, fault)
         for name, fed in self.catalog.streams.items():
             if name not in self.catalog.read:
                 place = nodes.start(fed[0].query)
                 line, column = self.text.place(max(0, place))
                 why = f"nothing reads the stream {name}: INSERT INTO {ALERTS}, or a SELECT that reads it, behind this"
                 self.rules.refused.append(Refusal(self.path, line, "", name, why, column))
+
+    def _without(self, one: dialect.Parsed, fault: SqlError) -> None:
+        """Leave no other meaning to what stands behind a statement that is refused."""
+        kind, name = one.subject
+        line = self.text.place(one.start)[0]
+        if not kind or (kind == "FUNCTION" and name.upper() in AGGREGATES):  # no call of these asks for another
+            self._unknown = self._unknown or line
+        elif kind == "FUNCTION":
+            self.catalog.functions[name.upper()] = Own(name.upper(), "", problem=fault.reason, hint=fault.hint)
+        elif kind != "SELECT" and (kind, name) != ("INTO", ALERTS):
+            self.catalog.refused.setdefault(name, line)
 
     def _placed(self, error: Exception, one: dialect.Parsed) -> SqlError:
         if isinstance(error, SqlError):
@@ -184,6 +200,7 @@ class File:
                 Lowering(self.catalog).view_alone(tree)
                 self.catalog.feed(tree)
                 return
+            self.catalog.usable(tree.this)
             query = tree.args["query"]
         self._rule(query, names, one, head, title, rule_id)
 
@@ -200,6 +217,9 @@ class File:
         if level not in LEVELS:
             raise Wrong(query, f"the level is one of {', '.join(LEVELS)}, not {level!r:.40}")
         relation = Lowering(self.catalog).statement(query)
+        if self._unknown:
+            reason = f"line {self._unknown} is refused, and may change what this means"
+            raise Wrong(query, reason, "correct that line first")
         if names:
             relation = renamed(relation, names, query)
         check_columns(relation, query)

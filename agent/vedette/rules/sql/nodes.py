@@ -19,7 +19,9 @@ def start(node: Any) -> int:
 class CreateTable(exp.Expression):
     """``columns``: ``ColumnDef``s; ``marks``: (name, expression) of WATERMARK; ``options``: a dict."""
 
-    arg_types = {"this": True, "columns": True, "watermark": False, "mark": False, "options": True}
+    arg_types = {
+        "this": True, "columns": True, "watermark": False, "mark": False, "options": True, "unless_there": False,
+    }  # fmt: skip
 
 
 class ColumnDef(exp.Expression):
@@ -29,7 +31,7 @@ class ColumnDef(exp.Expression):
 
 
 class CreateView(exp.Expression):
-    arg_types = {"this": True, "columns": False, "query": True}
+    arg_types = {"this": True, "columns": False, "query": True, "unless_there": False}
 
 
 class CreateFunction(exp.Expression):

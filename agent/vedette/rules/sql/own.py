@@ -37,6 +37,7 @@ from vedette.plan.query import (
 from vedette.rules.ruleset import RuleSet, Unsupported
 from vedette.rules.sql.checked import calls_own, every, parts
 from vedette.rules.sql.trees import Wrong
+from vedette.stream.aggregates import AGGREGATES
 from vedette.stream.functions import cast
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import WrongTypes
@@ -125,7 +126,7 @@ class Declaring:
         """Raises Wrong when it is none."""
         if language != "PYTHON":
             raise Wrong(node, f"{name} is written in {language or 'Java'}", "AS 'module.attribute' LANGUAGE PYTHON")
-        if name in LIBRARY or name in LIBRARY.refused:
+        if name in LIBRARY or name in LIBRARY.refused or name in AGGREGATES:
             raise Wrong(node, f"{name} is a function of Flink", "another name")
         try:
             target, modules, files = collected(Path(self.path).parent, target)

@@ -59,10 +59,11 @@ def of_name(lowering: Queries, node: Any, env: Env) -> Relation | LookupTable:
     if name in env:
         view, inner = env[name]
         return view_of(lowering, view, inner)
+    catalog.read.add(name)
+    catalog.usable(node)
     if name in catalog.views:
         return view_of(lowering, catalog.views[name], {})
     if name in catalog.streams:
-        catalog.read.add(name)
         fed = [view_of(lowering, one, {}) for one in catalog.streams[name]]
         return together(fed, [node] * len(fed))
     if name in catalog.lookups:
