@@ -386,6 +386,11 @@ impl Events {
         }
     }
 
+    /// Events of the structure of `event` are left to others from now on. False where that does not help (`State`).
+    fn distrust(&self, py: Python, event: &[u8]) -> bool {
+        self.with(py, |state| state.distrust(event))
+    }
+
     /// The values of the columns of an event (`columns.rs`); None: decoders have to say all of them.
     fn columns<'py>(&self, py: Python<'py>, event: &[u8], view: u16) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let found = self.with(py, |state| {

@@ -82,6 +82,10 @@ const MAX_MET: usize = 1 << 13;
 const MAX_NAMES: usize = 512;
 /// Pairs of texts beyond which two fields are not compared.
 const MAX_PAIRS: usize = 1 << 16;
+/// In place of its variants: an outline of which nothing is learned, since its events were decided wrongly.
+const DISTRUSTED: u32 = u32::MAX;
+/// Outlines that are distrusted.
+const MAX_DISTRUSTED: usize = 64;
 
 /// Counts for the status.
 #[derive(Default, Clone, Copy)]
@@ -408,11 +412,7 @@ impl State {
     }
 
     fn take_over(&mut self, plan: &Plan, line: &[u8], view: u16, lesson: Option<Lesson>) -> Learned {
-        let header = if line.first() == Some(&b'{') { None } else { header::split(line) };
-        let line = trimmed(header.as_ref().and_then(|header| object(line, header)).unwrap_or(line));
-        if self.event.read(line, &self.names, true).is_none() {
-            return Learned::Refused;
-        }
+        let Some((line, header)) = self.read_outlined(line) else { return Learned::Refused };
         self.sign(view, header.as_ref());
         let known = match lesson {
             Some(lesson) if lesson.fits(plan, self.event.leaves.len()) => {
@@ -445,9 +445,35 @@ impl State {
         if self.weight > MAX_WEIGHT {
             self.forget();
         }
-        *self.variants.entry(self.hasher.hash_one(&self.event.outline)).or_default() += 1;
+        let variants = self.variants.entry(self.hasher.hash_one(&self.event.outline)).or_default();
+        *variants = variants.saturating_add(1);
         self.known.insert(self.event.signature.as_slice().into(), known);
         learned
+    }
+
+    /// Read an object, by itself or as the message of a syslog line, with its outline; gives it and the line's header.
+    fn read_outlined<'a>(&mut self, line: &'a [u8]) -> Option<(&'a [u8], Option<Header<'a>>)> {
+        let header = if line.first() == Some(&b'{') { None } else { header::split(line) };
+        let line = trimmed(header.as_ref().and_then(|header| object(line, header)).unwrap_or(line));
+        self.event.read(line, &self.names, true).map(|()| (line, header))
+    }
+
+    /// Leave all events of the outline of `line` to others. False when that does not help: it is no object that is read
+    /// here, they are already, or there are too many of these.
+    pub fn distrust(&mut self, line: &[u8]) -> bool {
+        catch_unwind(AssertUnwindSafe(|| {
+            let distrusted = self.variants.values().filter(|&&count| count == DISTRUSTED).count();
+            if distrusted >= MAX_DISTRUSTED || self.read_outlined(line).is_none() {
+                return false;
+            }
+            let before = self.variants.insert(self.hasher.hash_one(&self.event.outline), DISTRUSTED);
+            self.forget();
+            before != Some(DISTRUSTED)
+        }))
+        .unwrap_or_else(|_| {
+            self.counts.panics += 1;
+            false
+        })
     }
 
     /// The hits of one of the plan's databases.
@@ -470,7 +496,7 @@ impl State {
 
     fn forget(&mut self) {
         self.known.clear();
-        self.variants.clear();
+        self.variants.retain(|_, count| *count == DISTRUSTED);
         self.weight = 0;
     }
 

@@ -12,7 +12,9 @@ when a rule asks for that. Rules in quarantine are counted event by event, so wh
 kept.
 
 **The native kernel** (``native.py``) leaves out rules that surely do not match. Where it knows that each of the others
-does, the event is a match without being evaluated, but for one in ``SURE_SAMPLE``, which proves it.
+does, the event is a match without being evaluated, but for one in ``SURE_SAMPLE``, which proves it. Of all events one
+in ``LEFT_OUT_SAMPLE`` proves that no rule was left out wrongly (``proof.py``). Where either comes out differently,
+events of that structure go without the kernel (where there is none, all of the input), and every match is evaluated.
 
 **Quarantine.** A rule that could not be decided on ``quarantine_after`` events (its pattern took too long, or it
 raised) is evaluated on no further one. The caller keeps each of those events (``UndecidedEvent``); what a rule in
@@ -41,6 +43,7 @@ from vedette.engine.evaluate import Among, Evaluator
 from vedette.engine.join import REST, Joined, Joiner, may_hold_records
 from vedette.engine.native import Native
 from vedette.engine.prefilter import Prefilter, Sure, bits_of
+from vedette.engine.proof import Sample, Sampled, sampled
 from vedette.engine.rows import Batch, common
 from vedette.model.event import Chunk, Frame, LogSource, Source
 from vedette.plan.ir import KEYWORDS, as_shown
@@ -179,13 +182,17 @@ class Engine:
         self._routes: Bounded[Source, frozenset[int]] = Bounded(MAX_ROUTES)
         self._inputs: dict[tuple[str, LogSource], tuple[frozenset[int], int, Prefilter]] = {}
         self._narrow: dict[frozenset[int], Prefilter] = {}
+        self._distrusted: dict[tuple[str, LogSource], Prefilter] = {}
+        """Inputs that go without the kernel, as it left out a rule wrongly there, with their scan."""
         self._prepared: Bounded[frozenset[int], Among] = Bounded(PREPARED_BYTES)
         self._asks: dict[int, tuple[bool, bool, bool]] = {}
         """By rule, whether it asks for an event's host, process number, origin."""
         self._scopes_ever = 0
         self._until_check = self._until_look = SURE_SAMPLE
+        self._sample = Sample()
         self.kernel_wrong = ""
-        """What the kernel said wrongly; from then on all that it says is evaluated."""
+        """What the kernel said wrongly the last time; from the first on all that it is sure of is evaluated."""
+        self._differences = 0
         self.remember(Cache(CACHE_BYTES, VERIFY_SAMPLE) if cache is None else cache)
 
     def remember(self, cache: Cache) -> None:
@@ -223,20 +230,24 @@ class Engine:
         self.tally.events += len(chunk)
         always, within, prefilter = self._at_input(chunk.codec, context.logsource)
         records = may_hold_records(chunk)
-        if self._native is None:
+        native = self._native_of(chunk.codec, context.logsource)
+        if native is None:
             candidates = prefilter.candidates(chunk, always, within, records)
         else:
-            view = self._view_number(self._native, chunk.codec, context.logsource)
-            candidates = self._native.candidates(
+            view = self._view_number(native, chunk.codec, context.logsource)
+            candidates = native.candidates(
                 chunk, view, lambda runs: prefilter.named(chunk, within, records, runs), records
             )
+            if (span := self._sample.span(chunk)) is not None:
+                candidates = sampled(candidates, *span)
         return joiner.events(frame, candidates, lambda held: self._rules_of(held, context), first, records)
 
     def gathered(
         self, frame: Frame, joiner: Joiner, context: Context = Context(), first: int = 0
     ) -> Iterator[Joined | Batch]:
         """``candidates``, of which those that only give rows come as batches: for ``taken``."""
-        chunk, native = frame.chunk, self._native
+        chunk = frame.chunk
+        native = self._native_of(chunk.codec, context.logsource)
         alone = native is None or not native.gathers or first or may_hold_records(chunk)
         if native is None or alone or not self._trusted():
             yield from self.candidates(frame, joiner, context, first)
@@ -245,9 +256,12 @@ class Engine:
         _, within, prefilter = self._at_input(chunk.codec, context.logsource)
         view = self._view_number(native, chunk.codec, context.logsource)
         search = partial(prefilter.named, chunk, within, False)
-        for one in native.candidates(
+        candidates = native.candidates(
             chunk, view, search, False, common(frame, context.host, self.plan.codecs[chunk.codec].kinds)
-        ):
+        )
+        if (span := self._sample.span(chunk)) is not None:
+            candidates = sampled(candidates, *span)
+        for one in candidates:
             if not isinstance(one, Batch):
                 yield _joined(frame, *one)
                 continue
@@ -256,7 +270,7 @@ class Engine:
                 if self._until_check <= 0:
                     self._until_check = self._until_look = 1  # this event proves that the kernel is right
                     yield _joined(frame, *one.spans[0], one.rules)
-                    one = one.without_first()
+                    _, one = one.split(one.spans[0][1])
             if self._trusted() and one.spans:
                 yield one
             else:
@@ -293,6 +307,8 @@ class Engine:
     def matches(self, chunk: Chunk, candidate: Joined, context: Context = Context()) -> list[Match]:
         """The matches of one candidate, whose first record is in ``chunk``: the second half."""
         _, start, end, rules, raw, _ = candidate
+        if type(rules) is Sampled:
+            return self._proved(chunk, candidate, context)
         self._at = (start, end)
         self.tally.candidates += 1
         if type(rules) is Sure and self._trusted():
@@ -300,7 +316,7 @@ class Engine:
             true = sorted(rules)
             self._until_check -= 1
             if not self._until_check:
-                true = self._checked(true, event, rules, context)
+                true = self._checked(true, event, rules, chunk, context)
             self.tally.matches += len(true)
             return [Match(rule, start, end, event) for rule in true]
         cache, digest, known, line = self.cache, None, None, None
@@ -346,15 +362,52 @@ class Engine:
         self.tally.matches += len(true)
         return [Match(rule, start, end, event) for rule in true]
 
-    def _checked(self, said: list[int], event: Record, rules: frozenset[int], context: Context) -> list[int]:
+    def _checked(
+        self, said: list[int], event: Record, rules: frozenset[int], chunk: Chunk, context: Context
+    ) -> list[int]:
         """The rules that are true, where the kernel ``said`` that all of these are."""
         self._until_check = SURE_SAMPLE
         undecided = len(self._undecided_events)
         true = self.true(event, rules, context.logsource)
         if true != said and undecided == len(self._undecided_events):
-            wrong = sorted(set(said) ^ set(true))[:10]
-            self.kernel_wrong = f"rules {wrong} came out differently than the kernel said"
+            reason = f"{self._named(set(said) ^ set(true))} came out differently than the kernel said"
+            self._differs(reason, chunk, event.raw, context)
         return true
+
+    def _proved(self, chunk: Chunk, candidate: Joined, context: Context) -> list[Match]:
+        """``matches`` of an event of the sample, with those of rules that the kernel has left out wrongly."""
+        _, start, end, left, raw, _ = candidate
+        matches = self.matches(chunk, candidate._replace(rules=frozenset(left)), context) if left else []
+        event = self._record(chunk, start, raw, context)
+        missed = [Match(rule, start, end, event) for rule in self._all_true(event) if rule not in left]
+        if not missed:
+            return matches
+        reason = f"{self._named(match.rule for match in missed)} matched although the kernel said that they do not"
+        self._differs(reason, chunk, raw, context)
+        self.tally.matches += len(missed)
+        return sorted([*matches, *missed])
+
+    def _all_true(self, event: Record) -> list[int]:
+        """The rules of all that are true for ``event``; none where a decoder raises. Nothing is counted, and what
+        cannot be decided is left out: nobody would have asked without the sample."""
+        try:
+            among = self._among(self._asked(event.source) - self.quarantined)
+            return self.evaluator.among(event, among, lambda rule, reason: None)
+        except Exception:
+            return []
+
+    def _differs(self, reason: str, chunk: Chunk, raw: bytes, context: Context) -> None:
+        """The kernel was wrong about the event ``raw``: its structure goes without it from now on, else its input."""
+        self._differences += 1
+        self.kernel_wrong = reason
+        native = self._native_of(chunk.codec, context.logsource)
+        if native is not None and not native.distrust(raw):
+            key = chunk.codec, context.logsource
+            self._distrusted[key] = Prefilter(self.plan, self.prefilter.databases(), native=False)
+            self._inputs.pop(key, None)
+
+    def _named(self, rules: Iterable[int]) -> str:
+        return "rules " + ", ".join(self.plan.rules[rule].id for rule in sorted(rules)[:10])
 
     def columns(self, match: Match, chunk: Chunk, context: Context = Context()) -> tuple[Any, ...] | None:
         """What statements read of an event of ``chunk``, as far as it is known without decoding it: what its time is
@@ -370,7 +423,8 @@ class Engine:
                 value, decoded = values[place], match.record.get(name)
                 decoded = None if decoded is ABSENT else decoded
                 if value is not ... and (value != decoded or type(value) is not type(decoded)):
-                    self.kernel_wrong = f"the field {name!r:.60} came out differently than the kernel said"
+                    reason = f"the field {name!r:.60} came out differently than the kernel said"
+                    self._differs(reason, chunk, match.record.raw, context)
                     return None
         return values
 
@@ -424,11 +478,16 @@ class Engine:
             rules -= idle
         if self.route and not rules <= self._fitting(of_input(own)):
             rules &= self._fitting(event.source)
+        among = self._among(rules)
+        return self.evaluator.among(event, among, self._undecided) if among.programs else []
+
+    def _among(self, rules: frozenset[int]) -> Among:
+        """``rules``, prepared."""
         among = self._prepared.get(rules)
         if among is None:
             among = self.evaluator.prepare(sorted(rules))
             self._prepared.keep(rules, among, among.weight + getsizeof(rules))
-        return self.evaluator.among(event, among, self._undecided) if among.programs else []
+        return among
 
     def shown(self, rule: int, event: Record) -> dict[str, str]:
         """The fields of ``event`` that a rule tests or its author wants shown, as texts."""
@@ -463,19 +522,24 @@ class Engine:
             always = rules & self._always
             if self.route and self._filtered:
                 always -= self.prefilter.excused(self.plan.codecs[codec], logsource)
-            known = always, bits_of(rules), self._narrow.get(rules, self.prefilter)
+            scan = self._distrusted.get((codec, logsource)) or self._narrow.get(rules, self.prefilter)
+            known = always, bits_of(rules), scan
             self._inputs[codec, logsource] = known
         return known
 
     def kernel(self) -> dict[str, int]:
-        """What the native kernel did with JSON events, its panics with any, and whether it was found wrong; empty
+        """What the native kernel did with JSON events, its panics with any, and how often it was found wrong; empty
         without one."""
         if self._native is None:
             return {}
         account = self._native.account()
         scans = (self.prefilter, *self._narrow.values())
         panics = account["panics"] + sum(scan.panics for scan in scans)
-        return {**account, "panics": panics, "wrong": int(bool(self.kernel_wrong))}
+        return {**account, "panics": panics, "wrong": self._differences}
+
+    def _native_of(self, codec: str, logsource: LogSource) -> Native | None:
+        """The native kernel's part for such an input."""
+        return None if (codec, logsource) in self._distrusted else self._native
 
     def _view_number(self, native: Native, codec: str, logsource: LogSource) -> int:
         """The native kernel's number for such an input."""

@@ -208,6 +208,11 @@ class Native:
         found: tuple[Any, ...] | None = self._kernel.columns(event, view)
         return found
 
+    def distrust(self, event: bytes) -> bool:
+        """Leave events of the structure of ``event`` to the prefilter from now on. False where that does not help: it
+        has no structure, its events are left to the prefilter already, or there are too many such structures."""
+        return bool(self._kernel.distrust(event))
+
     # --- learning
 
     def _learn(self, raw: bytes, view: int) -> None:

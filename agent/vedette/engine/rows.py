@@ -7,7 +7,9 @@ decoders say, and neighbours become one ``Batch``. An event of which it is not s
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from vedette.decode import kafka
@@ -48,9 +50,15 @@ class Batch(NamedTuple):
             yield Batch(start, end, self.rules, spans[at:behind], self.rows[at:behind], self.hosts[at:behind])
             start = end
 
-    def without_first(self) -> Batch:
-        spans = self.spans[1:]
-        return Batch(spans[0][0] if spans else self.end, self.end, self.rules, spans, self.rows[1:], self.hosts[1:])
+    def split(self, at: int) -> tuple[Batch, Batch]:
+        """The events that begin before ``at``, and those from there on; there may be none."""
+        spans = self.spans
+        number = bisect_left(spans, at, key=itemgetter(0))
+        start = spans[number][0] if number < len(spans) else self.end
+        return (
+            Batch(self.start, start, self.rules, spans[:number], self.rows[:number], self.hosts[:number]),
+            Batch(start, self.end, self.rules, spans[number:], self.rows[number:], self.hosts[number:]),
+        )
 
 
 class Common(NamedTuple):

@@ -8,6 +8,10 @@
 
 What lies within is given by its own name as well (``CommandLine``, ``EventID``, ``Channel``, ``Provider_Name``), as
 Sigma's rules ask for it. Sources by ``eventlog.py``.
+
+Where one name lies in several places, the order of an event's names means nothing. What is on top goes first, then
+data: ``user_data`` before ``event_data`` before ``UserData`` before ``EventData``, and in each a name of its own before
+a ``Data`` of that name. Then ``System``, ``winlog``'s own names, NXLog's, and last what dotted names give, likewise.
 """
 
 from __future__ import annotations
@@ -54,26 +58,28 @@ def fits(event: Seen) -> bool:
 
 
 _DOTTED = frozenset({"winlog.event_id", "winlog.channel"})
-_WITHIN = ("winlog.event_data.", "winlog.user_data.")
+_SECTIONS = ("event_data", "user_data")
+"""The later goes before the earlier."""
 
 
 def _data(value: Any, fields: Fields) -> None:
     """The named values of an ``EventData``."""
-    if isinstance(value, dict) and _plain(value):
-        fields.update(value)
+    values = _object(value)
+    if _plain(values):
+        fields.update(values)
         return
-    for key, inner in _object(value).items():
-        if key == "Data" and isinstance(inner, list | dict):
-            nameless = []
-            for item in inner if isinstance(inner, list) else [inner]:
-                name = _attribute(item, "Name")
-                if isinstance(name, str):
-                    fields[name] = _text(item)
-                else:
-                    nameless.append(_text(item))
-            if nameless:
-                fields["Data"] = nameless
-        elif not key.startswith(("#", "@", "_attr")):
+    data, nameless = values.get("Data"), []
+    listed = isinstance(data, list | dict)
+    for item in data if isinstance(data, list) else [data] * listed:
+        name = _attribute(item, "Name")
+        if isinstance(name, str):
+            fields[name] = _text(item)
+        else:
+            nameless.append(_text(item))
+    if nameless:
+        fields["Data"] = nameless
+    for key, inner in values.items():
+        if not (key.startswith(("#", "@", "_attr")) or (key == "Data" and listed)):
             fields[key] = _text(inner) if isinstance(inner, dict) and "#text" in inner else inner
 
 
@@ -94,6 +100,29 @@ def _system(system: Mapping[str, Any], fields: Fields) -> None:
         fields["TimeCreated"] = time
 
 
+def _winlog(beat: Mapping[str, Any], fields: Fields) -> None:
+    """What Winlogbeat's object holds."""
+    for key, name in _BEAT.items():
+        if key in beat:
+            fields.setdefault(name, beat[key])
+    for section in _SECTIONS:
+        if section in beat:
+            _data(beat[section], fields)
+
+
+def _undotted(event: Seen) -> dict[str, Any]:
+    """Winlogbeat's object of dotted names."""
+    beat: dict[str, Any] = {section: {} for section in _SECTIONS}
+    for key, value in event.items():
+        head, _, name = key.partition(".")
+        section, _, inner = name.partition(".")
+        if head == "winlog" and inner and section in _SECTIONS:
+            beat[section][inner] = value
+        elif head == "winlog" and name in _BEAT:
+            beat[name] = value
+    return beat
+
+
 def read(event: Seen) -> Fields:
     """The names within ``event``, on top."""
     fields: Fields = {}
@@ -103,22 +132,14 @@ def read(event: Seen) -> Fields:
     for section in ("EventData", "UserData"):
         if section in root:
             _data(root[section], fields)
-    beat = _object(event.get("winlog")) or event
-    for key, name in _BEAT.items():
-        if key in beat:
-            fields.setdefault(name, beat[key])
-    for section in ("event_data", "user_data"):
-        if section in beat:
-            _data(beat[section], fields)
+    _winlog(_object(event.get("winlog")) or event, fields)
     for own, name in _NXLOG.items():
         if own in event:
             fields.setdefault(name, event[own])
     if not _DOTTED.isdisjoint(event):
-        for key, value in event.items():
-            if key.startswith(_WITHIN):
-                fields.setdefault(key.split(".", 2)[2], value)
-            elif key.startswith("winlog.") and (known := _BEAT.get(key[7:])) is not None:
-                fields.setdefault(known, value)
+        dotted: Fields = {}
+        _winlog(_undotted(event), dotted)
+        fields = {**dotted, **fields}
     elif "EventID" not in event and "EventID" not in fields:
         fields.update(eventlog.in_ecs(event))
     if str(event.get("EventID", fields.get("EventID"))) == "4688":
