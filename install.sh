@@ -924,9 +924,17 @@ guard() {
     systemctl start vedette-watch && say "watched for $1 s: journalctl -u vedette-watch"
 }
 
+# remnants WHOSE: removes the temporary files of this run ($$), or of runs that were killed ('[0-9]*').
+remnants() {
+    # shellcheck disable=SC2086
+    rm -rf "$config_dir"/.site.$1 "$config_dir"/.token.$1 "$config_dir"/.toml.$1 "$config_dir"/.toml.$1.tmp.$1 \
+        "$prefix"/*.tmp.$1 "$prefix"/.mark.$1 "$command".tmp.$1
+}
+
 # Deletes all releases but this one and the one before.
 prune() {
-    rm -f "$prefix"/installed.was.* "$prefix"/previous.was.* # of a run that was killed
+    remnants '[0-9]*'
+    rm -f "$prefix/.first" "$prefix"/*.was.[0-9]* "$config_dir"/*.new.was.[0-9]* "$command".was.[0-9]*
     rm -rf "$prefix"/releases/*/addons/.new.* "$prefix"/releases/*/addons/.gone.*
     for folder in "$prefix"/releases/* "$prefix"/releases/.new.* "$prefix"/releases/.old.*; do
         case releases/${folder##*/} in
@@ -993,8 +1001,12 @@ units() {
 # Writes and starts the units. What the operator stopped and disabled stays so.
 service() {
     step="starting the agent"
-    if [ -e "$UNITS/vedette.service" ]; then first=no; else first=yes; fi
-    if [ -e "$UNITS/vedette-upgrade.path" ]; then upgrades=old; else upgrades=new; fi
+    if [ -e "$UNITS/vedette.service" ] && [ ! -e "$prefix/.first" ]; then first=no; else first=yes; fi
+    if [ -e "$UNITS/vedette-upgrade.path" ] && [ $first = no ]; then upgrades=old; else upgrades=new; fi
+    if [ $first = yes ]; then # until all is enabled and started, whoever kills this run
+        : >"$prefix/.first"
+        made="$prefix/.first $made"
+    fi
     was=$(systemctl is-enabled vedette 2>/dev/null || :)/$(systemctl is-active vedette 2>/dev/null || :)
     units_written=yes
     units "$release"
@@ -1002,7 +1014,7 @@ service() {
     if [ $first = yes ]; then systemctl enable vedette vedette-udp.socket vedette-tcp.socket >/dev/null 2>&1; fi
     if [ $upgrades = new ]; then systemctl enable vedette-upgrade.path >/dev/null 2>&1; fi
     [ "$start" = yes ] || return 0
-    if [ "$was" = disabled/inactive ] && [ "$force" = no ]; then
+    if [ "$was" = disabled/inactive ] && [ "$force" = no ] && [ $first = no ]; then
         say "the agent was stopped and disabled, and stays so"
         start=no
         return 0
@@ -1034,18 +1046,25 @@ restart() {
     systemctl --no-block restart vedette >/dev/null 2>&1 || :
 }
 
-# Within a minute the agent answers for itself (exit code 1: it runs, and something in its account is not as it should be),
-# and it is the same process a second later. Three crashes are enough to know that it does not.
+# Within a minute the agent answers for itself, and it is the same process a second later. Three crashes are enough to know
+# that it does not. What is not OK of it (exit code 1: an input that does not work, say) has ten seconds to come right.
 healthy() {
-    tries=0 since=$(restarts)
+    tries=0 since=$(restarts) patience=5
     while [ $tries -lt 60 ]; do
         code=0
         report=$("$prefix/current/bin/vedette" status -c "$config" 2>&1) || code=$?
+        case $code$report in
+            0*) patience=0 ;;
+            "1NOT OK: no agent runs"*) code=2 ;;
+            1*) patience=$((patience - 1)) ;;
+        esac
         if [ $code -le 1 ]; then
             process=$(main_pid)
             sleep 1
-            if [ "$process" != 0 ] && [ "$process" != "$stopping" ] && [ "$(main_pid)" = "$process" ]; then
-                [ $code = 0 ] || warn "$report"
+            if [ "$process" = 0 ] || [ "$process" = "$stopping" ] || [ "$(main_pid)" != "$process" ]; then
+                :
+            elif [ $patience -le 0 ]; then
+                [ $code = 0 ] || warn "the agent runs, and is $(printf '%s\n' "$report" | head -n 1)"
                 return 0
             fi
         fi
@@ -1187,6 +1206,7 @@ refused() {
 
 # supervisor: the copy of this script that --supervise is to be run by, of the release in force.
 supervisor() {
+    if [ -f "$prefix/supervise.sh" ] && same "$prefix/current/install.sh" "$prefix/supervise.sh"; then return 0; fi
     cp "$prefix/current/install.sh" "$prefix/supervise.sh.tmp.$$"
     mv "$prefix/supervise.sh.tmp.$$" "$prefix/supervise.sh"
 }
@@ -1320,8 +1340,7 @@ clean() {
         note "failed while $step (exit code $result)"
         result=1
     fi
-    rm -rf "$config_dir/.site.$$" "$config_dir/.token.$$"
-    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$" "$prefix/watch.tmp.$$" "$prefix/watch.sh.tmp.$$" "$prefix/supervise.sh.tmp.$$" "$prefix/.mark.$$" ${command:+"$command.tmp.$$"}
+    if [ -n "$command" ]; then remnants $$; fi
     if [ $units_written = yes ]; then unfinished; fi
     if [ -n "$new" ]; then rm -rf "$new"; fi
     if [ -n "$scratch" ]; then rm -rf "$scratch"; fi
@@ -1413,12 +1432,9 @@ install() {
     prune
     if [ "$switched" = yes ] && [ -z "$within" ]; then
         rm -f "$prefix/watch" # that of the release before
-        if [ "$systemd" = no ]; then
-            supervisor
-        elif [ "$start" = yes ] && [ -n "$before" ] && [ "$grace" -gt 0 ]; then
-            guard "$grace" no
-        fi
+        if [ "$systemd" = yes ] && [ "$start" = yes ] && [ -n "$before" ] && [ "$grace" -gt 0 ]; then guard "$grace" no; fi
     fi
+    if [ "$systemd" = no ] && [ ! -e "$prefix/watch" ]; then supervisor; fi
     if [ "$changed" = no ]; then say "all is in place, nothing changed"; else say "installed $id"; fi
     if [ "$systemd" = no ]; then
         say "start it: $command run -c $config; with upgrades by its fleet: sh $prefix/supervise.sh --supervise"
@@ -1538,7 +1554,8 @@ uninstall() {
     for link in "$COMMAND" "$prefix/bin/vedette"; do
         ! ours "$link" || rm -f "$link" || warn "$link cannot be removed"
     done
-    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/installed.was.* "$prefix"/previous.was.* "$prefix/watch" "$prefix/watch.sh" "$prefix/supervise.sh" "$prefix/.staged" "$prefix/.lock" "$prefix/install.log"
+    remnants '[0-9]*'
+    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/*.was.[0-9]* "$prefix/.first" "$prefix/watch" "$prefix/watch.sh" "$prefix/supervise.sh" "$prefix/.staged" "$prefix/.lock" "$prefix/install.log"
     if [ "$purge" = yes ]; then
         purge
     else

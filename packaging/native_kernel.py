@@ -30,6 +30,7 @@ class Crate(NamedTuple):
     version: str
     sha256: str
     licence: str
+    authors: str
     folder: Path
     """Its sources."""
 
@@ -104,7 +105,7 @@ def crates(arch: str) -> list[Crate]:
     linked = {tuple(line.split()[:2]) for line in listed.splitlines()}
     metadata = json.loads(_rust("cargo", "metadata", "--locked", "--format-version", "1"))
     found = [
-        Crate(name, version, sha256, row["license"] or "", Path(row["manifest_path"]).parent)
+        Crate(name, version, sha256, row["license"] or "", ", ".join(row["authors"]), Path(row["manifest_path"]).parent)
         for row in metadata["packages"]
         for name, version in [(row["name"], row["version"])]
         if (name, f"v{version}") in linked and (sha256 := digests.get((name, version)))

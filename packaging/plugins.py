@@ -41,10 +41,13 @@ def wheels(sources: Iterable[Path], folder: Path) -> list[Path]:
     return found
 
 
-def unpack(target: Path, arch: str, given: Iterable[Path], words: Iterable[str]) -> dict[str, str]:
-    """Those of ``given`` that are for ``arch`` into ``target``; their SHA-256 by ``name==version``. ``words``: pip's
-    for wheels of it. Raises BuildError."""
+def unpack(
+    target: Path, arch: str, given: Iterable[Path], words: Iterable[str]
+) -> tuple[dict[str, str], dict[Path, str]]:
+    """Those of ``given`` that are for ``arch`` into ``target``; their SHA-256 by ``name==version``, and of each file
+    that label. ``words``: pip's for wheels of it. Raises BuildError."""
     taken: dict[str, str] = {}
+    owners: dict[Path, str] = {}
     left = set()
     for wheel in given:
         name, version, *_, platform = wheel.name.removesuffix(".whl").split("-")
@@ -59,16 +62,18 @@ def unpack(target: Path, arch: str, given: Iterable[Path], words: Iterable[str])
                 raise BuildError(f"plugin {wheel}: it has no entry points")
             for note in NOTES:
                 (info / note).unlink(missing_ok=True)
-            for one in sorted(Path(scratch).iterdir()):
-                if one.name in ("bin", "__pycache__"):
+            for source in sorted(Path(scratch).iterdir()):
+                if source.name in ("bin", "__pycache__"):
                     continue
-                if (target / one.name).exists():
-                    raise BuildError(f"plugin {wheel}: {one.name} is there already, of the agent or another plugin")
-                if one.is_dir():
-                    shutil.copytree(one, target / one.name)
+                copy = target / source.name
+                if copy.exists():
+                    raise BuildError(f"plugin {wheel}: {copy.name} is there already, of the agent or another plugin")
+                if source.is_dir():
+                    shutil.copytree(source, copy)
                 else:
-                    shutil.copyfile(one, target / one.name)
+                    shutil.copyfile(source, copy)
+                owners |= dict.fromkeys(filter(Path.is_file, (copy, *copy.rglob("*"))), label)
         taken[label] = digest(wheel)
     if lacking := sorted(left - taken.keys()):
         raise BuildError(f"plugin {lacking[0]}: no wheel of it is for {arch}")
-    return taken
+    return taken, owners

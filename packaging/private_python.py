@@ -6,7 +6,6 @@ The agent must run on hosts without Python and with an older C library than the 
     runtime/lib/ld-linux-*.so.*    its loader, libc and every other library that anything in the zip needs
     runtime/lib/python3.11/        the standard library, compiled
     runtime/interpreter            "OFFSET LENGTH LOADER": where in vedetted the loader's path is, and its file's name
-    runtime/copyright/             of each package
 
 The kernel wants the loader's path inside the program to be absolute, so install.sh writes the real one over the
 ``LENGTH`` bytes kept for it, and needs no tool for that but dd: each release names its own loader, wherever it is
@@ -53,15 +52,15 @@ _CODECS = {"__init__", "aliases", "ascii", "charmap", "cp437", "idna", "latin_1"
 
 def assemble(
     runtime: Path, arch: str, packages: Iterable[tuple[Package, Path]], users: Path, patchelf: Path, scratch: Path
-) -> None:
-    """Make ``runtime`` of the .deb packages; ``users`` is the folder of further libraries that it must serve."""
+) -> dict[Path, str]:
+    """Make ``runtime`` of the .deb packages, which are then unpacked in ``scratch``/root; ``users`` is the folder of
+    further libraries that it must serve. Returns the package of each file."""
     root = scratch / "root"
+    brought_by: dict[Path, str] = {}
     for package, file in packages:
         run("dpkg-deb", "-x", file, root)
-        copyright = root / "usr/share/doc" / package.name / "copyright"
-        if copyright.exists():
-            (runtime / "copyright").mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(copyright, runtime / "copyright" / package.name)
+        for path in root.rglob("*"):
+            brought_by.setdefault(path, package.name)
 
     library = runtime / "lib"
     standard = library / f"python{PYTHON}"
@@ -85,6 +84,9 @@ def assemble(
                 offered.setdefault(path.name, path)
     own = {path.name for path in elf.files(users)}
     waiting = [binary, *elf.files(standard), *elf.files(users)]
+    owners = {binary: brought_by[root / f"usr/bin/python{PYTHON}"]}
+    for path in standard.rglob("*"):
+        owners[path] = brought_by[root / "usr" / path.relative_to(runtime)]
     while waiting:
         for soname in [*run(patchelf, "--print-needed", waiting.pop()).split(), *_FOR_ADDONS]:
             target = library / soname
@@ -94,6 +96,7 @@ def assemble(
                 raise BuildError(f"{soname} is needed and in none of the packages")
             shutil.copyfile(offered[soname], target)
             target.chmod(0o755)
+            owners[target] = brought_by[offered[soname]]
             waiting.append(target)
     for path in elf.files(runtime):
         if elf.machine(path) != elf.MACHINES[arch]:
@@ -106,6 +109,7 @@ def assemble(
     if data.count(placeholder.encode() + b"\0") != 1:
         raise BuildError("patchelf has not written the loader's path as expected")
     (runtime / "interpreter").write_text(f"{data.index(placeholder.encode())} {_RESERVED} {LOADERS[arch]}\n")
+    return owners
 
 
 def set_loader(runtime: Path, folder: str) -> None:

@@ -6,6 +6,7 @@ requirements.lock, with which the agent was tested, by hash and for both archite
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -101,8 +102,9 @@ def wheels(arch: str, cache: Path, lock: Path) -> tuple[Path, dict[str, str]]:
     return folder, there()
 
 
-def unpack(target: Path, arch: str, lock: Path, folder: Path) -> None:
-    """What the wheels of ``lock``, which are in ``folder``, hold and the agent uses, into ``target``."""
+def unpack(target: Path, arch: str, lock: Path, folder: Path) -> dict[Path, str]:
+    """What the wheels of ``lock``, which are in ``folder``, hold and the agent uses, into ``target``. Returns of each
+    file the ``name==version`` of its wheel."""
     pip(
         "install", "--quiet", "--no-deps", "--no-compile", "--no-index", "--require-hashes", *kind(arch),
         "--target", target, "--find-links", folder, "-r", lock,
@@ -110,5 +112,11 @@ def unpack(target: Path, arch: str, lock: Path, folder: Path) -> None:
     for unused in UNUSED:
         for path in target.glob(unused):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+    owners = {}
     for record in target.glob("*.dist-info/RECORD"):
+        name, version = record.parent.name.removesuffix(".dist-info").split("-")
+        with record.open(encoding="utf-8", newline="") as file:
+            paths = [target / row[0] for row in csv.reader(file)]
         record.unlink()
+        owners |= dict.fromkeys(filter(Path.is_file, paths), f"{name.lower().replace('_', '-')}=={version}")
+    return owners

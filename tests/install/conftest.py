@@ -214,16 +214,17 @@ def release_key(inputs: Inputs) -> Path:
     return inputs.release_key
 
 
-def dist(output: Path, inputs: Inputs, *arguments: str) -> Path:
-    """Run the recipe; returns the folder, which is there when all of it is."""
+def dist(output: Path, inputs: Inputs, *arguments: str, root: Path = ROOT) -> Path:
+    """Run the recipe of the sources in ``root``; returns the folder, which is there when all of it is."""
     if shutil.which("apt-get") is None:
         pytest.skip("the zip is built on Debian 12")
     with tempfile.TemporaryDirectory(prefix=".new-", dir=output.parent) as scratch:
         done = subprocess.run(
-            [sys.executable, ROOT / "packaging/dist.py", "--output", f"{scratch}/dist", "--cache",
+            [sys.executable, root / "packaging/dist.py", "--output", f"{scratch}/dist", "--cache",
              ROOT / "build/dist", "--bundle", inputs.starter, "--key", inputs.key, "--release-key", inputs.release_key,
              *arguments],
-            env={**os.environ, **UNOPTIMISED}, capture_output=True, text=True, check=False,
+            env={**os.environ, **UNOPTIMISED, "PYTHONPATH": str(root / "agent")},
+            capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         Path(scratch, "dist").rename(output)

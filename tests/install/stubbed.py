@@ -94,7 +94,9 @@ exit $code
 VEDETTE = b"""#!/bin/sh
 case $1 in
     run) ! grep -qx "version=$(cat /run/broken 2>/dev/null)" "${0%/bin/vedette}/RELEASE" ;;
-    status) [ -e /run/state/vedette.service ] || exit 2 ;;
+    status)
+        if [ ! -e /run/state/vedette.service ]; then echo "NOT OK: no agent runs: no one listens"; exit 1; fi
+        if [ -e /run/wrong ]; then printf 'NOT OK: %s\\nup since\\n' "$(cat /run/wrong)"; exit 1; fi ;;
     version) echo vedette ;;
 esac
 """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
+import importlib.util
 import json
 import os
 import shutil
@@ -27,6 +29,7 @@ from vedette.region.sign import keygen, load_key, public_text
 pytestmark = pytest.mark.install
 Files = Mapping[str, tuple[int, bytes]]
 KERNEL = "packages/vedette/_kernel.abi3.so"
+complete = importlib.import_module("complete")
 
 
 def test_what_is_in_the_zip(zip_file: Path, files: Files) -> None:
@@ -44,13 +47,40 @@ def test_what_is_in_the_zip(zip_file: Path, files: Files) -> None:
     sums = dict(reversed(line.split("  ")) for line in files["FILES.sha256"][1].decode().splitlines())
     assert sums == {name: sha256(data) for name, (_, data) in files.items() if name != "FILES.sha256"}
     assert files["install.sh"][1] == (ROOT / "install.sh").read_bytes()
-    assert b"Lesser General Public" in files["runtime/copyright/libc6"][1]
-    for name in packages:
-        if name.endswith(".dist-info"):
-            texts = [path for path in files if path.startswith(f"packages/{name}/") and "METADATA" not in path]
-            assert [path for path in texts if "LICEN" in path.upper() or "COPYING" in path.upper()] or (
-                b"\nLicense" in files[f"packages/{name}/METADATA"][1]
-            ), name
+
+
+def test_its_licences(dist_folder: Path, zip_file: Path, files: Files, tmp_path: Path) -> None:
+    """Each file of the zip, and of its add-ons, is of a part that the list names, with its licence and its text: also
+    of Vedette itself, of Debian's packages with the common ones that they refer to, of what wheels link statically."""
+    inside = {}
+    for name in ("", "-archive", "-kafka"):
+        archived, folder = zip_file.with_name(f"{zip_file.stem}{name}.zip"), tmp_path / f"unpacked{name}"
+        folder.mkdir()
+        (tmp_path / PAYLOAD).write_bytes(read(archived)[PAYLOAD])
+        assert call("tar", "-xzf", tmp_path / PAYLOAD, "-C", folder).code == 0
+        assert complete.problems(folder) == []
+        listed = (folder / complete.LIST).read_bytes()
+        assert (dist_folder / f"{archived.stem}.cdx.json").read_bytes() == listed
+        assert_valid(listed.decode())
+        for row in json.loads(listed)["dependencies"]:
+            parts = {part.partition("@")[0].rpartition("/")[2] for part in row["dependsOn"]}
+            inside[row["ref"].partition("@")[0]] = parts
+    assert {"openssl", "rust-std", "asn1"} <= inside["pkg:pypi/cryptography"]
+    assert inside["pkg:pypi/hyperscan"] == {"vectorscan", "boost", "pcre", "libstdc%2B%2B"}
+    assert inside["pkg:pypi/confluent-kafka"] == {"librdkafka", "openssl", "zlib", "zstd", "curl"}
+    assert "aws-lc-sys" in inside["pkg:pypi/obstore"]
+    assert files["LICENSE"][1] == (ROOT / "LICENSE").read_bytes()
+    assert b"Lesser General Public" in files["licences/libc6"][1]
+    assert b"GCC RUNTIME LIBRARY EXCEPTION" in files["licences/gcc-12-base"][1]
+    assert {f"licences/{name}" for name in ("GPL-3", "LGPL-2.1", "vectorscan", "BSL-1.0", "pcre")} <= files.keys()
+
+
+def assert_valid(text: str) -> None:
+    """By CycloneDX's own schema, where its library is."""
+    if importlib.util.find_spec("cyclonedx") is not None:
+        validator = importlib.import_module("cyclonedx.validation.json").JsonStrictValidator
+        version = importlib.import_module("cyclonedx.schema").SchemaVersion.V1_5
+        assert validator(version).validate_str(text) is None
 
 
 def test_sizes(zip_file: Path, installed: Place) -> None:
@@ -68,7 +98,7 @@ def test_the_kernel(files: Files, installed: Place) -> None:
     library = files[KERNEL][1]
     for path in (ROOT, Path.home(), Path("/tmp")):
         assert f"{path}/".encode() not in library
-    assert b"Permission is hereby granted" in files["runtime/copyright/crate-memchr"][1]
+    assert b"Permission is hereby granted" in files["licences/crate-memchr"][1]
     assert "native kernel: in use\n" in call(installed.vedette, "check", "-c", installed.config).text
 
 
@@ -118,14 +148,17 @@ def test_what_lies_beside_it(dist_folder: Path, zip_file: Path, release_key: Pat
     assert {purl for purl in purls if "pypi" in purl} == wanted
     crates = tomllib.loads((ROOT / "agent/kernel/Cargo.lock").read_text())["package"]
     checksums = {f"pkg:cargo/{row['name']}@{row['version']}": row.get("checksum") for row in crates}
-    listed = {row["purl"]: row["hashes"][0]["content"] for row in bom["components"]}
-    shipped = {purl: sha256 for purl, sha256 in listed.items() if "cargo" in purl}
+    listed = {row["purl"]: row["hashes"][0]["content"] for row in bom["components"] if "hashes" in row}
+    inside = {row["ref"]: row["dependsOn"] for row in bom["dependencies"]}
+    of_kernel = inside.get(f"pkg:generic/vedette-kernel@{__version__}", [])
+    shipped = {purl: listed[purl] for purl in of_kernel if "cargo" in purl}
     assert shipped.items() <= checksums.items()
     assert any("/pyo3@" in purl for purl in shipped) == (KERNEL in files)
     if KERNEL in files:
         assert listed[f"pkg:generic/vedette-kernel@{__version__}"] == sha256(files[KERNEL][1])
     assert any(purl.startswith("pkg:deb/debian/libc6@") and "arch=amd64" in purl for purl in purls)
-    assert all(len(component["hashes"][0]["content"]) == 64 for component in bom["components"])
+    assert all(len(content) == 64 for content in listed.values())
+    assert {row["name"] for row in bom["components"] if "hashes" not in row} >= {"boost", "vectorscan"}
 
 
 def test_the_signature_by_the_hosts_own_tools(dist_folder: Path, release: Path, tmp_path: Path) -> None:

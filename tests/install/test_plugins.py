@@ -36,7 +36,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_unpacked(built: list[Path], tmp_path: Path) -> None:
     """Their modules and entry points are there, without a word of where they were built; an agent finds them by
     name."""
-    taken = plugins.unpack(tmp_path, "x86_64", built, ())
+    taken, owners = plugins.unpack(tmp_path, "x86_64", built, ())
+    assert {*owners} == {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert {*owners.values()} == {*taken}
     assert taken == {f"vedette-example-{one}==1.0.0": plugins.digest(wheel)
                      for one, wheel in zip(("decoder", "sink"), built, strict=True)}  # fmt: skip
     names = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
@@ -72,7 +74,7 @@ def test_another_architecture(built: list[Path], tmp_path: Path) -> None:
     """A wheel for another one is left out where one fits, and else said to lack."""
     other = tmp_path / built[1].name.replace("-any.whl", "-manylinux_2_17_aarch64.whl")
     shutil.copy(built[1], other)
-    assert len(plugins.unpack(tmp_path / "a", "x86_64", [other, built[1]], ())) == 1
+    assert len(plugins.unpack(tmp_path / "a", "x86_64", [other, built[1]], ())[0]) == 1
     with pytest.raises(BuildError, match=r"plugin vedette-example-sink==1\.0\.0: no wheel of it is for x86_64"):
         plugins.unpack(tmp_path / "b", "x86_64", [other], ())
 

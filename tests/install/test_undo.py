@@ -309,3 +309,14 @@ def test_a_link_that_cannot_be_moved_back(host: Stubbed) -> None:
     done = host.run(host.release("2"))
     assert done.code == 32, done.text
     assert host.current() in host.releases()
+
+
+def test_what_is_not_ok_is_warned_of(host: Stubbed) -> None:
+    """An agent that comes up with an input that does not work stays, and the first line of its status is a warning."""
+    (host.folder / "run/wrong").write_text("input syslog: cannot listen")
+    done = host.run(host.release("2"))
+    assert done.code == 0, done.text
+    assert "warning: the agent runs, and is NOT OK: input syslog: cannot listen\n" in done.text
+    assert "up since" not in done.text
+    (host.folder / "run/wrong").unlink()
+    assert "NOT OK" not in host.run(host.release("3")).text
