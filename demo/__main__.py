@@ -171,7 +171,7 @@ def main() -> None:
         )  # fmt: skip
         stack.enter_context(running(WORK / "agent.log", VEDETTE, "run", "-c", WORK / "vedette.toml"))
         until("the agent to run bundle demo-1", lambda: status().get("bundle") == "demo-1")
-        print(command(VEDETTE, "status", "-c", WORK / "vedette.toml").split("\n")[1])
+        print(command(VEDETTE, "status", "-c", WORK / "vedette.toml").split("\n")[3])
 
         say(f"{LINES:,} syslog lines, 5,000 web requests and 2,000 device messages, with attacks among them")
         traffic()

@@ -73,7 +73,7 @@ class Life:
 
     def __init__(self, folder: Path, engine: Engine, **settings: Any) -> None:
         """``settings``: of the raw log, besides ``outbox_bytes``, ``cache_bytes``, ``state_bytes``, ``functions``,
-        ``redact`` and ``certain``."""
+        ``redact``, ``certain``, ``inputs``, and what was ``reported``."""
         self.folder = folder
         self.counters = Counters()
         self.clock: Any = Clock()
@@ -81,6 +81,7 @@ class Life:
         certain, outbox_bytes = settings.pop("certain", True), settings.pop("outbox_bytes", 1 << 28)
         cache_bytes, functions = settings.pop("cache_bytes", 0), settings.pop("functions", False)
         state_bytes, redact = settings.pop("state_bytes", 64 << 20), settings.pop("redact", ())
+        inputs, reported = settings.pop("inputs", ()), settings.pop("reported", None)
         config = Config(
             agent=replace(AGENT, data_dir=folder),
             raw_log=RawLogSettings(
@@ -91,13 +92,14 @@ class Life:
             state=StateSettings(max_bytes=state_bytes),
             functions=FunctionSettings(allow=functions),
             redact=redact,
+            input=inputs,
         )
         restart = RestartPoint(self.counters)
         self.log = RawLog.open(
             folder / "raw", config.raw_log, self.counters, committed=self.store.load().cursor, certain=certain,
             describe=restart.describe,
         )  # fmt: skip
-        self.context = RunContext(config, self.log, self.store, self.counters, cast(Any, self.clock), restart)
+        self.context = RunContext(config, self.log, self.store, self.counters, cast(Any, self.clock), restart, reported)
         self.context.input_contexts["in"] = EventContext(UTC, LogSource("linux"), "web9")
         self.outbox = self.context.outbox
         self.pipeline = Pipeline(self.context, engine)

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import compile_path
 
+from vedette.system.terminal import safe
 from vedette_console import api, pages
 from vedette_console.hub import Hub
 from vedette_console.middleware import Guard
@@ -125,7 +126,7 @@ async def _http(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
+    where = safe(".".join(str(part) for part in first["loc"] if part != "body") or "body")
     return _show(request, Problem(422, f"{where}: {first['msg']}"[:500], where=where[:200],
                                   what_to_do="see /api/v1/openapi.json for what is expected"))  # fmt: skip
 

@@ -95,9 +95,13 @@ class Guard:
         return None
 
     def _elsewhere(self, request: HTTPConnection) -> tuple[int, ErrorBody] | None:
-        """Whether it is asked by a name that is not its own, as a page does whose name was made to point here."""
-        names = {host_of(value) for value in request.headers.getlist("host")} or {""}
-        if not self._settings.hosts or all(name in self._settings.hosts or is_loopback(name) for name in names):
+        """Whether it is asked by a name that is not its own, as a page does whose name was made to point here, or not
+        by one name (RFC 9112, 3.2)."""
+        fields = request.headers.getlist("host")
+        if len(fields) > 1 or not (fields or request.scope["http_version"] == "1.0"):
+            return 400, ErrorBody(error=f"expects one Host, not {len(fields) or 'none'}", where="Host")
+        name = host_of(fields[0]) if fields else ""
+        if not self._settings.hosts or name in self._settings.hosts or is_loopback(name):
             return None
         return 421, ErrorBody(error="the console is not at this address", where="Host",
                               what_to_do=f"use {self._settings.url}")  # fmt: skip

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.differences import walk
 from vedette.bundle.manifest import Manifest, Part, describe, part_name, release
+from vedette.system.within import NAME
 
 SECOND = 1_000_000
 MANIFEST = Manifest(
@@ -28,7 +29,7 @@ times = st.integers(0, 4_000_000_000).map(lambda seconds: seconds * SECOND)
 @given(
     st.builds(
         Manifest,
-        name=st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True),
+        name=st.from_regex(NAME, fullmatch=True),
         version=st.integers(1, 2**53 - 1),
         created=times,
         expires=times,

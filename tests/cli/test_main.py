@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import lzma
@@ -26,10 +25,7 @@ from vedette.config.settings import RawLogSettings
 from vedette.delivery.envelope import encode
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk, Cursor
-from vedette.plan.plan import Plan
 from vedette.rawlog.log import RawLog
-from vedette.runtime.control import Control
-from vedette.state.state import State
 from vedette.store.store import Store
 
 RULE = """\
@@ -497,63 +493,6 @@ def test_logs_show_asked_wrongly(data: Path, place: str) -> None:
     assert "is not LOG_ID:OFFSET+LENGTH" in ended(vedette("logs", "show", "--data-dir", data, "--", place), 2).stderr
 
 
-STATUS = {
-    "agent_id": "a1", "fleet": "f", "site": "s", "version": "0.1", "plan_digest": "0" * 64, "identity_broken": [],
-    "inputs": {"in": {"received": 1, "stored": 1, "judged": 1, "bytes_in": 9, "cut": 0, "dropped": {}, "lost": {}}},
-    "totals": {}, "backlog": {}, "lag_events": 0, "lag_seconds": 0.0,
-    "config": {"error": "Bad \x1b[2J\n\u202e", "needs_restart": ["Bad \x1b[2J\n\u202e"]},
-    "alerts": {"made": 0, "receipted": 0, "in_outbox": 0, "lost": 0},
-    "lookups": {"in_use": [], "incoming": [], "refused": []},
-    "rulesets": [],
-    "rules": {"origin": "rules", "formats": [], "running": 1, "correlations": 0, "statements": 0, "always_candidates":
-              0, "error": "Bad \x1b[2J\n\u202e", "waiting": {}, "undecided": {}, "quarantined": [],
-              "dead": ["Bad \x1b[2J\n\u202e"], "dead_count": 1},
-    "correlation_state": {**State(Plan((), (), (), ())).status(), "started_empty": ["Bad \x1b[2J\n\u202e"]},
-    "raw_log": {"bytes": 1, "max_bytes": 2, "full": False, "damaged": 0},
-    "cache": {"failure": "", "on": False}, "kernel": {"why_not": ""}, "budgets": {},
-    "disk": {"failing": {}, "store_rebuilt": None},
-    "uplink": {"type": "mqtt", "reason": "Bad \x1b[2J\n\u202e"},
-    "sinks": [{"name": "s", "type": "webhook", "to": "x", "waiting": 1, "delivered": 2, "refused": 3, "dropped": 4,
-               "failing": True, "error": "Bad \x1b[2J\n\u202e"}],
-    "plugins": [{"plugin": "a:b", "kind": "sinks", "used": "sink s", "faults": 1, "quarantined": True,
-                 "error": "Bad \x1b[2J\n\u202e"}],
-}  # fmt: skip
-
-
-def statuses(folder: Path, status: object) -> tuple[Result, Result]:
-    """What the command makes of the answer ``status``, for people and as JSON."""
-
-    async def answer() -> object:
-        return status
-
-    async def main() -> tuple[Result, Result]:
-        served = Control(folder / "control.sock", {"status": answer})
-        await served.start()
-        try:
-            plain = await asyncio.to_thread(vedette, "status", "--data-dir", folder)
-            return plain, await asyncio.to_thread(vedette, "status", "--data-dir", folder, "--json")
-        finally:
-            await served.stop()
-
-    return asyncio.run(main())
-
-
-def test_status_of_another_release(tmp_path: Path) -> None:
-    """After an upgrade the agent of the release before runs until its restart: said so, without a traceback."""
-    before = {name: value for name, value in STATUS.items() if name != "correlation_state"}
-    plain, as_json = statuses(tmp_path, before)
-    assert "the running agent is of another release, without 'correlation_state'" in ended(plain, 2).stderr
-    assert json.loads(ended(as_json, 1).stdout) == before
-
-
-def test_status_writes_out_what_acts_on_a_terminal(tmp_path: Path) -> None:
-    """For people each thing stays on its line; ``--json`` gives the same values, escaped."""
-    plain, as_json = statuses(tmp_path, STATUS)
-    assert ended(plain, 1).output.count(WRITTEN_OUT) == 8
-    assert json.loads(ended(as_json, 1).output) == STATUS
-    assert "\u202e" not in as_json.output
-
-
 def test_alerts(data: Path) -> None:
     """The newest alerts, those that the region has and those that wait here, as lines or as JSON."""
     lines = ended(vedette("alerts", "--data-dir", data), 0).stdout.splitlines()
@@ -589,6 +528,6 @@ def test_alerts_of_every_kind(data: Path) -> None:
 
 
 def test_data_that_is_not_there(tmp_path: Path) -> None:
-    """No log, no store, no running agent: each is said with the path, exit code 2."""
-    for command, part in ((("logs", "search", "x"), "raw"), (("alerts",), "store"), (("status",), "control.sock")):
+    """No log, no store: each is said with the path, exit code 2."""
+    for command, part in ((("logs", "search", "x"), "raw"), (("alerts",), "store")):
         assert f"{tmp_path}/none/{part}" in ended(vedette(*command, "--data-dir", tmp_path / "none"), 2).stderr

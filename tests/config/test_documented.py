@@ -21,7 +21,7 @@ UNCOMMENTED = re.sub(r"(?m)^#(?=\S)", "", TEXT)
 SECTIONS = {
     f.name: f.default_factory
     for f in dataclasses.fields(Config)
-    if f.name not in ("input", "suppress", "enrich", "redact", "ruleset", "engine", "sink", "warnings", "overlay")
+    if f.name not in ("input", "suppress", "enrich", "redact", "ruleset", "engine", "sink", "overlay")
 }
 SECTIONS["suppress"] = lambda: SuppressSettings(600.0)  # a table of its own each time
 SECTIONS["ruleset"] = lambda: RulesetSettings("site")
@@ -40,7 +40,6 @@ def test_as_it_is_shipped() -> None:
     """The file as it is shipped is a valid configuration."""
     shipped = config.parse(TEXT, FILE)
     assert [item.name for item in shipped.input] == ["syslog", "journal", "web"]
-    assert shipped.warnings == ()
 
 
 def test_with_every_line_in_force() -> None:
@@ -48,7 +47,6 @@ def test_with_every_line_in_force() -> None:
     everything = config.parse(UNCOMMENTED, FILE)
     assert {type(item) for item in everything.input} == set(INPUT_TYPES.values())
     assert {type(item) for item in everything.sink} == set(SINK_TYPES.values())
-    assert everything.warnings == ()
 
 
 def test_every_line_is_an_explanation_or_a_setting() -> None:

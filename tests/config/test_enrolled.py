@@ -15,7 +15,7 @@ KEY = "ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 TOKEN = new_token("plants").text()
 
 
-def host(folder: Path, text: str = "", said: Any = None, token: str = TOKEN) -> Any:
+def host(folder: Path, text: str = "", said: Any = None, token: str = TOKEN, broker: str = "") -> Any:
     data = folder / "data"
     (data / "identity").mkdir(parents=True, exist_ok=True)
     if said is not None:
@@ -23,7 +23,7 @@ def host(folder: Path, text: str = "", said: Any = None, token: str = TOKEN) -> 
     (folder / "token").write_text(token)
     path = folder / "vedette.toml"
     path.write_text(
-        f'[enrolment]\ntoken_file = "{folder}/token"\n[broker]\nurl = "mqtts://region.example:8883"\n'
+        f'[enrolment]\ntoken_file = "{folder}/token"\n[broker]\nurl = "mqtts://region.example:8883"\n{broker}'
         f'[uplink]\ntype = "mqtt"\n[agent]\ndata_dir = "{data}"\n{text}'
     )
     return load(path)
@@ -66,6 +66,15 @@ def test_the_local_file_wins(tmp_path: Path) -> None:
     assert config.agent.fleet == "own"
     assert config.fleet.labels == {"site": "linz", "os": "debian"}
     assert config.fleet.root == tmp_path / "own.json"
+
+
+def test_a_certificate_of_its_own_stays(tmp_path: Path) -> None:
+    """With its key; authorities of its own alone do not keep the enrolled certificate out."""
+    own, identity = tmp_path / "own.pem", tmp_path / "data" / "identity"
+    broker = host(tmp_path, broker=f'cert_file = "{own}"\nkey_file = "{own}"\n').uplink.broker
+    assert (broker.ca_file, broker.cert_file, broker.key_file) == (None, own, own)
+    broker = host(tmp_path, broker=f'ca_file = "{own}"\n').uplink.broker
+    assert (broker.ca_file, broker.cert_file, broker.key_file) == (own, identity / "agent.pem", identity / "agent.key")
 
 
 @pytest.mark.parametrize("said", ["", "[]", "{", '{"settings": []}', '{"settings": {"labels": 1, "receipt_keys": "x"}}',

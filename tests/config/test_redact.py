@@ -1,4 +1,4 @@
-"""``[[redact]]``: its mistakes, its key, its old name."""
+"""``[[redact]]``: its mistakes and its key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from vedette.config.read import ConfigError, parse
 from vedette.config.redact import problem, redaction
-from vedette.config.settings import RedactSettings
 
 HASHING = '[[redact]]\naction = "hash"\nfields = ["user"]\n'
 
@@ -39,14 +38,6 @@ def test_mistakes() -> None:
     assert "redact[1].patterns[0]: 'cards' is no pattern; did you mean card? known: card, iban" in told
     assert "redact[1].expressions[1]: not a regular expression" in told
     assert "redact[1].fields[0]: must not be empty" in told
-
-
-def test_the_old_name() -> None:
-    """``fleet.redact`` is taken, with a warning."""
-    found = parse("[fleet]\nredact = ['a+', 'b']\n[[redact]]\nfields = ['user']\n")
-    assert found.redact == (RedactSettings(fields=("user",)), RedactSettings(expressions=("a+", "b")))
-    (warning,) = found.warnings
-    assert warning.startswith("fleet.redact: is now expressions of [[redact]]")
 
 
 def test_a_key_of_this_host(tmp_path: Path) -> None:

@@ -105,6 +105,28 @@ async def test_alerts_leave_the_outbox_on_receipts_only(broker: Broker, box: Box
 
 
 @pytest.mark.peer
+async def test_a_receipt_is_acknowledged_when_it_is_on_disk(
+    broker: Broker, box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then the broker keeps it, and sends it again to an agent that was killed."""
+    async with region(broker.url) as centre:
+        box.put(5)
+        up = await Up(broker.url, box).connected()
+        await eventually("the alerts at the centre", lambda: len(centre.seqs) == 5)
+        acknowledge, depths = up.uplink.client.ack, list[int]()
+
+        def ack(message: Message) -> None:
+            depths.append(box.outbox.depth)
+            acknowledge(message)
+
+        monkeypatch.setattr(up.uplink.client, "ack", ack)
+        centre.receipt(1, 5)
+        await eventually("the acknowledgement", lambda: depths)
+        assert depths == [0]
+        await up.stop()
+
+
+@pytest.mark.peer
 async def test_resend_after_the_receipt_timeout(broker: Broker, box: Box) -> None:
     """What has no receipt after ``resend_after`` goes again, and only that, until the receipt comes."""
     async with region(broker.url) as centre:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -224,18 +225,23 @@ def test_a_key_that_is_unknown(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_port_in_use(tmp_path: Path) -> None:
-    """A port that another program has: exit code 2 and a line with input, address and what to do; once the port is
-    free the same data folder goes on."""
-    agent = Agent(tmp_path / "a")
-    agent.configure(f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n')
+    """A port that another program has: logged once with input, address and what to do, while other inputs work; a
+    reload that moves it to one that is taken as well changes nothing; once the port is free, the input is open."""
+    agent, other = Agent(tmp_path / "a", rules=few(tmp_path / "rules")), own_port()
+    settings = '[[input]]\nname = "{}"\ntype = "syslog"\ntcp = "127.0.0.1:{}"\n'
+    agent.configure(settings.format("in", agent.port) + settings.format("other", other))
     with socket.create_server(("127.0.0.1", agent.port)):
-        agent.start()
-        assert agent.ended() == 2
-    assert (
-        f"vedette: [Errno 98] input 'in': cannot listen on tcp 127.0.0.1:{agent.port}: Address already in use"
-        " (another program is on this port: stop it, or choose another port)" in agent.text()
-    )
-    agent.up()
+        agent.up()
+        reason = f"cannot listen on tcp 127.0.0.1:{agent.port}: Address already in use (another program is on this port"
+        assert agent.status()["input_states"][0]["reason"].startswith(reason)
+        (refusal,) = agent.said("config_refused")
+        assert refusal["mistakes"][0].startswith(f"input 'in': {reason}")
+        for number, port in enumerate((other, agent.port), 1):
+            agent.configure(settings.format("in", port) + settings.format("other", other))
+            agent.signal(signal.SIGHUP)
+            until("the reload", lambda number=number: agent.status()["config"]["reloads"] == number)
+            assert bool(agent.status()["config"]["error"]) == (port == other)
+    until("the input", lambda: agent.status()["problems"] == [])
     agent.kill()
 
 

@@ -21,6 +21,7 @@ from tests.e2e.test_torn import ATTACK, RAW, STORE, Damage, Template, configured
 from tests.e2e.test_torn import template as template  # the fixture
 from tests.waits import until
 from vedette.rawlog import read
+from vedette.rawlog.machine import bind
 from vedette.rawlog.segment import segments
 from vedette.runtime.reported import Reported
 
@@ -161,6 +162,7 @@ def test_two_things_break(template: Template, capsys: pytest.CaptureFixture[str]
         shutil.rmtree(agent.data)
         agent.log.unlink()
         shutil.copytree(data, agent.data)
+        bind(agent.data / "raw")  # a copy of this machine's own
         for damage, name in zip((STORES, RAWS, SHOWN), names, strict=True):
             damage[name](agent.data, rng)
         readable = _events(agent.data)
@@ -169,8 +171,8 @@ def test_two_things_break(template: Template, capsys: pytest.CaptureFixture[str]
             kills += len(seen)
             send(agent, ATTACK + b" after")
             status = until(f"all to be judged and receipted: {what}", lambda agent=agent: _settled(agent))
-            code = vedette("status", "-c", agent.config, code=None)
-            assert (code.returncode, "BROKEN" in code.stdout) == (0, False), what
+            said = vedette("status", "-c", agent.config, code=None).stdout  # its code is 1 while the raw log is damaged
+            assert "adds up" in said, what
             assert agent.stop() == 0, what
         finally:
             agent.kill()

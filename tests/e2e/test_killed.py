@@ -21,6 +21,7 @@ from tests.e2e.faults import Faults
 from tests.e2e.points import RANDOM, ROTATION, STORING, SWITCH, Call, at_call, fell
 from tests.e2e.test_correlation import RULES, START, WINDOWS, Door, line
 from tests.e2e.test_statements import STATEMENTS, TABLE, inserts
+from vedette.rawlog.machine import bind
 
 POINTS: dict[str, Call] = {
     **{name: point._replace(most=min(point.most, 8)) for name, point in STORING.items()},
@@ -175,6 +176,7 @@ def test_killed_at_named_points(
     door.agent.up()
     assert door.agent.stop() == 0
     shutil.copytree(door.agent.data, other.agent.data, dirs_exist_ok=True)  # one log id, so one id of each alert
+    bind(other.agent.data / "raw")
     faults = Faults(tmp_path, monkeypatch)
     fallen: Counter[str] = Counter()
     door.agent.up()

@@ -180,8 +180,8 @@ def test_deadly_alerts(agent: Agent) -> None:
 
 @pytest.mark.parametrize("agent", ["kill"], indirect=True)
 def test_deadly_statements(agent: Agent, tmp_path: Path) -> None:
-    """Of events whose rows the kernel makes, many together, those of which processes die are poisoned and kept; all
-    others give their rows."""
+    """Of events whose rows the kernel makes, many together, some are deadly so: after one death each is evaluated by
+    itself, and gives its row."""
     (tmp_path / "site" / "site.sql").write_text(ROWS)
     file = tmp_path / "rows.json"
     configured(
@@ -194,12 +194,11 @@ def test_deadly_statements(agent: Agent, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     whole.write_text("".join(json.dumps({"a": "row", "b": text}) + "\n" for text in texts))
     whole.replace(file)
-    until("the alerts", lambda: len(titles(agent)) == 9)
-    assert evaluated(agent, input="file")["judged"] == 11
-    assert titles(agent) == ["Rows"] * 9
-    assert process(agent)["deaths"] == 3
-    letters = (agent.data / "quarantine" / "site" / "events.ndjson").read_text().splitlines()
-    assert {json.loads(json.loads(row)["raw"])["b"] for row in letters} == {"worst", "worst of all"}
+    until("the alerts", lambda: len(titles(agent)) == len(texts))
+    assert evaluated(agent, input="file")["judged"] == len(texts)
+    assert titles(agent) == ["Rows"] * len(texts)
+    assert process(agent)["deaths"] == 1
+    assert not (agent.data / "quarantine" / "site").exists()
 
 
 @pytest.mark.parametrize("agent", ["kill"], indirect=True)

@@ -20,6 +20,7 @@ from bench import traffic
 from tests.e2e.agent import KILLS, Agent, chance, few, say
 from tests.waits import until
 from vedette.rawlog import read
+from vedette.rawlog.machine import bind
 from vedette.rawlog.segment import Segment, SegmentFile, Unit, segments
 from vedette.store.store import Store
 
@@ -240,6 +241,7 @@ def started(template: Template, damage: Damage, rng: Random) -> tuple[Agent, dic
     shutil.rmtree(agent.data)
     agent.log.unlink()
     shutil.copytree(template.folder / "template", agent.data)
+    bind(agent.data / "raw")  # a copy of this machine's own
     damage(agent.data, rng)
     agent.up()
     known = len(agent.alerts())

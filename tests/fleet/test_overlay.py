@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import tomllib
+import typing
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from vedette.config.read import ConfigError
+from vedette.config.settings import Config
 from vedette.fleet import overlay
-from vedette.fleet.overlay import MAX_STARTS, Applied, Watch, merged, under
+from vedette.fleet.overlay import MAX_STARTS, OPEN, Applied, Watch, check, merged, under
+from vedette.inputs.plugin import PluginInput
+from vedette.inputs.table import INPUT_TYPES
+from vedette.mqtt.settings import MqttSettings
+from vedette.sinks.plugin import PluginSink
+from vedette.sinks.settings import SINK_TYPES
 
 LOCAL = """
 [agent]
@@ -61,23 +72,199 @@ def again(applied: Applied) -> Applied:
         ({"log": {"format": "console"}}, {"log": {"format": "json"}}, ("log.format",)),
         ({"uplink": {"type": "directory"}}, {}, ("uplink",)),
         ({"agent": {"id": "x", "site": "s"}}, {"agent": {"site": "s"}}, ("agent.id",)),
-        ({"bundles": {"trusted_keys": ["k"]}}, {"bundles": {}}, ("bundles.trusted_keys",)),
+        ({"bundles": {"trusted_keys": ["k"]}}, {}, ("bundles.trusted_keys",)),
         ({"fleet": {"locked": []}}, {}, ("fleet",)),
-        ({"rules": {"paths": ["/a"]}}, {"rules": {"paths": ["/a"]}}, ()),
+        ({"bundles": {"channel": "test"}}, {"bundles": {"channel": "test"}}, ()),
+        ({"rules": {"paths": ["/a"]}}, {}, ("rules",)),
+        ({"input": [{"name": "a", "type": "file", "format": "json", "paths": ["/a"]}]},
+         {"input": [{"name": "a", "type": "file", "format": "json", "paths": ["/a"]}]}, ()),
+        ({"input": [{"name": "j", "type": "journal", "directory": "/j"}]},
+         {"input": [{"name": "a", "type": "file"}, {"name": "j", "type": "journal"}]}, ("input j.directory",)),
         ({"input": [{"name": "a", "format": "json"}]},
          {"input": [{"name": "a", "type": "file", "format": "json"}]}, ()),
-        ({"input": [{"name": "b", "type": "mqtt"}]},
-         {"input": [{"name": "a", "type": "file"}, {"name": "b", "type": "mqtt"}]}, ()),
+        ({"input": [{"name": "a", "type": "mqtt", "format": "json"}, {"name": "b", "type": "audit"}, {"format": "x"}]},
+         {}, ("input a", "input b", "input None")),
         ({"input": [{"name": "c", "type": "mqtt"}]}, {}, ("input c",)),
+        ({"ruleset": [{"name": "s", "max_cpu": 0.1, "file": "/a"}, {"name": "new", "channel": "x", "paths": ["/a"]}]},
+         {"ruleset": [{"name": "s", "paths": ["/s"], "max_cpu": 0.1}, {"name": "new", "channel": "x"}]},
+         ("ruleset s.file", "ruleset new.paths")),
         ({"suppress": [{"for": "10m"}]}, {"suppress": [{"for": "10m"}]}, ()),
+        ({"redact": [{"fields": ["a"]}], "log": 3, "nothing": {"a": 1}}, {}, ("redact", "log", "nothing")),
     ],
 )  # fmt: skip
 def test_merging(above: dict[str, Any], made: dict[str, Any], ignored: tuple[str, ...]) -> None:
-    """Tables key by key, inputs by name, other lists as a whole; what is locked or never changed stays."""
-    local = {"log": {"format": "json"}, "input": [{"name": "a", "type": "file"}]}
-    found = merged(local, above, ("log.format", "uplink", "input c"))
-    assert found == ({**local, **made}, ignored)
-    assert local == {"log": {"format": "json"}, "input": [{"name": "a", "type": "file"}]}
+    """Tables key by key, inputs and rule sets by name, other lists as a whole; what is locked or not open stays."""
+    local = {
+        "log": {"format": "json"},
+        "input": [{"name": "a", "type": "file"}],
+        "ruleset": [{"name": "s", "paths": ["/s"]}],
+    }
+    before = repr(local)
+    assert merged(local, above, ("log.format", "uplink", "input c")) == ({**local, **made}, ignored)
+    assert repr(local) == before
+
+
+def kinds_of(kind: Any) -> Iterator[Any]:
+    """All that a setting's type is made of, down to the types of what lies in it."""
+    yield kind
+    parts = [*typing.get_args(kind)]
+    if is_dataclass(kind) and isinstance(kind, type):
+        parts += typing.get_type_hints(kind, include_extras=True).values()
+    for part in parts:
+        yield from kinds_of(part)
+
+
+def every_setting() -> dict[str, set[str]]:
+    """Every setting there is, ``table.key``, and the types that it is made of; of inputs and sinks all types."""
+    hints = typing.get_type_hints(Config)
+    tables = {f.name: [hints[f.name], *typing.get_args(hints[f.name])] for f in fields(Config) if f.compare}
+    tables["input"] = [*INPUT_TYPES.values(), PluginInput]
+    tables["sink"] = [*SINK_TYPES.values(), PluginSink]
+    tables["broker"] = [MqttSettings]
+    settings: dict[str, set[str]] = {}
+    for table, types in tables.items():
+        for kind in types:
+            if is_dataclass(kind):
+                for key, inner in typing.get_type_hints(kind, include_extras=True).items():
+                    if key in {f.name for f in fields(kind)}:
+                        name = f"{table}.{key.rstrip('_')}"
+                        settings.setdefault(name, set()).update(str(part) for part in kinds_of(inner))
+    return settings
+
+
+CLOSED = re.compile(
+    r"(.*_)?(files?|paths?|folder|dir|directory|url|keys?|tcp|udp|tls|address|listen|brokers?|commands?|programs?|root|"
+    r"token|secret|passwords?|username|ca|cert|allow|locked|trusted|type|transport|sasl|topics?|proxy|namespace|"
+    r"recipient|group|client_id|options|pipelines|labels|fleet|id|block|enabled)"
+)
+"""Names of what gives code, keys, addresses or paths, or says who somebody is."""
+BUT = {
+    "broker.url": "another address of the same region: of its CA, and not without TLS",
+    "enrich.key": "a column of a lookup",
+    "input.paths": "which logs are read, by the agent's user",
+}
+
+
+def test_what_an_overlay_may_change() -> None:
+    """Each setting is open or it stays; no row of OPEN is stale. What is open has no type and no name of a path, an
+    address, a key or a program."""
+    settings = every_setting()
+    assert len(settings) > 150
+    assert {name for name in OPEN if "." in name} <= settings.keys()
+    for name, kinds in settings.items():
+        table, _, key = name.partition(".")
+        is_open = name in OPEN or table in OPEN
+        if table in ("input", "sink", "ruleset"):
+            local: dict[str, Any] = {table: [{"name": "a", "type": "x"}]}
+            above: dict[str, Any] = {table: [{"name": "a", key: "new"}]}
+        else:
+            local, above = {table: {}}, {table: [{key: "new"}] if table in OPEN else {key: "new"}}
+        if key != "name":
+            changed, ignored = merged(local, above)
+            assert (changed != local, ignored == ()) == (is_open, is_open), name
+        if is_open and name not in BUT:
+            assert not CLOSED.fullmatch(key), name
+            assert not any("Path" in kind or "'address'" in kind or "Options" in kind for kind in kinds), name
+
+
+def test_the_page_lists_them() -> None:
+    """docs/fleet.md has each setting that is open, and no other."""
+    page = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text().partition("It changes these settings:")[2]
+    rows = re.findall(r"(?m)^\| (`\w.*`) \| (.*) \|$", page.partition("All others")[0])
+    listed = {table: row for tables, row in rows for table in re.findall(r"`(\w+)`", tables)}
+    assert listed.keys() == {name.partition(".")[0] for name in OPEN}
+    for name in OPEN:
+        table, _, key = name.partition(".")
+        assert listed[table].startswith("all") or f"`{key}`" in listed[table], name
+    for table, row in listed.items():
+        said = {f"{table}.{key}" for key in re.findall(r"`(\w+)`", row)}
+        assert not said & OPEN if row.startswith("all") else said <= OPEN
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "taken"),
+    [
+        ("mqtts://a:8883", "mqtts://b:8883", True), ("mqtts://a:8883", "mqtt://a:1883", False),
+        ("mqtts://a:8883", "MQTT://a", False), ("mqtts://a:8883", 3, False), ("mqtt://a:1883", "mqtt://b:1883", True),
+        ("mqtt://a:1883", "mqtts://b:8883", True),
+    ],
+)  # fmt: skip
+def test_another_address_of_the_region(before: str, after: Any, taken: bool) -> None:
+    """With TLS where there was TLS."""
+    ignored = () if taken else ("broker.url",)
+    assert merged({"broker": {"url": before}}, {"broker": {"url": after}})[1] == ignored
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        '[functions]\nallow = true\n', '[broker]\nca_file = "/x"\nusername = "x"\n', '[metrics]\nlisten = ":9"\n',
+        '[[input]]\ntype = "syslog"\nname = "files"\ntcp = ":514"\n',
+        '[[input]]\ntype = "syslog"\nname = "new"\ntcp = ":514"\n', '[lookups]\nfolder = "/x"\n',
+        '[[sink]]\ntype = "webhook"\nname = "w"\nurl = "https://x"\n', '[rules]\npaths = ["/x"]\n',
+        f'[uplink]\nreceipt_keys = ["ed25519:{"A" * 43}="]\n', '[enrolment]\nurl = "mqtts://x"\n',
+        '[bundles]\nfile = "/x"\n', '[broker.plant]\nurl = "mqtts://x"\n',
+    ],
+)  # fmt: skip
+def test_code_keys_addresses_and_paths_are_the_host_s(path: Path, above: str) -> None:
+    """An overlay with one is valid, and changes nothing; the centre refuses it."""
+    free = path.read_text().replace('"uplink", ', "")
+    config = under(free, path, "f" * 64, above.encode())
+    assert config == under(free, path, "f" * 64, b"")
+    assert config.overlay.ignored
+    with pytest.raises(ValueError, match=r"no overlay changes this|belongs in|expects"):
+        check(tomllib.loads(above))
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        '[uplink]\nurl = "mqtts://x"\nca_file = "/x"\n', '[[input]]\ntype = "file"\nname = "files"\nurl = "x"\n',
+        '[fleet]\nredact = ["x"]\n', '[broker]\nkeepalive = 1\n', '[log]\nlevle = "debug"\n',
+    ],
+)  # fmt: skip
+def test_a_name_that_is_none(path: Path, monkeypatch: pytest.MonkeyPatch, above: str) -> None:
+    """A former name, an internal one, a wrong one: refused at the centre, and at the agent, which leaves out what it
+    says of inputs."""
+    monkeypatch.delenv("VEDETTE_INTERNAL_SETTINGS")
+    with pytest.raises(ValueError, match=r"unknown key|belongs in"):
+        check(tomllib.loads(above))
+    if "input" in above:
+        assert under(path.read_text(), path, "f" * 64, above.encode()).overlay.ignored == ("input files.url",)
+    else:
+        with pytest.raises(ConfigError, match=r"unknown key|belongs in"):
+            under(path.read_text(), path, "f" * 64, above.encode())
+
+
+def test_the_centre_takes_what_agents_take() -> None:
+    """Changes of inputs, sinks and rule sets that only hosts have, by name and type."""
+    check(
+        tomllib.loads("""
+        [broker]
+        url = "mqtts://b:8883"
+        [[input]]
+        type = "file"
+        name = "files"
+        multiline = { start = "^x" }
+        [[sink]]
+        type = "webhook"
+        name = "w"
+        level = "high"
+        [[ruleset]]
+        name = "site"
+        channel = "site"
+        [[suppress]]
+        for = "1h"
+        """)
+    )
+    for text, reason in (
+        ('[[input]]\ntype = "file"\nname = "a"\nformat = 3\n', r"input\[0\].format: expects str"),
+        ('[log]\nlevel = "x"\n', "log.level: expects one of"),
+        ('[state]\nmax_lateness = "9d"\n', "state.max_lateness: expects 0 to"),
+        ("input = [1]\n", r"input\[0\]: expects a table"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            check(tomllib.loads(text))
 
 
 def test_an_overlay_over_a_file(path: Path) -> None:
@@ -150,13 +337,14 @@ def test_an_agent_that_is_killed_while_healthy(path: Path, applied: Applied) -> 
 
 def test_a_local_file_that_no_longer_fits(path: Path, applied: Applied) -> None:
     """The local file is in force alone, with the reason; mended, both are again."""
-    above = b'[[input]]\nname = "files"\nfrom_start = true\n'
+    above = b'[[suppress]]\nfor = "1h"\n[[ruleset]]\nname = "strict"\nisolation = "strict"\nmax_backlog = "2GiB"\n'
     applied.begin(sha256(above), above)
     applied.confirm()
     text = path.read_text()
-    path.write_text(text.replace('name = "files"', 'name = "other"'))
-    found = overlay.load(path)
-    assert "input[2].type" in found.overlay.problem
+    path.write_text(text + '[raw_log]\nmax_bytes = "1GiB"\n')
+    config = overlay.load(path)
+    assert "ruleset[0].max_backlog" in config.overlay.problem
+    assert config.suppress == ()
     path.write_text(text)
     assert overlay.load(path).overlay.problem == ""
 

@@ -108,6 +108,24 @@ async def test_requests_one_after_the_other() -> None:
     assert bin.events == [b"%03d" % i for i in range(300) if i % 3]
 
 
+async def test_one_host() -> None:
+    """A request without one Host is answered by 400 and stores nothing; HTTP/1.0 needs none."""
+    bin, counters = Bin(), Counters()
+    async with http_input(bin, counters) as (_, port):
+        for version, hosts, status in (
+            (b"1.1", b"", 400), (b"1.1", b"Host: a\r\nHost: b\r\n", 400), (b"1.1", b"Host: a b\r\n", 400),
+            (b"1.0", b"Host: a\r\nHost: b\r\n", 400), (b"1.1", b"Host: a:8088\r\n", 200), (b"1.0", b"", 200),
+        ):  # fmt: skip
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            event = b"%b %d" % (version, status)
+            writer.write(b"POST / HTTP/%b\r\n%bContent-Length: 7\r\n\r\n%b" % (version, hosts, event))
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert int(head.split()[1]) == status, (version, hosts)
+            writer.close()
+    assert bin.events == [b"1.1 200", b"1.0 200"]
+    assert counters.totals["requests_refused"] == 4
+
+
 async def test_a_large_body() -> None:
     """60,000 events in one gzip body become chunks of bounded size; one above MAX_EVENT is cut and counted."""
     bin, counters = Bin(), Counters()

@@ -47,6 +47,28 @@ def test_requests_in_pieces(size: int) -> None:
     assert found.held == len(b"oneabcde")
 
 
+@pytest.mark.parametrize(
+    ("version", "hosts", "taken"),
+    [
+        ("1.1", ["h"], True), ("1.1", [""], True), ("1.1", ["[::1]:8088"], True), ("1.1", ["192.0.2.1:8088"], True),
+        ("1.1", [], False), ("1.1", ["h", "h"], False), ("1.1", ["a b"], False), ("1.1", ["user@h"], False),
+        ("1.1", ["h/x"], False), ("1.1", ["h:port"], False),
+        ("1.0", [], True), ("1.0", ["h"], True), ("1.0", ["h", "i"], False), ("1.0", ["a b"], False),
+    ],
+)  # fmt: skip
+def test_one_host(version: str, hosts: list[str], taken: bool) -> None:
+    """RFC 9112, 3.2: else the request is answered by 400, and its body is left out."""
+    fields = "".join(f"{name}: {host}\r\n" for name, host in zip(("Host", "hOST"), hosts, strict=False))
+    found = reader()
+    found.feed(f"POST /events HTTP/{version}\r\n{fields}Content-Length: 1\r\n\r\nx".encode())
+    first = found.requests[0]
+    assert (first.refused is None, first.body.whole()) == ((True, b"x") if taken else (False, b""))
+    assert first.refused is None or first.refused.status == 400
+    if version == "1.1":
+        found.feed(post(b"next"))
+        assert found.requests[1].body.whole() == b"next"
+
+
 def test_a_body_that_is_too_large() -> None:
     """By its length at once, in chunks as it comes: nothing of it is kept, and the next request is read."""
     found = reader(10)

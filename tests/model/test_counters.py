@@ -76,6 +76,20 @@ def test_settle_after_a_kill() -> None:
     assert (made.bytes_in, made.cut) == ({"a": 70, "b": 90, "c": 7}, {"a": 1, "b": 0, "c": 1})
 
 
+def test_settle_what_is_read_again() -> None:
+    """Of an input that reads it again, nothing counts as lost that the log does not hold: it counts when it comes."""
+    made = counters(a=9, b=9)
+    made.judged.update(a=3, b=3)
+    made.drop("a", Dropped.VACUUMED, 2)
+    made.received["a"] += 3  # held in memory for a full disk
+    behind = [("a", 2, 20, 0), ("b", 2, 20, 0)]
+    for _ in range(2):  # as often as the agent is killed
+        made.settle(behind, again={"a"})
+        assert (made.stored, made.received) == ({"a": 5, "b": 9}, {"a": 7, "b": 9})
+        assert (made.lost, made.dropped) == ({("b", "missing"): 4}, {("a", "vacuumed"): 2})
+        assert made.identity({"a": 2, "b": 2}) == []
+
+
 def test_settle_where_retention_was() -> None:
     """What is known to have been stored before the oldest frame is lost, under its input where that is known."""
     made = counters(a=9)

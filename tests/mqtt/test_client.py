@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.broker import Broker, running
 from tests.certificates import Authority
-from tests.mqtt.kit import connected
+from tests.mqtt.kit import QUICK, connected
 from tests.waits import DEADLINE, eventually
 from vedette.mqtt import client, connection
 from vedette.mqtt.client import MqttClient
@@ -303,6 +303,32 @@ async def test_closed_while_it_connects(monkeypatch: pytest.MonkeyPatch) -> None
         await asyncio.sleep(0)
         await connecting.close()
         await task
+
+
+async def test_two_clients_of_one_id(broker: Broker) -> None:
+    """Each takes the session from the other: after a few times both suspect it, though this broker says nothing; one
+    that stays alone is well again, and an outage of the broker is none of that."""
+    settings = MqttSettings(url=broker.url)
+    first, second = (MqttClient(settings, "edge-1", backoff=QUICK) for _ in range(2))
+    question = "does another machine or process connect under the same client id?"
+    async with first.running():
+        async with second.running():
+            await eventually("both to suspect it", lambda: question in first.trouble and question in second.trouble)
+        await eventually("a connection", first.connected.is_set)
+        assert question in first.trouble
+        broker.kill()
+        await eventually("the outage", lambda: first.outage and question not in first.outage)
+        assert first.taken_over == 0
+
+
+async def test_a_lost_connection_of_ones_own(broker: Broker) -> None:
+    """A client that comes back while the broker still has its old connection has not lost it to another."""
+    async with connected(broker.url, "edge-1") as client:
+        for number in range(3):
+            client.reconnect()
+            await eventually("the next connection", lambda n=number: client.attempts > n + 1)
+            await client.connected.wait()
+        assert (client.taken_over, client.trouble) == (0, "")
 
 
 def test_a_bad_address_is_refused() -> None:

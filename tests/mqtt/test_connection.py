@@ -7,6 +7,8 @@ import gc
 import tracemalloc
 from contextlib import closing, suppress
 
+from structlog.testing import capture_logs
+
 from tests.waits import eventually
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import REGION_PACKET, Session
@@ -46,3 +48,26 @@ async def test_a_connection_that_ends_lets_go_of_its_half_received_packet() -> N
         gc.enable()
     assert most > HALF
     assert kept < 2 * HALF, "no more than the connection under way"
+
+
+async def test_a_session_that_is_taken_over() -> None:
+    """A broker that says so (MQTT 5, 3.14.2.1) is understood: it is logged once for what it is, counted each time."""
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with closing(writer), suppress(ConnectionResetError):
+            await reader.read(1000)
+            writer.write(b"\x20\x03\0\0\0")  # CONNACK
+            writer.write(b"\xe0\x02\x8e\0")  # DISCONNECT
+            await writer.drain()
+
+    with capture_logs() as logs:
+        async with await asyncio.start_server(broker, "127.0.0.1", 0) as server:
+            url = f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            client = MqttClient(MqttSettings(url=url), "edge-1", backoff=(0.01, 0.01))
+            async with client.running():
+                await eventually("four connections", lambda: client.taken_over >= 4)
+                said = "another machine or process took the session over: it connected under the same client id"
+                assert client.outage == client.trouble == said
+    (entry,) = [entry for entry in logs if entry["log_level"] == "warning"]
+    assert (entry["event"], entry["client_id"], entry["reason"]) == ("broker_taken_over", "edge-1", said)
+    assert entry["action"].startswith("give each an id of its own")

@@ -95,6 +95,36 @@ async def test_alerts_land_and_are_receipted(broker: Broker, box: Box, tmp_path:
     assert not (folder / "bad").exists()
 
 
+async def test_one_id_of_two_machines(broker: Broker, tmp_path: Path) -> None:
+    """Heartbeats of two machines under one id land with a note, and the log says it once; those of one that restarts
+    land as they are."""
+    folder = tmp_path / "landing"
+    service = await Land(broker, folder).connected()
+    start = 1_795_228_874_000_000
+
+    async def heartbeat(client: MqttClient, name: str, log_id: str, started: int, time: int) -> None:
+        row = {"raw_log": {"log_id": log_id * 32}, "started_at": start + started, "time": start + time}
+        await client.publish(f"vedette/v1/f1/{name}/status", json.dumps(row).encode())
+
+    with capture_logs() as logs:
+        async with connected(broker.url, "any") as client:
+            for time in range(10, 14):
+                await heartbeat(client, "a1", "ab"[time % 2], time % 2, time)
+                await heartbeat(client, "a2", "c", time, time)
+            await eventually("the heartbeats", lambda: service.service.landed["status"] == 8)
+    await service.stop()
+    rows = sorted(read(folder, "status"), key=lambda row: json.loads(row["payload"])["time"])
+    notes = [json.loads(row["payload"]).get("notes") for row in rows if row["agent_id"] == "a1"]
+    note = (
+        "two machines or processes have this agent's id: raw log aaaaaaaa, started 2026-11-21T02:41:14Z"
+        " and raw log bbbbbbbb, started 2026-11-21T02:41:14Z"
+    )
+    assert notes == [None, None, [note], [note]]
+    assert {"notes" in row["payload"] for row in rows if row["agent_id"] == "a2"} == {False}
+    said = [entry for entry in logs if entry["event"] == "agent_twice"]
+    assert [(entry["fleet"], entry["agent"], entry["reason"]) for entry in said] == [("f1", "a1", note)]
+
+
 async def test_what_cannot_be_read_goes_to_bad(broker: Broker, tmp_path: Path) -> None:
     """Each bad payload is a row of ``bad`` with its bytes and reason; good neighbours land; all is receipted."""
     folder = tmp_path / "landing"

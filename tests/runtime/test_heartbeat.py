@@ -21,6 +21,8 @@ def status(**more: Any) -> dict[str, Any]:
         "started_at": 1,
         "seq_high": 7,
         "lag_seconds": 0.5,
+        "problems": [],
+        "input_states": [{"name": "in", "state": "works", "reason": ""}],
         "inputs": {"in": {"received": 9, "stored": 8, "judged": 7, "dropped": {"framing": 1}, "lost": {}}},
         "totals": {"undecided": 3},
         "alerts": {"made": 5, "in_outbox": 2, "lost": 1},
@@ -116,6 +118,15 @@ def test_what_the_region_reads_is_sent_whole() -> None:
     assert found["rules"]["alerts"] == whole["rules"]["alerts"]
     assert vitals.read(found) == vitals.read(whole) is not None
     assert vitals.read(found).quarantined == 1_000  # type: ignore[union-attr]  # the line above: it is one
+
+
+def test_each_input_is_sent_with_its_state() -> None:
+    """However many there are; what is wrong as the other lists, with its number."""
+    states = [{"name": f"i{number}", "state": "failing", "reason": "r" * 300} for number in range(9)]
+    found = sent(status(input_states=states, problems=[f"input i{number}" for number in range(9)]))
+    assert [row["name"] for row in found["input_states"]] == [f"i{number}" for number in range(9)]
+    assert {len(row["reason"]) for row in found["input_states"]} == {TEXT}
+    assert (len(found["problems"]), found["problems_count"]) == (LISTED, 9)
 
 
 def test_the_action_of_a_budget_is_sent_while_it_is_under_way() -> None:

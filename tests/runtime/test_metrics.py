@@ -51,6 +51,8 @@ def test_samples() -> None:
     assert of("error", "gauge", "texts", status) == [((), 0.0)]
     assert of("why", "gauge", "texts", status) == [((), 2.0)]
     assert of("gone", "gauge", "count", status) == []
+    states = {"input_states": [{"name": "a", "state": "failing"}, {"name": "b", "state": "waiting"}]}
+    assert of("input_states.[name].state", "gauge", "state", states) == [(("a",), 1.0), (("b",), 0.0)]
     assert of("gone", "counter", "count", status) == [((), 0.0)]
     served = text({**dict.fromkeys(AGENT, "one"), "lag_events": 7}).decode()
     assert "vedette_lag_events 7.0" in served

@@ -72,22 +72,16 @@ def test_no_secret_is_shown() -> None:
 
 
 def test_no_overlay_allows_a_command() -> None:
-    """The centre may add and change sinks, by name, but for what is locked; it does not say what this host may run."""
+    """The centre may filter a sink that the host has, but for what is locked; it adds none, and allows no program."""
     local = tomllib.loads(WEBHOOK + 'url = "http://x/"\n[agent]\nallow_commands = ["/bin/a"]')
     overlay = tomllib.loads(
-        '[agent]\nallow_commands = ["/bin/sh"]\n[[sink]]\nname = "w"\nlevel = "high"\n'
+        '[agent]\nallow_commands = ["/bin/sh"]\n[[sink]]\nname = "w"\nlevel = "high"\nurl = "http://y/"\n'
         '[[sink]]\ntype = "command"\nname = "c"\ncommand = ["/bin/sh"]\n'
     )
-    made, ignored = merged(local, overlay)
-    assert ignored == ("agent.allow_commands",)
-    assert made["sink"][0] == {"type": "webhook", "name": "w", "url": "http://x/", "level": "high"}
-    with pytest.raises(ConfigError, match=r"'/bin/sh' is not in agent\.allow_commands"):
-        parse("".join(_toml(made)))
-    assert merged(local, overlay, ["sink w"])[1] == ("agent.allow_commands", "sink w")
-
-
-def _toml(document: dict[str, list[dict[str, str]]]) -> list[str]:
-    return ["[[sink]]\n" + "".join(f"{key} = {value!r}\n" for key, value in sink.items()) for sink in document["sink"]]
+    result, ignored = merged(local, overlay)
+    assert ignored == ("agent.allow_commands", "sink w.url", "sink c")
+    assert result["sink"] == [{"type": "webhook", "name": "w", "url": "http://x/", "level": "high"}]
+    assert merged(local, overlay, ["sink w"])[1] == ("agent.allow_commands", "sink w", "sink c")
 
 
 def test_reading_a_configuration_loads_no_receiver() -> None:

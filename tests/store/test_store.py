@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import lmdb
@@ -67,6 +68,24 @@ def test_seq_never_repeats(tmp_path: Path) -> None:
             commit(store, 20, (1, b"again"))
         assert store.load().cursor == Cursor(LOG, 10)
         assert store.account().next_seq == 2
+
+
+def test_a_copy_numbers_its_alerts_anew(tmp_path: Path) -> None:
+    """Another numbering, with the seqs, alerts and figures of the store that it was; it is counted each time."""
+    with Store.open(tmp_path) as store:
+        commit(store, 10, (1, b"one"), (2, b"two"), made=2)
+        store.receipt([(1, 1)])
+        before = store.account()
+        store.renumber()
+        after = store.account()
+        assert after.log_id != before.log_id
+        assert replace(after, log_id=before.log_id) == before
+        assert store.pending() == ([(2, b"two")], [])
+        assert store.load().counters == {"inputs": {}, "totals": {"alerts_made": 2, "copies_noticed": 1}}
+    with Store.open(tmp_path / "new") as store:
+        for _ in range(2):
+            store.renumber()
+        assert store.load().counters == {"inputs": {}, "totals": {"copies_noticed": 2}}
 
 
 def test_receipts_move_to_the_ring(tmp_path: Path) -> None:

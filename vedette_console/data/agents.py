@@ -40,6 +40,8 @@ RECENT = timedelta(minutes=15)
 BEATS = 96
 """Of an agent's last day."""
 MAX_VERSIONS = 20
+NOTES, NOTE = 5, 300
+"""Of the landing, with a heartbeat; characters of one."""
 NEWEST = 20
 MAX_SITES = 2_000
 PLACE_DAYS = 30
@@ -150,9 +152,11 @@ def agent(reader: Reader, who: Principal, fleet: str, agent_id: str, now: dateti
     labels = _texts(actual.get("labels"))
     reader.view("host", HOST_1H, period.since, period.until)
     mine = f"agent_id = {text(agent_id)} AND coalesce(fleet, '') = {text(fleet)} AND coalesce(kind, '') <> 'fold'"
+    values, notes = _values(SimpleNamespace(**rows[0]), labels), beat.get("notes")
+    noted = [str(note)[:NOTE] for note in notes[:NOTES]] if isinstance(notes, list) else []
     found = newest(reader, mine, period.start - timedelta(days=6), period.end, NEWEST)
     return AgentAccount(
-        **{**_values(SimpleNamespace(**rows[0]), labels), "backlog": known.get("backlog")},
+        **{**values, "backlog": known.get("backlog"), "troubles": [*values["troubles"], *noted]},
         first_seen=known.get("first_seen"),
         plan_digest=known.get("plan_digest") or "",
         seq_high=known.get("seq_high"),

@@ -26,6 +26,7 @@ from vedette.delivery.topics import ROOT, parse, steer_topic
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
+from vedette.region.sightings import Sightings
 from vedette.region.steer.sealed import MAX_BYTES, opened
 from vedette.system.wallclock import utc_now
 from vedette.system.within import is_name
@@ -64,6 +65,8 @@ class Beat:
     lost: bool = False
     heard: int = 0
     time: int = 0
+    note: str = ""
+    """That two machines have its id."""
     actual: Mapping[str, Any] | None = None
     figures: Figures = NO_FIGURES
     past: deque[Past] = field(default_factory=lambda: deque(maxlen=SAMPLES))
@@ -89,6 +92,7 @@ class Live:
         self._raw: OrderedDict[tuple[str, str], bytes] = OrderedDict()
         self._raw_bytes = 0
         self._dropped: set[tuple[str, str]] = set()
+        self._sightings = Sightings()
         self._progress: dict[str, bytes] = {}
         self._opened: tuple[bytes, dict[str, Any] | None] = (b"", None)
         self._since = self._clock()
@@ -162,6 +166,7 @@ class Live:
             return  # how it was before stays on record
         beat.heard = beat.heard if message.retain else now
         beat.time = time if type(time := row.get("time")) is int and 0 <= time < 1 << 62 else 0
+        beat.note = self._sightings.heard((beat.fleet, beat.agent), row, now).note
         actual = row.get("actual")
         fits = isinstance(actual, dict) and len(orjson.dumps(actual)) <= ACTUAL_BYTES
         beat.actual = actual if fits else None

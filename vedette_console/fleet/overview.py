@@ -73,10 +73,11 @@ class Overview:
     def row(self, beat: Beat, known: Known, now: int) -> AgentRow:
         """``now``: UTC microseconds."""
         one, figures = self._compare(beat, known), beat.figures
+        reasons = [*filter(None, [beat.note]), *one.reasons]
         return AgentRow(
             fleet=beat.fleet, agent=beat.agent, site=beat.site, group=one.group,
             state=one.state,  # type: ignore[arg-type]  # of compare's five, or "unknown"
-            reasons=[reason[:MAX_REASON] for reason in one.reasons[:MAX_REASONS]],
+            reasons=[reason[:MAX_REASON] for reason in reasons[:MAX_REASONS]],
             labels=dict([*beat.labels.items()][:MAX_LABELS]), health=self._health(beat, now),  # type: ignore[arg-type]
             version=figures.version, bundle=figures.bundle, heard=_time(beat.heard), time=_time(beat.time),
             lag_seconds=figures.lag_seconds, lag_events=figures.lag_events, in_outbox=figures.in_outbox,

@@ -29,6 +29,7 @@ from vedette.archive.stores import PIECE_BYTES, Digests, Stat, Store, digest, ho
 from vedette.rawlog import format
 from vedette.rawlog.segment import Damage, Segment, SegmentFile
 from vedette.system.durable import sync_path
+from vedette.system.within import is_name
 
 REST_SECONDS = 0.002
 """After each piece that is digested, and each ``REST_FRAMES`` that are walked: the agent's own work goes first."""
@@ -184,7 +185,9 @@ def matches(store: Store, key: str, row: Row, found: Stat, take: Callable[[int],
 
 
 def stored_rows(store: Store, agent: str) -> list[Row]:
-    """What an agent has archived, by the store. Raises OSError."""
+    """What an agent has archived, by the store. Raises OSError; ValueError for what is no agent's id."""
+    if not is_name(agent):
+        raise ValueError(f"{agent[:80]!r} is no agent's id")
     return [_row(store, key) for key in store.keys(f"{agent}/") if key.endswith(".json")]
 
 

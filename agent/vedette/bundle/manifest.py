@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from vedette.model.times import iso_time
+from vedette.system.within import NAME
 
 FORMAT = 1
 """Of the archive; an agent refuses a higher one."""
@@ -38,9 +39,7 @@ REQUIRED = (PLAN, RULES, TESTS)
 
 _PART_NAME = re.compile(
     r"plan\.msgpack|rules\.json|tests\.msgpack"
-    r"|databases/[A-Za-z0-9_-][A-Za-z0-9._-]*\.hsdb"
-    r"|lookups/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\.vlookup"
-    r"|rules/(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/){0,8}[A-Za-z0-9_-][A-Za-z0-9._-]*\.(?:yml|sql|py)"
+    rf"|databases/{NAME}\.hsdb|lookups/{NAME}\.vlookup|rules/(?:{NAME}/){{0,8}}{NAME}\.(?:yml|sql|py)"
 )
 _MAX_NAME = 240
 _MAX_VERSION = (1 << 53) - 1
@@ -101,7 +100,7 @@ class Manifest:
         if not isinstance(parts, dict):
             raise ValueError(f"{MANIFEST}: parts: expects an object")
         return cls(
-            name=_text(document, "name", r"[A-Za-z0-9._-]{1,128}"),
+            name=_text(document, "name", NAME),
             version=_integer(document, "version"),
             created=_time(document, "created"),
             expires=_time(document, "expires"),

@@ -22,13 +22,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from vedette.system.within import is_name
 
 MAGIC = b"vedette-bundle-2"
 _STATEMENT = struct.Struct("<16sQ32s128s128s8s")
@@ -38,8 +39,6 @@ MAX_BODY = 64 << 20
 """Bytes of the archive."""
 MAX_BUNDLE = SIZE + MAX_BODY
 """Bytes of the file."""
-NAME = r"[A-Za-z0-9._-]{1,128}"
-"""Of a fleet or a channel."""
 _KEY_PREFIX = "ed25519:"
 
 
@@ -67,8 +66,10 @@ def record(size: int, sha256: bytes, key: Ed25519PrivateKey, fleet: str = "", ch
     if bool(fleet) != bool(channel):
         raise ValueError("fleet and channel go together")
     for what, name in (("fleet", fleet), ("channel", channel)):
-        if name and not re.fullmatch(NAME, name):
-            raise ValueError(f"{what}: expects letters, digits, '.', '_' or '-', not {name!r}")
+        if name and not is_name(name):
+            raise ValueError(
+                f"{what}: expects letters, digits, '_', '-' or '.' (at most 128, no '.' first), not {name!r}"
+            )
     statement = _STATEMENT.pack(MAGIC, size, sha256, fleet.encode(), channel.encode(), _key_id(key.public_key()))
     return statement + key.sign(statement)
 
@@ -138,7 +139,7 @@ def _whole(data: bytes) -> None:
 
 def _name(field: bytes) -> str:
     text = field.rstrip(b"\0").decode("ascii", "replace")
-    if text and not re.fullmatch(NAME, text):
+    if text and not is_name(text):
         raise BundleRefused(f"it is signed for {text!r}, which is no name of a fleet or a channel")
     return text
 

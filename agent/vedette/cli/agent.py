@@ -42,7 +42,8 @@ def run(config: Path) -> None:
     """Run the agent in the foreground.
 
     SIGTERM and SIGINT stop it, a second one hurries the stop; SIGHUP reloads configuration and rules. Exit code 2 when
-    it cannot start or go on: a port in use, a full disk, no rules that work.
+    it cannot start or go on: a full disk, no rules that work. An input that cannot be opened, since its port is in use,
+    say, is tried again, and `vedette status` names it.
 
     Example: vedette run -c vedette.toml
     """
@@ -59,9 +60,10 @@ def check(config: Path) -> None:
     Reports all mistakes at once, settings whose name has changed, what must be installed for [archive], and rules that
     no input reaches: none has their log source, or none has one of their fields; and what [[redact]] hides from local
     response and from sinks whose form names it. Says whether the native kernel is in use, what contains functions in
-    Python, and which patterns may take long. Exit code 1 when a rule does not run, the fleet's root of trust or the key
-    of [[redact]] cannot be used, [archive] lacks its libraries, or functions are allowed that this host cannot contain,
-    2 when the configuration is invalid.
+    Python, and which patterns may take long. Looks, as the user of this command, whether inputs find what they read: a
+    file, journalctl, the journal, a certificate. Exit code 1 when a rule does not run, an input cannot read what it
+    needs, the fleet's root of trust or the key of [[redact]] cannot be used, [archive] lacks its libraries, or
+    functions are allowed that this host cannot contain, 2 when the configuration is invalid.
 
     Example: vedette check -c vedette.toml
     """
@@ -77,8 +79,6 @@ def check(config: Path) -> None:
         f"{config}: ok: agent {settings.agent.id}, {len(settings.input)} inputs, uplink {settings.uplink.type}"
         f"{f', {len(settings.sink)} sinks' if settings.sink else ''}"
     )
-    for warning in settings.warnings:
-        click.echo(safe(f"{config}: warning: {warning}"), err=True)
     if settings.uplink.warning:
         click.echo(f"uplink: warning: {settings.uplink.warning}", err=True)
     shares = shared.share(descriptors.limit(), settings.input)
@@ -91,7 +91,8 @@ def check(config: Path) -> None:
     if settings.response.enabled:
         _check_response(settings)
     click.echo(f"native kernel: {kernel.why_not or 'in use'}")
-    bad = _check_root(settings)
+    bad = _check_inputs(settings)
+    bad = _check_root(settings) or bad
     if lack := lacking(settings.archive):
         click.echo(safe(lack), err=True)
         bad = True
@@ -121,6 +122,17 @@ def check(config: Path) -> None:
         most = settings.agent.max_memory >> 20
         click.echo(f"memory: at most {most} MiB of the agent and {beside} MiB of the strict rule sets {names}")
     sys.exit(1 if bad else 0)
+
+
+def _check_inputs(settings: Config) -> bool:
+    """Whether an input cannot work here."""
+    bad = False
+    for item in settings.input:
+        state, reason = item.foreseen()
+        bad = bad or state == "failing"
+        if reason:
+            click.echo(safe(f"input {item.name}: {state}: {reason}"), err=True)
+    return bad
 
 
 def _check_functions(settings: Config) -> bool:
@@ -193,20 +205,28 @@ def _check_rules(settings: Config, one: RulesetSettings, named: str, config: Pat
 def status(config: Path, data_dir: Path | None, as_json: bool) -> None:
     """Show the state of the running agent.
 
-    What it received, stored and evaluated, alerts, rules, lag. Exit code 1 when the counters do not add up or the last
-    change of rules was refused, 2 when no agent answers.
+    Its first line is OK, or NOT OK with all that keeps the agent from its work: an input that does not work, a change
+    that was refused, a disk, uplink or sink that fails, counters that do not add up. Then what it received, stored and
+    evaluated, alerts, rules, lag. Exit code 1 when it is NOT OK or no agent answers, 2 when it may not be asked.
 
     Example: vedette status -c vedette.toml --json
     """
     from vedette.runtime.control import ask
+    from vedette.runtime.health import headline
     from vedette.runtime.status import render
 
-    answer = ask(data_folder(config, data_dir) / "control.sock", "status")
+    try:
+        answer = ask(data_folder(config, data_dir) / "control.sock", "status")
+    except ConnectionError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise
+        click.echo(safe(headline([f"no agent runs: {error}"])), err=as_json)
+        sys.exit(1)
     try:
         click.echo(json_line(answer, indent=True) if as_json else "\n".join(map(safe, render(answer))))
     except KeyError as error:
         fail(f"the running agent is of another release, without {error} in its status: restart it, or use --json")
-    sys.exit(1 if answer["identity_broken"] or answer["rules"]["error"] else 0)
+    sys.exit(1 if answer.get("problems", True) else 0)
 
 
 @click.group()

@@ -132,10 +132,11 @@ def ask(
     )  # fmt: skip
 
     def begin(agents: Sequence[str]) -> Collection:
-        click.echo(f"request {request.id}: {len(agents)} agents", err=True)
-        return Collection.begin(
+        begun = Collection.begin(
             options.folder, request, load_key(options.key), agents, options.authorities, options.revoked, alert=alert
         )
+        click.echo(f"request {request.id}: {len(agents)} agents", err=True)
+        return begun
 
     if options.broker is None:
         agents: Sequence[str] = request.agents or ()

@@ -16,6 +16,7 @@ from vedette.cli.console import fail, pipeline_options, safe, whom
 from vedette.region import build as builder
 from vedette.region import sign as signer
 from vedette.system.folders import read_regular
+from vedette.system.within import is_name
 
 if TYPE_CHECKING:
     from vedette.udf.host import Host
@@ -85,8 +86,8 @@ def build(
     from vedette.rules.selftest import check
     from vedette.rules.tables import made
 
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
-        fail(f"--name {name}: expects letters, digits, '.', '_' or '-'")
+    if not is_name(name, 64):
+        fail(f"--name {safe(name)}: expects letters, digits, '_', '-' or '.' (at most 64, no '.' first)")
     traffic = sample.read_bytes() if sample else b""
     now = int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()) * 1_000_000  # the former: reproducible builds
     with TemporaryDirectory() as folder:  # a lookup stays mapped when its file is gone
@@ -97,7 +98,7 @@ def build(
     plan = compiler.from_rules(found, sample=traffic)
     asked = {one for one, _ in plan.asked}
     if others := sorted({*apart} - asked):
-        fail(f"--apart {others[0]}: no rule asks a lookup of that name")
+        fail(f"--apart {safe(others[0])}: no rule asks a lookup of that name")
     size = sum(plan.lookups[one].size for one in asked - {*apart})
     if size > MAX_BODY:
         fail(

@@ -259,7 +259,8 @@ def format_option(what: str) -> Callable[[Callable[..., None]], Callable[..., No
 
     def known(ctx: click.Context, param: click.Parameter, value: str) -> str:
         if value not in CODECS and value not in plugged and not value.startswith(DECLARED):
-            fail(f"--format {value}: expects one of {', '.join(CODECS)}, or {DECLARED}NAME of a format of the rules")
+            formats = f"{', '.join(CODECS)}, or {DECLARED}NAME of a format of the rules"
+            fail(f"--format {safe(value)}: expects one of {formats}")
         return value
 
     text = f"How {what} read: {', '.join(CODECS)}; {DECLARED}NAME: as the rules' format of this name."

@@ -50,7 +50,7 @@ def token_create(fleet: str, labels: tuple[str, ...], uses: int, expires: str, f
 
     pairs = [pair.partition("=") for text in labels for pair in text.split(",")]
     if bad := next((name for name, equals, value in pairs if not (name and equals and value)), None):
-        raise ValueError(f"--labels {bad}: expects NAME=VALUE")
+        raise ValueError(f"--labels {safe(bad)}: expects NAME=VALUE")
     with existing(folder) as region:
         region.check_name(fleet=fleet)
         made = Tokens(folder).create(

@@ -15,6 +15,7 @@ from vedette.region.enroll import Region
 from vedette.region.repository import Repository
 from vedette.region.requests import revoked_serials
 from vedette.system.wallclock import utc_now
+from vedette.system.within import is_name
 
 requests_option = click.option(
     "--requests", "asked", type=click.Path(path_type=Path), default=Path("requests"), show_default=True,
@@ -42,6 +43,8 @@ def export(site: str | None, answers: bool, out: Path | None, folder: Path, aske
     if site is None:
         carry_out(config, out)
         return
+    if not is_name(site):
+        raise ValueError(f"--site {safe(site)}: expects the name of a site")
     target, repository = out or Path(f"{site}.zip"), Repository(folder)
     for id, why in sites.recall(asked, repository, utc_now()):
         click.echo(safe(f"request {id[:8]} does not travel: {why}"), err=True)

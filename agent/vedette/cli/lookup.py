@@ -98,7 +98,7 @@ def _rows_of(plugin: str, source: Path) -> Iterator[Path]:
     made = [one for one in entries if one.kind == "lookups"]
     if mistakes or len(made) != 1:
         what = mistakes[0].partition(": ")[2] if mistakes else f"it names {len(made)} entry points of vedette.lookups"
-        fail(f"--plugin {plugin}: {what}")
+        fail(f"--plugin {safe(plugin)}: {what}")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.jsonl"
         with file.open("w", encoding="utf-8") as out:

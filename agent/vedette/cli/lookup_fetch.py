@@ -41,13 +41,16 @@ def fetch(
 
     Example: vedette lookup fetch feeds.toml -o lookups
     """
+    from vedette.lookup.layout import NAME
     from vedette.region.feeds import fetch as reader
     from vedette.region.feeds.settings import read
     from vedette.region.feeds.store import Store
 
+    if not NAME.fullmatch(f"{prefix}feeds"):
+        fail(f"--prefix {safe(prefix)}: expects what the name of a lookup may begin with")
     found = read(feeds)
     if unknown := sorted({*only} - {feed.name for feed in found}):
-        fail(f"--only {unknown[0]}: no such feed; there are {', '.join(feed.name for feed in found)}")
+        fail(f"--only {safe(unknown[0])}: no such feed; there are {', '.join(feed.name for feed in found)}")
     store = Store(state or folder / ".feeds")
     try:
         readings = []

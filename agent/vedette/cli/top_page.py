@@ -119,24 +119,11 @@ def _head(now: Look, rate: Rate) -> Iterator[str]:
 
 def _problems(status: Mapping[str, Any]) -> Iterator[str]:
     """What somebody should look at."""
-    rules = status["rules"]
-    if rules["error"]:
-        yield safe(f"RULES    last change refused: {rules['error']}")
-    if rules["quarantined_count"]:
-        names = ", ".join(rule["title"] for rule in rules["quarantined"][:SECTION_LEAST])
-        yield safe(f"RULES    {rules['quarantined_count']} in quarantine: {names}")
-    if status["config"]["error"]:
-        yield safe(f"CONFIG   last reload refused: {status['config']['error']}")
-    for part, one in status["disk"]["failing"].items():
-        yield safe(f"DISK     {part}: {one['reason']}")
+    for problem in status["problems"]:
+        yield safe(f"NOT OK   {problem}")
     for name, row in status["budgets"].items():
         if row["reached"]:
             yield f"BUDGET   {name.replace('_', ' ')} is reached: {row['action']}"
-    for sink in status["sinks"]:
-        if sink["failing"]:
-            yield safe(f"SINK     {sink['name']}: {sink['error']}")
-    for reason in status["identity_broken"]:
-        yield safe(f"BROKEN   {reason}")
 
 
 def _inputs(now: Look, rate: Rate) -> Section:

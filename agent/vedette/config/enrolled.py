@@ -7,7 +7,6 @@ the host's labels, ``root.json`` the fleet's root of trust. A setting of the loc
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import orjson
 
 from vedette.bundle.seal import public_key
 from vedette.config.settings import AgentSettings, Config
+from vedette.system.within import is_name
 
 
 def enrolled(config: Config) -> Config:
@@ -68,7 +68,7 @@ def _object(value: object) -> dict[str, Any]:
 
 def _named(value: object) -> str:
     """A fleet's name; empty for what topics cannot hold."""
-    return value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,64}", value) else ""
+    return value if is_name(value, 64) else ""
 
 
 def _fleet_of(token: Path) -> str:

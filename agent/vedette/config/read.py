@@ -1,8 +1,8 @@
 """The configuration file: TOML to settings, every mistake reported at once with its key.
 
 Sizes are written ``"64MiB"`` or as bytes, durations ``"30d"``, ``"10m"``, ``"200ms"`` or as seconds. Unknown keys are
-mistakes; names of the release before are accepted (``renamed.py``). With VEDETTE_INTERNAL_SETTINGS=1 in the environment
-a file may set what is INTERNAL without a warning: for tests and benchmarks of a whole agent.
+mistakes, and so is what is INTERNAL, but with VEDETTE_INTERNAL_SETTINGS=1 in the environment: for tests and benchmarks
+of a whole agent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from vedette.bundle.seal import public_key
-from vedette.config import renamed
 from vedette.config.enrolled import enrolled
 from vedette.config.settings import MAX_KEYS, Config, UplinkSettings
 from vedette.config.values import SCALARS
@@ -35,7 +34,8 @@ from vedette.system.plugins import Entry
 
 T = TypeVar("T")
 INTERNAL_SETTINGS = "VEDETTE_INTERNAL_SETTINGS"
-"""The environment variable with which a file sets what is INTERNAL without a warning."""
+"""The environment variable with which a file sets what is INTERNAL."""
+_OF_BROKERS = {f.name for f in dataclasses.fields(MqttSettings) if not f.metadata}
 
 
 class ConfigError(ValueError):
@@ -47,10 +47,12 @@ class ConfigError(ValueError):
 
 
 class _Reader:
-    """Turns tables of TOML into dataclasses; ``mistakes`` collects what is wrong."""
+    """Turns tables of TOML into dataclasses; ``mistakes`` collects what is wrong. ``internal``: takes what is INTERNAL,
+    too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, internal: bool = False) -> None:
         self.mistakes: list[str] = []
+        self._internal = internal
         self._brokers: dict[str, MqttSettings] = {}
         """``[broker]`` under "", each ``[broker.NAME]`` under its name."""
         self._used: set[str] = set()
@@ -157,15 +159,16 @@ class _Reader:
             raise ValueError(f"expects a table, not {value!r}")
         hints = typing.get_type_hints(kind, include_extras=True)
         fields = {f.name.rstrip("_"): f for f in dataclasses.fields(kind)}  # Python keeps some words, such as "for"
-        known = sorted(name for name, f in fields.items() if not f.metadata and f.compare)
+        known = sorted(name for name, f in fields.items() if f.compare and (self._internal or not f.metadata))
         if kind is UplinkSettings:
             known.remove("broker")  # it is always [broker]
         given: dict[str, Any] = {}
         for key, item in value.items():
             here = f"{where}.{key}" if where else key
-            if key not in known and not (key in fields and fields[key].metadata):  # internal: taken, and warned of
-                if key in renamed.BROKER and kind in INPUT_TYPES.values():
-                    self.mistakes.append(f'{here}: belongs in the table [broker.NAME] that broker = "NAME" names')
+            if key not in known:
+                if "broker" in fields and key in _OF_BROKERS:
+                    its = "[broker]" if kind is UplinkSettings else 'the table [broker.NAME] that broker = "NAME" names'
+                    self.mistakes.append(f"{here}: belongs in {its}")
                     continue
                 choices = sorted([*known, "broker"]) if kind is Config else known
                 near = difflib.get_close_matches(key, choices, 1)
@@ -354,7 +357,7 @@ def _check_rulesets(config: Config, mistakes: list[str]) -> None:
 
 
 def parse(text: str, path: Path | str = "vedette.toml", *, internal: bool = False) -> Config:
-    """The configuration in ``text``, where ``internal`` settings cause no warning. Raises ConfigError."""
+    """The configuration in ``text``, where ``internal`` settings may be. Raises ConfigError."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -364,16 +367,22 @@ def parse(text: str, path: Path | str = "vedette.toml", *, internal: bool = Fals
 
 def parse_document(document: dict[str, Any], path: Path | str = "vedette.toml", *, internal: bool = False) -> Config:
     """The same of TOML that was read already. Raises ConfigError."""
-    document, warnings = renamed.renew(document, internal=internal)
-    reader = _Reader()
+    reader = _Reader(internal=internal)
     config = reader.config(document)
     if reader.mistakes:
         raise ConfigError(path, reader.mistakes)
-    config = dataclasses.replace(config, warnings=tuple(warnings))
     if not config.agent.id:
-        host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())
+        host = re.sub(r"^\.|[^A-Za-z0-9._-]", "-", socket.gethostname())
         config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, id=host))
     return config
+
+
+def part_mistakes(document: dict[str, Any], *, internal: bool = False) -> list[str]:
+    """What is wrong with a part of a configuration by itself: with its keys and values, not with what it lacks."""
+    reader, rest = _Reader(internal=internal), dict(document)
+    reader._read_brokers(rest.pop("broker", {}))
+    reader._table(Config, rest, "")
+    return [line for line in reader.mistakes if not line.endswith(": missing")]
 
 
 def load(path: Path) -> Config:

@@ -401,8 +401,6 @@ class Config:
     response: ResponseSettings = field(default_factory=ResponseSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
-    warnings: tuple[str, ...] = field(default=(), compare=False)
-    """Of settings that have another name now, or none: what to write instead, a line each."""
     overlay: Overlay = field(default_factory=Overlay, compare=False)
 
     @property

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from vedette.model.settings import split_address
 from vedette.model.times import seconds
+from vedette.system.within import is_name
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -57,17 +58,17 @@ def _fsync(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9._-]{0,128}", value):
-        raise ValueError(f"expects letters, digits, '.', '_' or '-', not {value!r}")
-    return value
+    if value != "" and not is_name(value):
+        raise ValueError(f"expects letters, digits, '_', '-' or '.' (at most 128, no '.' first), not {value!r}")
+    return str(value)
 
 
 def _labels(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or len(value) > MAX_LABELS:
         raise ValueError(f"expects a table of at most {MAX_LABELS} labels, not {value!r}")
     for name, text in value.items():
-        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
-            raise ValueError(f"{name!r}: expects letters, digits, '.', '_' or '-'")
+        if not is_name(name, 64):
+            raise ValueError(f"{name!r}: expects letters, digits, '_', '-' or '.' (at most 64, no '.' first)")
         if not isinstance(text, str) or not 0 < len(text) <= 256 or not text.isprintable() or '"' in text:
             raise ValueError(f"{name}: expects 1 to 256 characters without '\"', not {text!r}")
     return dict(value)

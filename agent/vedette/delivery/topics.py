@@ -24,6 +24,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from vedette.system.within import NAME
+
 ROOT = "vedette/v1"
 ENROLMENT = "enrolment"
 """No fleet: where hosts become members. Also their user name at the broker."""
@@ -31,8 +33,7 @@ CLIENTS = "vedette-"
 """Client ids at the region's broker begin so, and no member's name does, which the broker takes as the member's id: a
 host that is no member yet chooses its id freely, and could end the session of a member that has the same."""
 UP = ("alerts", "status", "replies", "csr")
-_NAME = r"[A-Za-z0-9._-]{1,128}"
-_AGENT = re.compile(rf"{ROOT}/({_NAME})/({_NAME})/({'|'.join(UP)})")
+_AGENT = re.compile(rf"{ROOT}/({NAME})/({NAME})/({'|'.join(UP)})")
 
 
 class AgentTopic(NamedTuple):

@@ -116,10 +116,13 @@ class MqttUplink:
         )
 
     def state(self) -> dict[str, Any]:
+        client = self.client
         return {
             "type": "mqtt",
             "broker": self._settings.broker.url,
-            "connected": self.client.connected.is_set(),
+            "connected": client.connected.is_set(),
+            **({"reason": client.trouble} if client.trouble else {}),
+            **({"taken_over": client.taken_over} if client.taken_over else {}),
             "receipts": self._settings.receipts,
         }
 

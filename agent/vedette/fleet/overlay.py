@@ -1,9 +1,9 @@
 """Remote configuration: an overlay over the local file, and the agent's own way back.
 
-An overlay is TOML of the same form as the file. Its tables are merged into the file's; ``[[input]]`` and ``[[sink]]``
-tables by their name, other lists as a whole. A local setting that is ``locked`` (``[fleet] locked``) stays, and what
-the overlay says of it is ``ignored``; NEVER lists what no overlay changes. The result goes through the reader of the
-file: an overlay that does not validate is never in force.
+An overlay is TOML of the same form as the file. It changes what OPEN lists, and nothing else: its tables are merged
+into the file's key by key, ``[[input]]``, ``[[sink]]`` and ``[[ruleset]]`` tables by their name, other lists as a
+whole. What is not in OPEN, or is locked by the host (``[fleet] locked``), stays as it is, and what the overlay says of
+it is ``ignored``. Overlay and result go through the reader of the file: what does not validate is never in force.
 
 Which overlay is in force is one file, replaced as a whole (``Applied``)::
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import copy
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,38 @@ from typing import Any
 import orjson
 
 from vedette.config.enrolled import enrolled
-from vedette.config.read import ConfigError, opened, parse, parse_document, read_text
+from vedette.config.read import ConfigError, opened, parse, parse_document, part_mistakes, read_text
 from vedette.config.settings import DEFAULT_SET, Config, Overlay
 from vedette.system.durable import write_whole
 
-NEVER = (
-    "agent.id", "agent.fleet", "agent.data_dir", "agent.allow_commands", "agent.redact_key", "archive",
-    "bundles.trusted_keys", "fleet", "plugins", "redact", "response", "uplink.type",
-)  # fmt: skip
-"""What no overlay changes: who the agent is, whom it trusts, what it may run and block, what must not leave its host,
-where its raw log goes, and whether it has a connection to its region."""
+OPEN = frozenset({
+    "agent.site", "agent.max_memory", "agent.stop_within",
+    "raw_log.max_bytes", "raw_log.max_age", "raw_log.fsync",
+    "state.max_bytes", "state.max_lateness", "state.settle",
+    "functions.max_seconds", "functions.max_memory",
+    "suppress", "enrich",
+    "bundles.channel",
+    "ruleset.name", "ruleset.channel", "ruleset.isolation", "ruleset.max_memory", "ruleset.max_cpu",
+    "ruleset.max_seconds", "ruleset.max_backlog",
+    "lookups.max_rate",
+    "uplink.heartbeat", "uplink.max_bytes",
+    "broker.url",
+    "input.paths", "input.format", "input.timezone", "input.logsource", "input.from_start", "input.multiline",
+    "input.containers",
+    "input.units", "input.exclude_units", "input.priority", "input.include", "input.exclude", "input.fields",
+    "input.headers", "input.session_expiry", "input.max_connections", "input.max_connections_per_peer",
+    "input.message_timeout", "input.max_body", "input.max_rate", "input.receive_buffer",
+    "sink.level", "sink.rules", "sink.tags", "sink.timeout", "sink.format", "sink.facility", "sink.keep",
+    "sink.max_bytes", "sink.max_memory",
+    "log.format", "log.level",
+})  # fmt: skip
+"""All that an overlay may change: bounds, formats, filters, which logs are read, which signed rules run. Nothing here
+names a key, a program, or where to listen or send. ``broker.url`` is where the region is: what answers there needs a
+certificate of the CA that the host names, and an overlay does not give up TLS."""
+ADDED = ("file", "journal")
+"""Types of inputs that an overlay may add: they take what the host has, and listen nowhere."""
+_TABLES = frozenset(name.partition(".")[0] for name in OPEN)
+_BY_NAME = ("input", "sink", "ruleset")
 MAX_OVERLAY = 1 << 20
 """Bytes."""
 MAX_STARTS = 5
@@ -48,51 +70,85 @@ MAX_UNDONE = 50
 
 
 def merged(
-    local: dict[str, Any], overlay: dict[str, Any], locked: Sequence[str] = ()
+    local: dict[str, Any], overlay: dict[str, Any], locked: Container[str] = ()
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """``local`` with ``overlay`` over it, and which of its settings were left out, as ``table.key``, a table,
-    ``input NAME`` or ``sink NAME``. Neither is changed."""
-    made, ignored = copy.deepcopy(local), list[str]()
-    held = {*NEVER, *locked}
+    ``input NAME`` or ``input NAME.key``. Neither is changed."""
+    result, ignored = copy.deepcopy(local), list[str]()
     for table, value in overlay.items():
-        if table in held:
+        if table in locked or table not in _TABLES:
             ignored.append(table)
-        elif table in ("input", "sink") and isinstance(value, list):
-            made[table] = _named(table, made.get(table, []), value, held, ignored)
+        elif table in _BY_NAME and isinstance(value, list):
+            result[table] = _named(table, result.get(table, []), value, locked, ignored)
+        elif table in OPEN:
+            result[table] = copy.deepcopy(value)
         elif isinstance(value, dict):
-            below = made.setdefault(table, {})
-            if isinstance(below, dict):
-                _over(below, value, table, held, ignored)
+            below = result.get(table)
+            above = _over(below if isinstance(below, dict) else {}, value, table, table, locked, ignored)
+            if above:
+                result[table] = above
         else:
-            made[table] = copy.deepcopy(value)
-    return made, tuple(ignored)
+            ignored.append(table)
+    return result, tuple(ignored)
 
 
-def _over(below: dict[str, Any], above: dict[str, Any], where: str, held: set[str], ignored: list[str]) -> None:
+def _over(
+    below: dict[str, Any], above: dict[str, Any], table: str, where: str, locked: Container[str], ignored: list[str]
+) -> dict[str, Any]:
+    """One table; ``where`` is what it is called in ``ignored``."""
+    result = dict(below)
     for key, value in above.items():
-        here = f"{where}.{key}"
-        if here in held:
-            ignored.append(here)
-        elif isinstance(value, dict) and isinstance(below.get(key), dict):
-            _over(below[key], value, here, held, ignored)
+        here = f"{table}.{key}"
+        if here not in OPEN or here in locked or (here == "broker.url" and _gives_up_tls(below.get(key), value)):
+            ignored.append(f"{where}.{key}")
         else:
-            below[key] = copy.deepcopy(value)
+            result[key] = copy.deepcopy(value)
+    return result
 
 
-def _named(table: str, below: Any, above: list[Any], held: set[str], ignored: list[str]) -> list[Any]:
-    """Inputs or sinks of the overlay replace settings of those of the same name; others are added."""
-    made = [*below] if isinstance(below, list) else []
+def _gives_up_tls(before: Any, after: Any) -> bool:
+    return str(before).startswith("mqtts:") and not str(after).startswith("mqtts:")
+
+
+def _named(table: str, below: Any, above: list[Any], locked: Container[str], ignored: list[str]) -> list[Any]:
+    """Tables of the overlay change those of the same name, and type where they say one; rule sets and inputs of ADDED
+    are added, too."""
+    result = [*below] if isinstance(below, list) else []
     for item in above:
-        name = item.get("name") if isinstance(item, dict) else None
-        if f"{table} {name}" in held:
-            ignored.append(f"{table} {name}")
+        if not isinstance(item, dict):
+            result.append(item)  # for the reader to refuse
             continue
-        at = next((i for i, one in enumerate(made) if isinstance(one, dict) and one.get("name") == name), None)
+        where = f"{table} {item.get('name')}"
+        at = next((i for i, own in enumerate(result) if isinstance(own, dict) and _same(own, item)), None)
+        new = table == "ruleset" or (table == "input" and item.get("type") in ADDED)
+        if where in locked or (at is None and not new):
+            ignored.append(where)
+            continue
+        own = {key: item[key] for key in ("name", "type") if key in item} if at is None else result[at]
+        rest = {key: value for key, value in item.items() if key not in ("name", "type")}
+        changed = _over(own, rest, table, where, locked, ignored)
         if at is None:
-            made.append(copy.deepcopy(item))
+            result.append(changed)
         else:
-            made[at] = {**made[at], **copy.deepcopy(item)}
-    return made
+            result[at] = changed
+    return result
+
+
+def _same(own: dict[str, Any], item: dict[str, Any]) -> bool:
+    kind = item.get("type", own.get("type"))
+    return own.get("name") == item.get("name") and own.get("type", kind) == kind
+
+
+def check(overlay: dict[str, Any]) -> None:
+    """Raises ValueError, with every reason, for what no agent takes, and for what no overlay changes."""
+    apart = ("input", "sink")
+    if mistakes := part_mistakes(overlay):
+        raise ValueError("\n".join(f"overlay: {mistake}" for mistake in mistakes))
+    local = {table: [{"name": item.get("name")} for item in overlay.get(table, ())] for table in apart}
+    document, ignored = merged({**local, "broker": {"url": "mqtts://region.example"}}, overlay)
+    if ignored:
+        raise ValueError(f"{', '.join(ignored)}: no overlay changes this")
+    parse_document({table: value for table, value in document.items() if table not in apart}, "overlay")
 
 
 def under(text: str, path: Path, sha256: str, data: bytes) -> Config:
@@ -102,6 +158,9 @@ def under(text: str, path: Path, sha256: str, data: bytes) -> Config:
         overlay = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"overlay {sha256[:12]}", [f"not valid TOML: {error}"]) from error
+    by_itself = {table: value for table, value in overlay.items() if table not in ("input", "sink")}
+    if mistakes := part_mistakes(by_itself, internal=opened()):
+        raise ConfigError(f"overlay {sha256[:12]}", mistakes)
     document, ignored = merged(tomllib.loads(text), overlay, local.fleet.locked)
     made = enrolled(parse_document(document, f"{path} with overlay {sha256[:12]}", internal=opened()))
     return replace(made, overlay=Overlay(sha256, ignored))

@@ -300,8 +300,8 @@ class Acceptor:
         self._tls = tls
         self._tls_fault = ""
         self._loop = asyncio.get_running_loop()
-        self._spent = False
-        """There was no descriptor left, and that was logged."""
+        self.fault = ""
+        """Why it cannot accept, which was logged; empty: it can."""
         self._pause: asyncio.TimerHandle | None = None
         self._loop.add_reader(sock.fileno(), self._accept)
 
@@ -324,8 +324,10 @@ class Acceptor:
             except OSError as error:
                 if error.errno in _OUT_OF_FILES and not number:  # later it comes also when nobody waits
                     self._wait_for_descriptors(error)
+                elif isinstance(error, BlockingIOError):
+                    self.fault = ""
                 return  # none waits; an error of another kind concerns one connection, and the next turn goes on
-            self._spent = False
+            self.fault = ""
             connection = self._gate.enter(host(address[0]), self._make)
             if connection is None:
                 with contextlib.suppress(OSError):  # a reset leaves nothing behind, here and there
@@ -339,12 +341,16 @@ class Acceptor:
         why = f"cannot accept: {error.strerror}"
         if self._gate.make_room("", why):
             return
-        if not self._spent:
-            self._spent = True
+        if not self.fault:
+            self.fault = why
             action = f"tried again every {FULL_SECONDS:g} s; {ADVICE}"
             log.error(Log.CONNECTION_REFUSED, peer="", reason=why, action=action)
         self._loop.remove_reader(self._sock.fileno())
-        self._pause = self._loop.call_later(FULL_SECONDS, self._loop.add_reader, self._sock.fileno(), self._accept)
+        self._pause = self._loop.call_later(FULL_SECONDS, self._accept_again)
+
+    def _accept_again(self) -> None:
+        self._loop.add_reader(self._sock.fileno(), self._accept)
+        self._accept()  # who waited may be gone, and a reader would hear of nobody
 
     def _context(self) -> ssl.SSLContext | None:
         """The newest context; if reloading fails, logs it and keeps the last good one. None without TLS."""

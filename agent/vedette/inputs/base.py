@@ -9,8 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Protocol
 
+from vedette.inputs.condition import Condition, with_files
 from vedette.model.counters import Counters
 from vedette.model.event import FilePosition, Intake, LogSource
 from vedette.model.settings import Name, Zone
@@ -18,6 +20,10 @@ from vedette.model.settings import Name, Zone
 
 class Running(Protocol):
     """An open input."""
+
+    @property
+    def condition(self) -> Condition:
+        """Whether it works now, and why not."""
 
     async def run(self) -> None:
         """Receive until ``stop``; raises OSError when the raw log cannot be written."""
@@ -75,6 +81,14 @@ class InputSettings(ABC):
     def exclusive(self) -> tuple[str, ...]:
         """Paths that no other input may read."""
         return ()
+
+    def needed_files(self) -> tuple[Path | None, ...]:
+        """Certificates, keys, passwords: what it reads when it is opened."""
+        return ()
+
+    def foreseen(self) -> Condition:
+        """What this host makes of it, as far as this process can see before it is opened."""
+        return with_files(self.needed_files())
 
     def mistakes(self) -> Iterator[str]:
         """What is wrong that one key alone does not show: each begins with ``.KEY: `` or ``: ``."""

@@ -34,6 +34,9 @@ class ConnectedInput(InputSettings):
     def connections(self) -> int:
         return self.max_connections if self.tcp or self.tls is not None else 0
 
+    def needed_files(self) -> tuple[Path | None, ...]:
+        return () if self.tls is None else (self.tls.cert, self.tls.key, self.tls.client_ca)
+
     def mistakes(self) -> Iterator[str]:
         if self.tls is not None and not self.tls.address:
             yield '.tls.address: must not be empty, e.g. "0.0.0.0:6514"'

@@ -25,6 +25,7 @@ import structlog
 
 from vedette.inputs.accept import IDLE_SECONDS, Acceptor, Admitted, Gate
 from vedette.inputs.bind import bind
+from vedette.inputs.condition import WORKS, Condition, failing
 from vedette.inputs.connected import ConnectedInput
 from vedette.inputs.deliver import deliver
 from vedette.model.counters import Counters, Log
@@ -127,6 +128,12 @@ class Listener(ABC, Generic[C]):
         self._failure: OSError | None = None
         self.addresses: list[tuple[str, str, int]] = []
         """Bound: ``("tcp", "tls" or "udp", host, port)``."""
+
+    @property
+    def condition(self) -> Condition:
+        """Of an open listener: it works while it can accept."""
+        fault = next((acceptor.fault for acceptor in self._acceptors if acceptor.fault), "")
+        return failing(fault) if fault else WORKS
 
     # --- what an owner says
 

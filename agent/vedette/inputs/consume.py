@@ -39,6 +39,7 @@ from confluent_kafka.admin import AdminClient
 
 from vedette.decode.codecs import Kind, builtin
 from vedette.inputs.acknowledge import DRAIN_SECONDS, Acknowledgements
+from vedette.inputs.condition import OPENING, WORKS, failing
 from vedette.inputs.deliver import deliver
 from vedette.inputs.kafka import KafkaInput
 from vedette.inputs.placement import Known, placed
@@ -118,6 +119,9 @@ class KafkaConsumer:
         self._consumer: Consumer | None = None
         self._reported: set[object] = set()
         """What was logged since records came."""
+        self.condition = OPENING
+        self._away = False
+        """Brokers could not be reached since one answered."""
         self._loop: asyncio.AbstractEventLoop
         self._thread: ThreadPoolExecutor
         self._ended = asyncio.Event()
@@ -264,6 +268,8 @@ class KafkaConsumer:
             self._look()
         first = consumer.poll(POLL_SECONDS)
         if first is None:
+            if self._away and self._reading:
+                self._ask_again(consumer)
             return []
         parts: dict[Reading, Part] = {}
         message: Any
@@ -281,7 +287,7 @@ class KafkaConsumer:
             part.add(message, bool(self._batches), self._settings.key, self._headers)
         if parts:
             self._backoff.reset()
-            self._reported.clear()
+            self._works()
         return list(parts.items())
 
     def _commit(self, consumer: Consumer, *, wait: bool = False) -> None:
@@ -311,6 +317,7 @@ class KafkaConsumer:
 
     def _error(self, error: KafkaError) -> None:
         """A broker cannot be reached, or does not believe us."""
+        self._away = error.code() < 0 and error.code() not in REFUSED  # librdkafka's own errors, no broker's
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._reported:  # mostly the reason was logged before
             self._report(
                 Log.BROKER_REFUSED if error.code() in REFUSED else Log.BROKER_AWAY, error.code(), reason(error)
@@ -331,10 +338,21 @@ class KafkaConsumer:
 
     def _report(self, event: Log, about: object, why: str) -> None:
         """Once for each ``about``, until records come again."""
+        self.condition = failing(why)
         if about not in self._reported:
             self._reported.add(about)
             name, servers = self._settings.name, self._settings.servers
             log.warning(event, input=name, broker=servers, reason=why, action="retrying")
+
+    def _works(self) -> None:
+        self.condition, self._away = WORKS, False
+        self._reported.clear()
+
+    def _ask_again(self, consumer: Consumer) -> None:
+        """Whether a broker answers again, which no record of a quiet topic shows."""
+        with suppress(KafkaException):
+            consumer.list_topics(next(iter(self._reading))[0], timeout=POLL_SECONDS)
+            self._works()
 
     # --- the group
 
@@ -363,7 +381,7 @@ class KafkaConsumer:
             consumer.incremental_assign(begun)
         if self._paused and begun:
             consumer.pause(begun)
-        self._reported.clear()
+        self._works()
         if begun:
             names = [f"{one.topic}/{one.partition}" for one in begun]
             log.info(
@@ -392,7 +410,7 @@ class KafkaConsumer:
         if topics:
             admin = AdminClient(self._configuration())
             for topic, work in admin.describe_topics(TopicCollection([*topics]), request_timeout=ASK_SECONDS).items():
-                with suppress(KafkaException):
+                with suppress(KafkaException, TimeoutError):
                     found[topic] = str(work.result(ASK_SECONDS + 1).topic_id)
         return found
 

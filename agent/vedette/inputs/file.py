@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import glob
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -11,6 +13,7 @@ from vedette.decode import bounded
 from vedette.decode.bounded import Guard, TooSlow
 from vedette.decode.codecs import CODECS, Kind
 from vedette.inputs.base import InputSettings, Running, Surroundings
+from vedette.inputs.condition import Condition
 from vedette.model.settings import INTERNAL, Seconds
 from vedette.system.descriptors import OPEN_FILES
 
@@ -78,6 +81,13 @@ class FileInput(InputSettings):
             yield from (f".multiline{mistake}" for mistake in self.multiline.mistakes())
         if self.containers and self.format in CODECS and Kind.SYSLOG not in CODECS[self.format].kinds:
             yield f'.format: must be "auto" with containers, since what is in their lines shows, not {self.format!r}'
+
+    def foreseen(self) -> Condition:
+        from vedette.inputs.files import condition, look
+
+        files, problems = look(self.paths)
+        closed = [one.path for one in files if not os.access(one.path, os.R_OK)]
+        return condition(problems | dict.fromkeys(closed, os.strerror(errno.EACCES)), self.paths, there=bool(files))
 
     async def open(self, given: Surroundings, descriptors: int) -> Running:
         from vedette.inputs.tail import FileTail

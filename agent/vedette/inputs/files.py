@@ -15,11 +15,12 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import NamedTuple
 
 from vedette.inputs.archives import SUFFIXES
+from vedette.inputs.condition import WORKS, Condition, failing, waiting
 from vedette.model.event import FilePosition
 
 SPAN = 1024
@@ -29,6 +30,15 @@ COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip")
 
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
 """Error numbers by which nothing is there; any other leaves that open."""
+
+ABSENT = "no file matches yet"
+REPLACED = "another file has taken its place"
+PACKED = "it is compressed: leave it out of the glob"
+IRREGULAR = "it is not a regular file"
+HARMLESS = frozenset({ABSENT, REPLACED, PACKED, IRREGULAR, *map(os.strerror, GONE)})
+"""Why nothing is read at a path, where nothing is withheld."""
+REASONS = 3
+"""Paths that a condition names."""
 
 _NUMBER = r"[.\-_]\d[\d.\-_T]*"
 
@@ -75,7 +85,7 @@ def look(patterns: Iterable[str]) -> Look:
         magic = glob.has_magic(pattern)
         paths = sorted(glob.glob(pattern, recursive=True)) if magic else [pattern]
         if not paths:
-            problems[pattern] = _unlisted(pattern) or "no file matches yet"
+            problems[pattern] = _unlisted(pattern) or ABSENT
         for path in paths:
             try:
                 path.encode()  # a position is stored as UTF-8
@@ -86,13 +96,27 @@ def look(patterns: Iterable[str]) -> Look:
                 problems[ascii(path)] = "its name is not UTF-8"
             else:
                 if magic and path.endswith(COMPRESSED):
-                    problems[path] = "it is compressed: leave it out of the glob"
+                    problems[path] = PACKED
                 elif stat.S_ISREG(found.st_mode):
                     seen = _seen(path, found)
                     files.setdefault(seen.key, seen)
                 elif not (magic and stat.S_ISDIR(found.st_mode)):
-                    problems[path] = "it is not a regular file"
+                    problems[path] = IRREGULAR
     return Look(sorted(files.values(), key=lambda seen: seen.changed), problems)
+
+
+def condition(problems: Mapping[str, str], paths: Collection[str], *, there: bool) -> Condition:
+    """Of an input of ``paths``; ``problems``: why nothing is read at a path; ``there``: some file is."""
+    denied = {
+        path: reason
+        for path, reason in problems.items()
+        if reason not in HARMLESS or (reason == IRREGULAR and path in paths)
+    }
+    shown = denied or problems
+    reason = "; ".join(f"{path}: {shown[path]}" for path in [*shown][:REASONS])
+    if len(shown) > REASONS:
+        reason += f"; and {len(shown) - REASONS} more"
+    return failing(reason) if denied else WORKS if there else waiting(reason or ABSENT)
 
 
 def _unlisted(pattern: str) -> str:
@@ -234,7 +258,7 @@ def open_same(path: str, key: Key) -> int:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if _seen(path, os.fstat(descriptor)).key != key:
         os.close(descriptor)
-        raise OSError(errno.ESTALE, "another file has taken its place", path)
+        raise OSError(errno.ESTALE, REPLACED, path)
     return descriptor
 
 

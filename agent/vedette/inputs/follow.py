@@ -26,7 +26,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 from array import array
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -34,6 +33,7 @@ from subprocess import DEVNULL, PIPE
 
 import structlog
 
+from vedette.inputs.condition import OPENING, WORKS, failing
 from vedette.inputs.deliver import deliver
 from vedette.inputs.entries import Lines
 from vedette.inputs.entryfilter import Filter
@@ -77,6 +77,7 @@ class JournalFollower(Stoppable):
     ) -> None:
         self._settings, self._intake, self._counters, self._clock = settings, intake, counters, clock
         self._backoff = Backoff(backoff)
+        self.condition = OPENING
         self._lines = Lines(settings.fields)
         elsewhere = settings.directory or settings.namespace
         self._filter = Filter(settings) if elsewhere else Filter(settings, own_unit(), own_machine())
@@ -103,6 +104,7 @@ class JournalFollower(Stoppable):
             if not self._backoff.failing or reason != logged:
                 log.warning(Log.JOURNAL_UNAVAILABLE, input=self._settings.name, reason=reason, action="retrying")
             logged = reason
+            self.condition = failing(reason)
             await asyncio.sleep(self._backoff.failed())
 
     def bound(self, descriptors: int) -> None:
@@ -113,8 +115,6 @@ class JournalFollower(Stoppable):
     async def _begin(self) -> list[str]:
         """Whether the journal can be read, and goes on where it was left; options that say where to begin. Raises
         Unavailable."""
-        if shutil.which("journalctl") is None:
-            raise Unavailable("there is no journalctl: this host has no systemd; remove the input")
         if reason := await asyncio.to_thread(unreadable, self._settings):
             raise Unavailable(reason)
         if not self._cursor:
@@ -183,6 +183,7 @@ class JournalFollower(Stoppable):
         """Hand over what is there, then what comes, until the child ends; returns why it did."""
         if reason := await self._read(begin):
             return reason
+        self.condition = WORKS
         behind = [f"--after-cursor={self._cursor}"] if self._cursor else []
         return await self._read(["--follow", "--no-tail", *behind]) or "journalctl ended"
 
@@ -249,6 +250,7 @@ class JournalFollower(Stoppable):
         if not last:
             return
         self._backoff.reset()
+        self.condition = WORKS
         self._cursor = last.decode("ascii", "replace")
         if not events:
             return

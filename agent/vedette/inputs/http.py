@@ -19,6 +19,9 @@ class HttpInput(ConnectedInput):
     max_body: Size = 8 << 20
     max_rate: Size = 0
 
+    def needed_files(self) -> tuple[Path | None, ...]:
+        return (self.token_file, *ConnectedInput.needed_files(self))
+
     def mistakes(self) -> Iterator[str]:
         if not (self.tcp or self.tls is not None):
             yield ': needs tcp or tls, e.g. tcp = "127.0.0.1:8088"'

@@ -3,11 +3,13 @@
 The parser is llhttp, by httptools. Bounded are the bytes of a request's line and headers (HEADER_BYTES) and of its body
 as it is sent. ``admit`` is asked when the headers are whole: with an answer of its own the body is discarded as it
 arrives, and the request is **refused**. A body that is unpacked (gzip, deflate) may not be larger than ``max_body``
-either. What is no HTTP is a request that is refused, and the last one.
+either. So is a request without one Host, but for HTTP/1.0 without any (RFC 9112, 3.2). What is no HTTP is a request
+that is refused, and the last one.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Generator
@@ -23,6 +25,8 @@ HEADER_BYTES = 32 << 10
 """Of a request's line and headers."""
 MAX_HEADERS = 100
 PART_BYTES = 1 << 20
+_HOST = re.compile(r"(?:\[[0-9A-Fa-fv:.]+\]|[A-Za-z0-9._~%!$&'()*+,;=-]*)(?::[0-9]*)?")
+"""``uri-host [":" port]`` of RFC 9110, 7.2; it may be empty."""
 
 
 class Body:
@@ -79,7 +83,7 @@ class HttpReader:
     def _clear(self) -> None:
         self._url = b""
         self._headers: dict[str, str] = {}
-        self._size = self._count = 0
+        self._size = self._count = self._hosts = 0
         self._body = Body()
         self._request: Request | None = None
         self.refused: Refused | None = None
@@ -135,6 +139,7 @@ class HttpReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count += len(name) + len(value)
+        self._hosts += name.lower() == b"host"
         if self._count <= HEADER_BYTES and len(self._headers) < MAX_HEADERS:
             self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
         else:
@@ -147,6 +152,10 @@ class HttpReader:
         self._request = Request(method, path, asked, self._headers, b"", self._max)
         if self._count > HEADER_BYTES:
             self.refused = Refused(431, f"headers of more than {HEADER_BYTES} bytes, or than {MAX_HEADERS}")
+        elif self._hosts > 1 or not (self._hosts or self._parser.get_http_version() == "1.0"):
+            self.refused = Refused(400, f"expects one Host, not {self._hosts or 'none'}")
+        elif not _HOST.fullmatch(self._headers.get("host", "")):
+            self.refused = Refused(400, "Host: expects a name or an address, and a port")
         elif (length := self._headers.get("content-length", "")).isdigit() and int(length) > self._max:
             self.refused = self._too_large()
         else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vedette.inputs.base import InputSettings, Running, Surroundings
+from vedette.inputs.condition import WORKS, Condition, failing
 from vedette.model.event import LogSource
 
 PRIORITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
@@ -52,6 +53,12 @@ class JournalInput(InputSettings):
     def least(self) -> int:
         """The number of ``priority``."""
         return PRIORITIES.index(self.priority)
+
+    def foreseen(self) -> Condition:
+        from vedette.inputs.journalaccess import unreadable
+
+        reason = unreadable(self)
+        return failing(reason) if reason else WORKS
 
     async def open(self, given: Surroundings, descriptors: int) -> Running:
         from vedette.inputs.follow import JournalFollower

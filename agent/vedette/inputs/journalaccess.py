@@ -1,10 +1,11 @@
-"""What this process is to systemd's journal: whether it may read it, and as what unit it writes to it itself."""
+"""What this process is to systemd's journal: whether it can read it, and as what unit it writes to it itself."""
 
 from __future__ import annotations
 
 import glob
 import grp
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,6 +36,8 @@ def own_machine() -> str:
 
 def unreadable(settings: JournalInput) -> str:
     """Why this process cannot read all of the journal; empty: it can, or there is none yet."""
+    if shutil.which("journalctl") is None:
+        return "there is no journalctl: this host has no systemd; remove the input"
     tops = (settings.directory,) if settings.directory else FOLDERS
     machine = "*" if settings.directory else f"{own_machine()}*"
     closed = _closed(tops)

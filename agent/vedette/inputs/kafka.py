@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from vedette.inputs.base import InputSettings, Running, Surroundings
 from vedette.kafka.settings import TOPIC, KafkaSettings
@@ -25,6 +26,9 @@ class KafkaInput(KafkaSettings, InputSettings):
     session_timeout: Seconds = field(default=30.0, metadata=INTERNAL)
     look: Seconds = field(default=60.0, metadata=INTERNAL)
     """Between two looks whether a topic has been made again."""
+
+    def needed_files(self) -> tuple[Path | None, ...]:
+        return (self.ca_file, self.cert_file, self.key_file, self.password_file)
 
     def mistakes(self) -> Iterator[str]:
         if not self.brokers or not self.topics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from vedette.inputs.base import InputSettings, Running, Surroundings
 from vedette.model.settings import INTERNAL, Name, Seconds
@@ -24,6 +25,10 @@ class MqttInput(InputSettings):
     @property
     def codec(self) -> str:
         return "mqtt" if self.format == "auto" else self.format
+
+    def needed_files(self) -> tuple[Path | None, ...]:
+        broker = self.broker
+        return (broker.ca_file, broker.cert_file, broker.key_file, broker.password_file)
 
     def mistakes(self) -> Iterator[str]:
         if not self.topics:

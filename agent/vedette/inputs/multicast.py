@@ -39,6 +39,7 @@ import structlog
 
 from vedette.decode.formats.auditd import TYPES
 from vedette.inputs.audit import AuditInput
+from vedette.inputs.condition import OPENING, WORKS, failing
 from vedette.inputs.datagrams import set_receive_buffer
 from vedette.inputs.deliver import deliver
 from vedette.inputs.stoppable import Stoppable
@@ -84,6 +85,7 @@ class AuditListener(Stoppable):
     ) -> None:
         self._settings, self._intake, self._counters, self._clock = settings, intake, counters, clock
         self._backoff = Backoff(backoff)
+        self.condition = OPENING
         self._path = f"audit:{settings.name}"
         self._last = next((one for one in positions if one.path == self._path), None)
         """The boot and the number of the last event that was handed over."""
@@ -106,8 +108,10 @@ class AuditListener(Stoppable):
                 if reason != logged:
                     log.warning(Log.AUDIT_UNAVAILABLE, input=self._settings.name, reason=reason, action="retrying")
                 logged = reason
+                self.condition = failing(reason)
                 await asyncio.sleep(self._backoff.failed())
                 continue
+            self.condition = WORKS
             with sock:
                 await self._listen(sock)
 

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, TypeVar
 import structlog
 
 from vedette.inputs.base import InputSettings, Running, Surroundings
+from vedette.inputs.condition import OPENING, WORKS, Condition, failing
 from vedette.inputs.deliver import deliver
 from vedette.model.counters import Log
 from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk, Flag
@@ -82,9 +83,21 @@ class PluginRun:
         self._closed = False
         self._broken: OSError | None = None
         self._last = 0
+        self._began: float | None = None
+        """When the plugin was begun that runs (of the loop's clock); None: it does not run."""
+
+    @property
+    def condition(self) -> Condition:
+        """What the plugin raised is in ``plugins`` of the status: it may quote an event. One that goes on longer than
+        the pause after a fault works again, also when nothing has come."""
+        began, health = self._began, self._health
+        if health.error and (began is None or self._loop.time() - began < self._backoff.longest):
+            return failing(f"the plugin {health.plugin} {'is in quarantine' if health.quarantined else 'has failed'}")
+        return OPENING if began is None else WORKS
 
     async def run(self) -> None:
         while not self._ending.is_set():
+            self._began = self._loop.time()
             ended = asyncio.Event()
             threading.Thread(
                 target=self._work, args=(ended,), name=f"plugin-{self._settings.name}"[:15], daemon=True
@@ -98,6 +111,7 @@ class PluginRun:
             finally:
                 stopping.cancel()
                 running.cancel()
+                self._began = None
             if self._broken is not None:
                 raise self._broken
             if self._ending.is_set():

@@ -32,6 +32,7 @@ import structlog
 from vedette.decode.codecs import Kind, builtin
 from vedette.inputs.acknowledge import Acknowledgements
 from vedette.inputs.batches import split
+from vedette.inputs.condition import OPENING, WORKS, Condition, failing
 from vedette.inputs.deliver import deliver
 from vedette.inputs.mqtt import MqttInput
 from vedette.model.counters import Counters, Dropped, Log
@@ -165,6 +166,13 @@ class MqttSubscription:
             ),
         )
         self._acknowledgements = Acknowledgements(intake, self.client.ack)  # bounded by receive_maximum
+
+    @property
+    def condition(self) -> Condition:
+        if self.client.connected.is_set():
+            refused = next((f"{topic}: {reason}" for topic, reason in self.client.refused.items()), "")
+            return failing(refused) if refused else WORKS
+        return failing(f"{self.settings.broker.url}: {self.client.outage}") if self.client.outage else OPENING
 
     async def run(self) -> None:
         """Receive until ``stop`` or cancelled; raises OSError when the raw log cannot be written."""

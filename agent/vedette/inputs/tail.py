@@ -45,6 +45,7 @@ import structlog
 from vedette.decode.bounded import Guard
 from vedette.inputs import containers
 from vedette.inputs.archives import Damaged
+from vedette.inputs.condition import OPENING, Condition
 from vedette.inputs.deliver import deliver
 from vedette.inputs.file import FileInput
 from vedette.inputs.files import (
@@ -52,6 +53,7 @@ from vedette.inputs.files import (
     Key,
     Seen,
     belongs,
+    condition,
     in_folder,
     is_rotated,
     lies,
@@ -128,6 +130,7 @@ class FileTail(Stoppable):
         self._files: dict[Key, Tailed] = {}
         self._reported: dict[str, str] = {}
         self._problems: dict[str, str] = {}
+        self._looked = False
         self._descriptors: set[int] = set()
         self._guard = Guard()
         """Of the pattern of ``multiline``, on the lines of all files."""
@@ -147,6 +150,12 @@ class FileTail(Stoppable):
             for descriptor in self._descriptors:
                 os.close(descriptor)
             self._descriptors.clear()
+
+    @property
+    def condition(self) -> Condition:
+        """As of the last look."""
+        paths = self._settings.paths
+        return condition(self._reported, paths, there=bool(self._files)) if self._looked else OPENING
 
     def bound(self, descriptors: int) -> None:
         """How many files it may hold open."""
@@ -398,7 +407,7 @@ class FileTail(Stoppable):
         for path, reason in self._problems.items():
             if self._reported.get(path) != reason:
                 log.warning(Log.FILE_UNREADABLE, input=self._name, path=path, reason=reason, action="retrying")
-        self._reported, self._problems = self._problems, {}
+        self._reported, self._problems, self._looked = self._problems, {}, True
 
     async def _find_rotated(self, seen: dict[Key, Seen]) -> None:
         """Give files that have left their path their new one; ``seen`` gets those that were overlooked. A file of which

@@ -11,13 +11,14 @@ Each counter is counted at its own stage, never by subtraction: ``received`` at 
 log, ``judged`` by the pipeline. After a kill ``settle`` brings them up to what the log holds.
 
 No counter that was shown goes back, over a kill either: what is evaluated is shown when it is committed (``visible``),
-what the inputs count is kept on disk when it is reported (``reported.py``).
+what the inputs count is kept on disk when it is reported (``reported.py``). Only what an input reads again, since the
+raw log does not hold it, is taken back (``settle``).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -56,7 +57,6 @@ class Log(StrEnum):
     STOP_FORCED = "stop_forced"
     CONFIG_REFUSED = "config_refused"
     CONFIG_NEEDS_RESTART = "config_needs_restart"
-    CONFIG_OLD_NAME = "config_old_name"
     CLOCK_STEPPED = "clock_stepped"
     HOST_RESUMED = "host_resumed"
     LOG_SUPPRESSED = "log_suppressed"
@@ -86,6 +86,8 @@ class Log(StrEnum):
     BROKER_CONNECTED = "broker_connected"
     BROKER_AWAY = "broker_away"
     BROKER_REFUSED = "broker_refused"
+    BROKER_TAKEN_OVER = "broker_taken_over"
+    COPY_NOTICED = "copy_noticed"
     RAW_LOG_CUT = "raw_log_cut"
     RAW_LOG_DAMAGED = "raw_log_damaged"
     RAW_LOG_UNREADABLE = "raw_log_unreadable"
@@ -100,6 +102,7 @@ class Log(StrEnum):
     STORE_UNCHECKED = "store_unchecked"
     MEMORY_PRESSURE = "memory_pressure"
     BACKLOG_OVERRUN = "backlog_overrun"
+    AGENT_DIED = "agent_died"
     RULESET_DIED = "ruleset_died"
     RULESET_STARTED = "ruleset_started"
     RULESET_ISOLATED = "ruleset_isolated"
@@ -166,6 +169,7 @@ class Log(StrEnum):
     RECEIPTS_UNAUTHENTICATED = "receipts_unauthenticated"
     LANDED = "landed"
     SENDER_IGNORED = "sender_ignored"
+    AGENT_TWICE = "agent_twice"
     LANDING_FAILED = "landing_failed"
     ENROLLED = "enrolled"
     ENROLMENT_FAILED = "enrolment_failed"
@@ -212,6 +216,7 @@ TOTALS: Mapping[str, str] = {
     "addresses_blocked": "Times that local response blocked an address, or would have in a dry run",
     "responses_refused": "Blocks that an alert asked for and that were refused",
     "kafka_gaps": "Times that a partition of Kafka could not be read on from where it was left",
+    "copies_noticed": "Times that the data folder was a copy at start, so that a new raw log began",
     "sync_failed": "Syncs of the raw log that failed",
     "rewritten_bytes": "Bytes written again because a sync had failed",
     "identity_alarms": "Checks of the account at which an equation was newly found not to hold",
@@ -315,8 +320,11 @@ class Counters:
                 broken.append(f"{name}: stored {stored} < judged and lost {done} at the end")
         return broken
 
-    def settle(self, behind: Iterable[tuple[str, int, int, int]], *, stored: int = 0) -> None:
-        """Bring restored totals up to what the raw log holds; none of them goes back.
+    def settle(
+        self, behind: Iterable[tuple[str, int, int, int]], *, stored: int = 0, again: Container[str] = ()
+    ) -> None:
+        """Bring restored totals up to what the raw log holds; none of them goes back, but for inputs that read what it
+        does not hold ``again``: this comes, and counts, once more.
 
         ``behind``: input, events, bytes and cut events of every frame behind the cursor, in order; the input is UNKNOWN
         where damage took it. Such events stay with the inputs that are known to have stored them, as far as there
@@ -343,6 +351,10 @@ class Counters:
         if unknown or UNKNOWN in inputs:
             held[UNKNOWN] = unknown
         for name, events in held.items():
+            if name in again:
+                self.stored[name] = events
+                self.received[name] = events + sum(inputs.get(name, {"dropped": {}})["dropped"].values())
+                continue
             if (missing := self.stored[name] - events) > 0:
                 self.lost[name, Lost.MISSING] += missing
             self.stored[name] = max(events, self.stored[name])

@@ -4,6 +4,10 @@ Promises:
 
 * ``run`` connects, and connects again with back-off (1 to 30 s, with jitter) whenever the broker is away, at start and
   later; an outage is logged once, with its reason. Only an exception of ``on_message`` ends it.
+* A session that another client takes over is no outage of the broker: two machines have one id, and take the session
+  from each other for as long as both run. It is logged once as what it is, and counted (``taken_over``). A broker that
+  closes the connection without a word (Mosquitto 2.0.11 does) leaves a suspicion: after ``BRIEF`` connections in a row
+  that it took and that ended within ``BRIEF_SECONDS`` the reason says so.
 * ``publish`` resolves on the broker's PUBACK and never retries: what was not acknowledged when the connection ended
   raises ConnectionError, and the caller decides; without PUBACK for ``ACK_SECONDS`` the connection ends. PUBACK is not
   delivery: see ``delivery/uplink.py``.
@@ -45,6 +49,7 @@ log = structlog.get_logger()
 
 STEADY_SECONDS = 10.0
 """A connection that lived this long resets the back-off; two clients of one id do not hammer the broker."""
+BRIEF, BRIEF_SECONDS = 3, 60.0
 
 DEFAULT_SESSION = Session()
 
@@ -75,6 +80,14 @@ class MqttClient:
         self.connected = asyncio.Event()
         self.outage = ""
         """Why the last connection, or the last attempt, ended."""
+        self.refused: dict[str, str] = {}
+        """By topic why the broker takes no subscription."""
+        self.taken_over = 0
+        """Connections that ended since another client came under this id, as the broker said."""
+        self._brief = 0
+        """Connections in a row that ended soon."""
+        self._since = 0.0
+        """Monotonic: when the last one was made."""
         files = (settings.ca_file, settings.cert_file, settings.key_file)
         context = partial(client_context, *files, unverified=session.unverified)
         self._tls = Renewed(context, files) if settings.url.startswith("mqtts:") else None
@@ -94,14 +107,15 @@ class MqttClient:
         logged: Log | None = None
         while not self._closing.is_set():
             self._again = False
-            started = None
+            started = False
             self.attempts += 1
             connection = self._connection = Connection(
                 self.client_id, self.attempts, self._session, self._on_message, self._on_session
             )
             try:
                 await connection.open(self.settings, self._tls)
-                started, logged = time.monotonic(), None
+                started, self._since = True, time.monotonic()
+                logged = logged if logged == Log.BROKER_TAKEN_OVER else None
                 reason, event = await self._until_end(connection), Log.BROKER_AWAY
             except ConnectionRefusedError as error:
                 # CONNACK with a reason is for the operator; a refused TCP connection is an ordinary outage.
@@ -114,19 +128,34 @@ class MqttClient:
                 connection.drop()
             if connection.failure is not None:
                 raise connection.failure
-            self.outage = reason
+            if connection.taken_over:
+                event, self.taken_over = Log.BROKER_TAKEN_OVER, self.taken_over + 1
             if self._closing.is_set() or self._again:
+                self.outage = reason
                 continue
+            lived = time.monotonic() - self._since
+            self._brief = self._brief + 1 if started and lived < BRIEF_SECONDS else 0
+            if self._brief >= BRIEF and not connection.taken_over:
+                reason += f"; so ended {self._brief} connections soon after they were made: does another machine or"
+                reason += " process connect under the same client id?"
+            self.outage = reason
             if logged != event:
                 logged = event
                 if self._tls is not None and (remark := expiry(self.settings.cert_file)):
                     reason = f"{reason}; {remark}"
-                log.warning(event, broker=self.settings.url, client_id=self.client_id, reason=reason, action="retrying")
-            if started is not None and time.monotonic() - started > STEADY_SECONDS:
+                action = "give each an id of its own; retrying" if event == Log.BROKER_TAKEN_OVER else "retrying"
+                log.warning(event, broker=self.settings.url, client_id=self.client_id, reason=reason, action=action)
+            if started and lived > STEADY_SECONDS:
                 self._backoff.reset()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._backoff.failed()):
                     await self._closing.wait()
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not connected, or connected again and again; empty: all is well."""
+        lately = self._brief >= BRIEF and time.monotonic() - self._since < BRIEF_SECONDS
+        return self.outage if lately or not self.connected.is_set() else ""
 
     async def run_with(self, *loops: Coroutine[Any, Any, None]) -> None:
         """``run`` beside an input's own loops: when one ends all are ended, and what it raised is raised."""
@@ -174,7 +203,9 @@ class MqttClient:
         if answer.cancelled() or answer.exception() is not None:
             return  # the connection ended; the next one subscribes again
         for topic, reason in zip(topics, answer.result(), strict=True):
+            self.refused.pop(topic, None)
             if reason.is_failure:
+                self.refused[topic] = str(reason)
                 about = {"broker": self.settings.url, "client_id": self.client_id, "topic": topic}
                 action = "allow this subscription in the broker's access list"
                 log.error(Log.BROKER_REFUSED, **about, reason=str(reason), action=action)
@@ -188,6 +219,7 @@ class MqttClient:
 
     def unsubscribe(self, topic: str) -> None:
         """Withdraw a subscription."""
+        self.refused.pop(topic, None)
         if self._topics.pop(topic, "") is None and self._connection is not None and self.connected.is_set():
             self._connection.unsubscribe(topic)
 

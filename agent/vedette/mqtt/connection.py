@@ -48,6 +48,9 @@ REGION_PACKET = 80 << 20
 
 NO_SUBSCRIBERS = 0x10
 """PUBACK's reason code "no matching subscribers" (MQTT 5, 3.4.2.1)."""
+TAKEN_OVER = 0x8E
+"""DISCONNECT's reason code "session taken over" (MQTT 5, 3.14.2.1). An old connection of ours does not hear it: it was
+dropped before the next was made."""
 
 
 class Message(NamedTuple):
@@ -130,6 +133,8 @@ class Connection:
         """Result: why."""
         self.failure: Exception | None = None
         """What ``on_message`` or ``on_session`` raised."""
+        self.taken_over = False
+        """The broker ended it because another client came under this id."""
         self.attached = False
         """The broker can be reached, and its socket is watched."""
         self._session = session
@@ -288,6 +293,10 @@ class Connection:
     def _disconnected(
         self, _client: Client, _data: Any, flags: DisconnectFlags, reason: ReasonCode, _properties: Properties | None
     ) -> None:
+        if flags.is_disconnect_packet_from_server and reason.value == TAKEN_OVER:
+            self.taken_over = True
+            self._end("another machine or process took the session over: it connected under the same client id")
+            return
         by = "the broker ended the connection" if flags.is_disconnect_packet_from_server else "connection lost"
         failure = self._tls.wrapped.failure if self._tls is not None and self._tls.wrapped is not None else ""
         if self._tls is not None and not failure and not self._accepted.done():

@@ -10,7 +10,8 @@
 * After a sync that failed the kernel may have forgotten what it could not write, and a second one would say that all is
   well. So what was not synced is written again, to a new segment, and the old one ends before it (``rewrite.py``).
   While that fails, too, ``sync`` raises, ``durable`` stays, and the next ``sync`` tries again.
-* The folder is locked (``lock``) against a second writer. Readers need no lock.
+* The folder is locked (``lock``) against a second writer. Readers need no lock. It belongs to one machine
+  (``machine.py``); what a copy of it has to do first is ``runtime/copied.py``'s.
 
 ``append`` belongs to one thread (the event loop), ``sync`` and ``maintain`` to one (the writer), which may be another.
 Reading (``replay.py``) may be done from any.
@@ -35,6 +36,7 @@ from vedette.model.event import Chunk, Cursor, Frame
 from vedette.rawlog import format
 from vedette.rawlog.checkpoint import Checkpoint
 from vedette.rawlog.compaction import TEMPORARY
+from vedette.rawlog.machine import bind
 from vedette.rawlog.read import newest_checkpoint
 from vedette.rawlog.recover import (
     APART,
@@ -115,25 +117,27 @@ class RawLog(Replay):
         clock: Callable[[], int] = utc_now,
         describe: Callable[[], bytes] = bytes,
         keeper: Keeper | None = None,
+        renew: str = "",
     ) -> RawLog:
         """The log in ``folder``, recovered, or a new one; see ``recover.py``. ``recovery`` is what was done.
 
         ``committed`` is the highest cursor ever committed; when that is not ``certain``, all that can be read is kept,
         and offsets go on APART. ``describe`` gives the checkpoint for a segment that is begun. What ``keeper``
-        does not let go stays. Raises OSError, also when another process has the log open.
+        does not let go stays. ``renew``: why a new log begins, though there is one. A new log is this machine's
+        (``machine.py``). Raises OSError, also when another process has the log open.
         """
         make_folders(folder, 0o750)
         reason = "another vedette process writes this raw log; stop it, or give this one its own data_dir"
         lock_fd = locked(folder / "lock", reason, 0o640)
         self = cls(folder, settings, counters, clock, lock_fd, describe, keeper)
         try:
-            self._open(committed, certain)
+            self._open(committed, certain, renew)
         except BaseException:
             self._release()
             raise
         return self
 
-    def _open(self, committed: Cursor | None, certain: bool) -> None:
+    def _open(self, committed: Cursor | None, certain: bool, renew: str) -> None:
         for leftover in (*self._folder.glob(f"*{NEW}"), *self._folder.glob(f"*{TEMPORARY}")):
             leftover.unlink()
         adopt_copies(self._folder)
@@ -148,7 +152,7 @@ class RawLog(Replay):
             ending = recover(self._folder, parts, known, budget, self._clock(), certain=certain)
         self._segments.fill([s for s in every if s.log_id != log_id] + ending.parts)
         self._newest = max([ending.newest, *(kept.sealed_at for kept in self._segments.kept)])
-        new, resumed, reason = not ending.parts, 0, ending.reason
+        new, resumed, reason = bool(renew) or not ending.parts, 0, ending.reason or renew
         if new:
             if not reason and committed is not None:
                 reason = "the folder holds no log"
@@ -170,6 +174,9 @@ class RawLog(Replay):
             sync_path(self._folder)
             sync_path(self._folder.parent)
             self._folder_synced = True
+            if new:
+                with suppress(OSError):  # without it the next start begins a new log again
+                    bind(self._folder)
         else:
             self._fd = os.open(ending.parts[-1].path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             self._segments.kept[-1].sealed_at = 0

@@ -61,6 +61,7 @@ from vedette.region.authority import MAX_NAME
 from vedette.region.members import ROLES, Member, access, dump, load, password_file
 from vedette.region.sign import load_key, public_text
 from vedette.system.durable import sync_path, write_whole
+from vedette.system.terminal import safe
 from vedette.system.within import is_name
 
 DAYS = 365
@@ -227,7 +228,7 @@ class Region:
     def consent(self, name: str, *, now: datetime | None = None) -> Member:
         """Another key may enrol as ``name``, once, within CONSENT_SECONDS. Raises ValueError for an unknown name."""
         if (member := self.members.get(name)) is None:
-            raise ValueError(f"{name} is not enrolled in {self.folder}")
+            raise ValueError(f"{safe(name)} is not enrolled in {self.folder}")
         member.consent = int((now or datetime.now(UTC)).timestamp()) + CONSENT_SECONDS
         self._save_members()
         self.audit("enrolment_allowed", name=name, until=member.consent)
@@ -262,7 +263,7 @@ class Region:
         """Who is enrolled as ``name``. Raises ValueError when nobody is."""
         member = self.members.get(name)
         if member is None or not member.active:
-            raise ValueError(f"{name} is not enrolled in {self.folder}")
+            raise ValueError(f"{safe(name)} is not enrolled in {self.folder}")
         return member
 
     def revoke(self, name: str, *, now: datetime | None = None) -> Member:
@@ -270,7 +271,7 @@ class Region:
         now = now or datetime.now(UTC)
         member = self.members.get(name)
         if member is None:
-            raise ValueError(f"{name} is not enrolled in {self.folder}")
+            raise ValueError(f"{safe(name)} is not enrolled in {self.folder}")
         if member.active:
             self._drop(member, int(now.timestamp()))
             member.active, member.consent = False, 0

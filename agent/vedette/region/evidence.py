@@ -18,6 +18,7 @@ import orjson
 from vedette.bundle.manifest import rfc3339
 from vedette.region.requests import Collection
 from vedette.system.durable import write_whole
+from vedette.system.terminal import safe
 from vedette.system.within import is_name
 
 COLUMNS = ["alert_id", "agent_id", "raw_ref", "rule_title", "received_date", "event_time"]
@@ -42,7 +43,7 @@ def find(alert_id: str, place: Path) -> Found:
         rows = _rows(alert_id, place)
     rows = [row for row in rows if row.get("alert_id") == alert_id]
     if not rows:
-        raise LookupError(f"{place}: holds no alert {alert_id}")
+        raise LookupError(f"{place}: holds no alert {safe(alert_id)}")
     row = rows[0]
     ref = row.get("raw_ref")
     if not isinstance(ref, dict) or not isinstance(row.get("agent_id"), str):

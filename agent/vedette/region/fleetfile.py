@@ -46,7 +46,6 @@ from typing import Any
 from vedette.bundle.manifest import rfc3339
 from vedette.bundle.seal import BundleRefused
 from vedette.bundle.trust import inspect
-from vedette.config.read import ConfigError, parse_document
 from vedette.config.settings import DEFAULT_SET
 from vedette.fleet.documents import (
     DAYS,
@@ -64,7 +63,7 @@ from vedette.fleet.documents import (
     read_desired,
 )
 from vedette.fleet.operators import MAX_OPERATORS, Operator, Operators, operator
-from vedette.fleet.overlay import MAX_OVERLAY, merged
+from vedette.fleet.overlay import MAX_OVERLAY, check
 from vedette.lookup.sign import head_of, verify
 from vedette.model.times import micros, seconds
 from vedette.region import fleetreleases
@@ -295,15 +294,7 @@ class _Reader:
             overlay = tomllib.loads(data.decode("utf-8"))
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ValueError(f"not valid TOML: {error}") from error
-        document, ignored = merged({"broker": {"url": "mqtts://region.example"}}, overlay)
-        if ignored:
-            raise ValueError(f"{', '.join(ignored)}: no overlay changes this")
-        try:
-            parse_document(document, "overlay")
-        except ConfigError as error:
-            lacking = [line for line in error.mistakes if not line.endswith(": missing")]  # of inputs it only changes
-            if lacking:
-                raise ValueError("\n".join(lacking)) from error
+        check(overlay)
         return 0
 
 

@@ -11,6 +11,9 @@ Delivery, in this order for every message:
    (``region/kafka.py``);
 4. PUBACK; then a receipt of the seqs to each agent.
 
+A heartbeat that shows that two machines have its agent's id (``region/sightings.py``) lands with that as ``notes`` in
+its payload; the landing's log says it once.
+
 With each batch goes a row of ``seqs`` for each run of seqs in it, after the alerts themselves: by them
 ``region/gaps.py`` finds what no landing has, also when several share an agent's alerts.
 
@@ -44,6 +47,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -65,6 +69,7 @@ from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.kafka import TOPICS, KafkaLanding
+from vedette.region.sightings import Sightings
 from vedette.system.backoff import BACKOFF, Backoff
 from vedette.system.wallclock import WallClock
 from vedette.system.within import is_name
@@ -165,6 +170,7 @@ class Landing:
         self._idle.set()
         self._left_behind = False
         self._stopping = False
+        self._sightings = Sightings()
         self._receipts: dict[tuple[str, str], set[int]] = {}
         self._owed = asyncio.Event()
         self.client = MqttClient(
@@ -270,7 +276,7 @@ class Landing:
                     break
                 try:
                     if not one.log_id:
-                        batch.rows["status"].append(status_row(data, **named, **about))
+                        batch.rows["status"].append(self._noted(status_row(data, **named, **about)))
                         continue
                     row = decode_row(data)
                     for key, name in named.items():
@@ -287,6 +293,15 @@ class Landing:
                     if seq is not None:
                         seqs.append(seq)
         return batch
+
+    def _noted(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row of ``STATUS``, with what is known of its agent's machines."""
+        document, agent = orjson.loads(row["payload"]), (row["fleet"], row["agent_id"])
+        note, begins = self._sightings.heard(agent, document, self._clock())
+        if begins:
+            action = "give each machine an agent id of its own; see docs/install.md, Images and copies"
+            log.warning(Log.AGENT_TWICE, fleet=agent[0], agent=agent[1], reason=note, action=action)
+        return {**row, "payload": orjson.dumps({**document, "notes": [note]}).decode()} if note else row
 
     def _count_dead_letter(self, sender: tuple[str, str], topic: str) -> None:
         """One more row of ``bad``, of a sender that is not ignored yet."""

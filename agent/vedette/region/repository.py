@@ -60,6 +60,7 @@ from vedette.region.roles import DAYS, NAME, ONLINE, WARN_DAYS, Signatory, assig
 from vedette.region.sign import load_key
 from vedette.system.durable import sync_path, write_whole
 from vedette.system.wallclock import utc_now
+from vedette.system.within import is_name
 
 PRUNE_SECONDS = 3600.0
 
@@ -187,8 +188,10 @@ class Repository:
         self, fleet: str, roots: Sequence[Signatory], root_threshold: int, operators: Sequence[Signatory],
         targets_threshold: int,
     ) -> None:  # fmt: skip
-        """A new fleet: online keys are made, root and targets are staged. Raises ValueError for thresholds that cannot
-        be met, FileExistsError, OSError."""
+        """A new fleet: online keys are made, root and targets are staged. Raises ValueError for a name that topics
+        cannot hold, and thresholds that cannot be met; FileExistsError, OSError."""
+        if not is_name(fleet, 64):
+            raise ValueError(f"{fleet[:80]!r}: expects 1 to 64 letters, digits, '_', '-' or '.', no '.' first")
         if (self.folder / "tuf").exists() or (self.folder / "staged").exists():
             raise FileExistsError(f"{self.folder}: a fleet is here already")
         for what, keys, threshold in (("root", roots, root_threshold), ("targets", operators, targets_threshold)):

@@ -122,10 +122,12 @@ class Collection:
         """A new one in FOLDER. Raises ValueError for names that are none, OSError."""
         if unfit := [agent for agent in agents if not is_name(agent)]:
             raise ValueError(f"{unfit[0]!r} is no agent id")
+        envelope = request.signed(key)
+        read(envelope)
         place = folder / request.id
         place.mkdir(mode=0o700, parents=True)
         folder.chmod(0o700)
-        write_whole(place / "request.json", request.signed(key), 0o600)
+        write_whole(place / "request.json", envelope, 0o600)
         write_whole(place / "agents.json", orjson.dumps([*agents]), 0o600)
         if alert:
             write_whole(place / "alert", alert.encode(), 0o600)

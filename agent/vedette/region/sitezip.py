@@ -38,7 +38,6 @@ from vedette import __version__
 from vedette.bundle.install import read_bundle
 from vedette.bundle.trust import addressed, verify
 from vedette.config import read as config
-from vedette.config.renamed import renew
 from vedette.fleet.enrolment import Token
 from vedette.region.polyglot import PAYLOAD, archive, read
 from vedette.region.sign import keygen, load_key, public_text
@@ -75,7 +74,7 @@ def of_member(name: str, folder: Path) -> Site:
     missing = [one for one in _NEEDED if not (folder / one).is_file()]
     if missing:
         raise FileNotFoundError(f"{folder}: no {', '.join(missing)}: enroll {name} first (vedette member enroll)")
-    own, _ = renew(tomllib.loads((folder / "vedette.toml").read_text("utf-8")))  # it may be of an earlier release
+    own = tomllib.loads((folder / "vedette.toml").read_text("utf-8"))
     files = {one: (folder / one).read_bytes() for one in _NEEDED[1:]}
     return Site(name, own, files, f"the private key of {name}; for its host only")
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from vedette.fleet.enrolment import EnrolmentRefused, Token, new_token
 from vedette.system.durable import write_whole
+from vedette.system.terminal import safe
 
 FILE = "tokens.json"
 
@@ -73,7 +74,7 @@ class Tokens:
     def find(self, id: str) -> Grant:
         """Raises EnrolmentRefused for a token that was never made here."""
         if (found := self.grants.get(id)) is None:
-            raise EnrolmentRefused(f"token {id} was not made by this region")
+            raise EnrolmentRefused(f"token {safe(id)} was not made by this region")
         return found
 
     def spend(self, id: str, name: str) -> None:

@@ -1,9 +1,9 @@
 """The agent: the only place that makes its parts, and the order in which they start, change and stop.
 
-Start: store, raw log (recovered), rules, pipeline, uplink, control socket, inputs last. Stop, in the flow's order
-(``shutdown.py``): inputs, what is stored is evaluated and committed, the uplink sends what it can, then log and store
-are closed; each step within its share of a deadline. Whatever a step leaves undone is on disk and continues at the next
-start.
+Start: store, raw log (recovered), rules, pipeline, uplink, control socket, inputs last; in a data folder that is a copy
+the log is brought to its end before (``copied.py``). Stop, in the flow's order (``shutdown.py``): inputs, what is
+stored is evaluated and committed, the uplink sends what it can, then log and store are closed; each step within its
+share of a deadline. Whatever a step leaves undone is on disk and continues at the next start.
 
 SIGHUP reads the configuration again (``reload.py``), builds the rules again, and releases what is in quarantine. An
 invalid configuration is logged with its mistakes, and the running one stays in force.
@@ -12,8 +12,8 @@ While it runs the agent checks its own account (``account.py``) and pings system
 loop has come round and the writer thread has done what was queued before it.
 
 A part that fails with an error of its own ends the agent with that error: the raw log that cannot be written, the
-store that cannot commit, the port in use. A broker that is away, a rule set that cannot be built, a file that cannot
-be read do not: they are logged, retried, and shown in the status.
+store that cannot commit. A broker that is away, a port in use, a rule set that cannot be built, a file that cannot be
+read do not: they are logged, retried, and shown in the status.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ from vedette.engine.artifact import uncollected
 from vedette.fleet.overlay import load
 from vedette.model.counters import Counters, Log
 from vedette.rawlog.log import RawLog
-from vedette.runtime import status
+from vedette.runtime import copied, health, status
 from vedette.runtime.account import CHECK_SECONDS, Auditor
 from vedette.runtime.active import ActiveRules, newest_lines
 from vedette.runtime.arrivals import Arrivals
 from vedette.runtime.commands import Commands
 from vedette.runtime.context import RunContext
 from vedette.runtime.control import Control
+from vedette.runtime.deaths import Deaths
 from vedette.runtime.heartbeat import heartbeat
 from vedette.runtime.inputs import Inputs, context_of
 from vedette.runtime.lives import Lives
@@ -100,7 +101,6 @@ def run(config: Config, path: Path | None = None) -> None:
     Raises OSError or ValueError when it cannot start or go on.
     """
     configure_logging(config.log)
-    _log_warnings(config)
     descriptors.raise_limit()
     descriptors.SPARE.keep()
     resident()  # whose file stays open
@@ -119,11 +119,6 @@ def run(config: Config, path: Path | None = None) -> None:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         raise error from None
-
-
-def _log_warnings(config: Config) -> None:
-    for line in config.warnings:
-        log.warning(Log.CONFIG_OLD_NAME, reason=line)
 
 
 class Agent:
@@ -153,6 +148,8 @@ class Agent:
         loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         loop.set_exception_handler(_log_loop_error)
         make_folders(agent.data_dir)
+        if not await copied.settle(config, self._shutdown.asked):
+            return
         self._reported = Reported(agent.shown_file)
         last, map_bytes = self._reported.last, config.uplink.max_bytes * 4 + MAP_SLACK
         store = open_store(agent.store_dir, agent.raw_dir, map_bytes=map_bytes, clock=clock, reported=last)
@@ -170,12 +167,14 @@ class Agent:
             store.sink_bytes = max(store.sink_bytes, config.uplink.max_bytes)
             self.context = RunContext(config, raw_log, store, counters, clock, restart, last)
             try:
+                self._deaths = Deaths(self.context, self._lives.crashed)
                 await self._load_rules()
                 self._auditor = Auditor(self.pipeline)
                 try:
                     await self._serve()
                 finally:
                     self.pipeline.close()
+                    self._deaths.box.close()
             finally:
                 self.context.close()
             account = store.account()
@@ -191,12 +190,12 @@ class Agent:
         if context.config.plugins.allow:
             from vedette.runtime import decoders
 
-            decoders.adopt(context.config)
+            decoders.adopt(context.config, self._deaths)
         sets = RuleSets(context.config, lambda: newest_lines(context.raw_log))
         with uncollected():
             loaded = await sets.start()
             context.input_contexts.update((one.name, context_of(one)) for one in context.config.input)
-            self.pipeline = Pipeline(context, loaded.engine, loaded.credit)
+            self.pipeline = Pipeline(context, loaded.engine, loaded.credit, self._deaths)
             self.active = ActiveRules(self.pipeline, sets, loaded)
             self._commands = Commands(self, self._reload_command)
             await self.active.isolate()
@@ -231,9 +230,7 @@ class Agent:
                     tasks.append(group.create_task(self._ping()))
                 await control.start()
                 await self._serve_metrics()
-                self._inputs.share(config.input)
-                for settings in config.input:
-                    await self._inputs.open(settings)
+                await self._inputs.start(config.input)
                 log.info(
                     Log.STARTED, agent=config.agent.id, version=__version__, inputs=len(self._inputs),
                     descriptors=descriptors.limit(),
@@ -445,6 +442,8 @@ class Agent:
             found["archive"] = self._archiving.status()
         if self.fleet is not None:
             found["actual"] = self.fleet.actual()
+        found["input_states"] = self._inputs.states(self.context.config.input)
+        found["problems"] = health.problems(found)
         account = self.context.outbox.account()
         self._reported.keep(record(account.log_id, account.commits, found))
         return found
@@ -506,7 +505,6 @@ class Agent:
             log.error(Log.CONFIG_REFUSED, mistakes=error.mistakes, action="the running configuration stays in force")
             return
         self._reloads.error = None
-        _log_warnings(new)
         merged = merge(self.context.config, new)
         await self._adopt(merged)
         self._reloads.needs_restart = list(merged.later)

@@ -51,7 +51,7 @@ class RunContext(EvaluationContext):
         """``restart``: the one that ``raw_log`` asks. ``reported``: the counters that were reported last."""
         saved = store.load()
         self.dead_letters = DeadLetters(config.agent.quarantine_dir, config.rules.quarantine_bytes)
-        progress = Progress(raw_log, counters, saved, restart.positions, reported)
+        progress = Progress(raw_log, counters, saved, restart.positions, reported, config.input)
         failures = Failures(counters, self.dead_letters, raw_log.log_id, store.get(QUARANTINED))
         super().__init__(config, raw_log, counters, clock, restart, progress, failures)
         self.store = store
@@ -60,7 +60,7 @@ class RunContext(EvaluationContext):
         """How the store was last rebuilt: see ``rebuild.py``."""
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self.outbox = Outbox(store, self.writer, counters, self.health)
-        self.accounts = Accounts(raw_log, counters_of(saved))
+        self.accounts = Accounts(raw_log, counters_of(saved), config.input)
         """Of the rule sets in strict isolation."""
 
     def close(self) -> None:

@@ -16,7 +16,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -29,6 +30,9 @@ from vedette.decode.provenance import Field, Gives, Provenance
 from vedette.model.counters import Log
 from vedette.system.plugins import FAULTS, Entry, Health, by_name, found, health
 
+if TYPE_CHECKING:
+    from vedette.runtime.deaths import Deaths
+
 log = structlog.get_logger()
 
 SECONDS = 1.0
@@ -40,14 +44,14 @@ _NAME = re.compile(r"[^\s\x00-\x1f\x7f\"']{1,128}")
 _HOW = {"verbatim": Provenance.VERBATIM, "synthetic": Provenance.SYNTHETIC}
 
 
-def adopt(config: Config) -> None:
-    """Load the decoders that inputs of ``config`` name. One that cannot be loaded is logged: its inputs' events are
-    read as ``auto`` reads them."""
+def adopt(config: Config, deaths: Deaths | None = None) -> None:
+    """Load the decoders that inputs of ``config`` name. One that cannot be loaded, or is in quarantine since the agent
+    has died of it, is logged: its inputs' events are read as ``auto`` reads them."""
     if config.plugins.allow:
-        plug(config.plugins.allow, [one.format for one in config.input])
+        plug(config.plugins.allow, [one.format for one in config.input], deaths)
 
 
-def plug(allow: Iterable[str], names: Iterable[str] | None = None) -> list[str]:
+def plug(allow: Iterable[str], names: Iterable[str] | None = None, deaths: Deaths | None = None) -> list[str]:
     """Load the decoders that ``allow`` lets in, of ``names`` alone where given, each under the names that an input may
     call it; what cannot be loaded is logged, and returned for people."""
     entries, wrong = found(allow)
@@ -57,8 +61,16 @@ def plug(allow: Iterable[str], names: Iterable[str] | None = None) -> list[str]:
             continue
         entry = known[name]
         account = health(entry, f"format {name}")
+        if deaths is not None and (why := deaths.forbids(entry)):
+            account.condemn(why)
+            log.error(Log.PLUGIN_QUARANTINED, plugin=entry.label, format=name, reason=why,
+                      action="events of its inputs are read as format auto: install another version, or release it with"
+                      " SIGHUP, and start again")  # fmt: skip
+            wrong.append(f"{entry.label}: {why}")
+            continue
         try:
-            codecs.plugged[name] = codec_of(name, entry, account)
+            with nullcontext() if deaths is None else deaths.loading(entry):
+                codecs.plugged[name] = codec_of(name, entry, account, deaths)
         except Exception as error:  # the plugin's, whatever it is
             reason = account.fault(error)
             log.error(Log.PLUGIN_FAILED, plugin=entry.label, format=name, reason=reason,
@@ -67,7 +79,7 @@ def plug(allow: Iterable[str], names: Iterable[str] | None = None) -> list[str]:
     return wrong
 
 
-def codec_of(name: str, entry: Entry, account: Health) -> Codec:
+def codec_of(name: str, entry: Entry, account: Health, deaths: Deaths | None = None) -> Codec:
     """Raises what the plugin raises, and ValueError for fields that cannot be."""
     decoder = _loaded(entry)
     fields = decoder.fields
@@ -79,7 +91,9 @@ def codec_of(name: str, entry: Entry, account: Health) -> Codec:
         if how not in _HOW:
             raise ValueError(f"fields: {field} is {how!r:.80}: expects verbatim or synthetic")
     gives = Gives(f'`format = "{name}"`', tuple(Field(one, how=_HOW[how]) for one, how in sorted(fields.items())))
-    read = Guarded(decoder.read, dict(fields), account, entry.label)
+    read: Callable[[str], Fields] = Guarded(decoder.read, dict(fields), account, entry.label)
+    if deaths is not None and deaths.careful:
+        read = _noted(read, deaths, entry)
     row = Format(name, b"", read, gives, structured=False)
     return Codec(name, f"of the plugin {entry.label}", Kind.SYSLOG, name, row=row)
 
@@ -103,6 +117,14 @@ def _loaded(entry: Entry) -> Any:
     if error is not None:
         raise error if isinstance(error, Exception) else RuntimeError(repr(error))
     return made
+
+
+def _noted(read: Callable[[str], Fields], deaths: Deaths, entry: Entry) -> Callable[[str], Fields]:
+    def noted(message: str) -> Fields:
+        with deaths.reading(entry):
+            return read(message)
+
+    return noted
 
 
 class Guarded:

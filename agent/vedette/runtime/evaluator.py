@@ -381,10 +381,10 @@ class Evaluator:
     def _candidates(self, engine: Engine, frame: Frame, first: int) -> Iterator[Joined | Batch]:
         """``Engine.gathered``. When it raises, the rest of the frame goes through it event by event, and the events
         on which it raises again become dead letters; audit records may then be in their event twice."""
-        joiner, chunk, reached = self._state.joiner, frame.chunk, first
+        chunk, reached = frame.chunk, first
         context = self._contexts.get(chunk.input, _NO_CONTEXT)
         try:
-            for each in engine.gathered(frame, joiner, context, first):
+            for each in engine.gathered(frame, self._state.joiner, context, first):
                 reached = each.end if isinstance(each, Batch) else each.at + 1
                 yield each
             return
@@ -393,23 +393,30 @@ class Evaluator:
         for start, end in chunk.spans():
             if start < reached or start == end:
                 continue
-            marks = tuple((0, bits) for at, bits in chunk.marks if at == start)
-            alone = Chunk(
-                chunk.input, chunk.codec, chunk.received_at, chunk.data[start:end], array("I", [end - start]),
-                (chunk.origin(start),), marks=marks,
-            )  # fmt: skip
             try:
-                found = list(engine.candidates(Frame(frame.offset + start, alone), joiner, context))
+                events = self._prefiltered(engine, frame, start, end)
             except Exception as error:  # this event is a dead letter, the others are evaluated
                 self._failures.event(frame, start, end, error)
                 fault = None
                 continue
-            for event in found:
-                if event.frame.chunk is alone:
-                    event = event._replace(frame=frame, start=event.start + start, end=event.end + start)
-                yield event._replace(at=start)
+            yield from events
         if fault is not None:
             self._failures.step("prefiltering a whole frame (each event was prefiltered alone instead)", fault)
+
+    def _prefiltered(self, engine: Engine, frame: Frame, start: int, end: int) -> list[Joined]:
+        """What ``Engine.candidates`` gives for one event of ``frame`` by itself."""
+        chunk, context = frame.chunk, self._contexts.get(frame.chunk.input, _NO_CONTEXT)
+        alone = Chunk(
+            chunk.input, chunk.codec, chunk.received_at, chunk.data[start:end], array("I", [end - start]),
+            (chunk.origin(start),), marks=tuple((0, bits) for at, bits in chunk.marks if at == start),
+        )  # fmt: skip
+        candidates = engine.candidates(Frame(frame.offset + start, alone), self._state.joiner, context)
+        return [
+            event._replace(frame=frame, start=event.start + start, end=event.end + start, at=start)
+            if event.frame.chunk is alone
+            else event._replace(at=start)
+            for event in candidates
+        ]
 
     def _enough(self, room: int, until: float) -> bool:
         """Whether the alerts of what is evaluated fill ``room``, or making them takes beyond ``until``."""
@@ -456,7 +463,7 @@ class Evaluator:
                 log.error(
                     Log.KERNEL_WRONG,
                     reason=self._kernel_wrong,
-                    action="its matches are evaluated until the next rule set; please report this",
+                    action="events of that structure go without it until the next rule set; please report this",
                 )
         panics = self.engine.kernel().get("panics", 0)
         if panics > self._panics:

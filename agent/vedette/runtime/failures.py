@@ -4,6 +4,7 @@
   counted (``totals.poisoned``), logged (``event_poisoned``) and kept as a dead letter. Others are evaluated.
 * An alert that cannot be built in full is built **bare**: the event as text, without fields and entities, flag
   ``partial`` (``alerts.py``); the event is poisoned as well. One that cannot even be encoded is not sent.
+* A plugin at which the agent itself died again and again (``deaths.py``) goes there by its name and version.
 * A rule that comes to no answer (its pattern takes too long, it raises) on ``quarantine_after`` events, or a
   correlation that raises as often, goes into **quarantine**: it is not evaluated any more, the others are. So does a
   statement of which an operator raises, with those that share operators with it.
@@ -168,6 +169,14 @@ class Failures:
         """``rule`` must not be evaluated any more, having failed so many times."""
         kind = "rule" if isinstance(rule, Rule) else "statement" if isinstance(rule, Statement) else "correlation"
         self._put(rule, kind, times, reason, now)
+
+    def plugin(self, part: str, times: int, reason: str, now: int) -> None:
+        """The plugin ``LABEL VERSION`` must not be called any more; another version of it may."""
+        label, _, version = part.rpartition(" ")
+        row = {"rule_id": label, "title": label, "digest": version, "kind": "plugin", "events": times,
+               "reason": reason, "since": now}  # fmt: skip
+        self.quarantined[part] = row
+        self.changed = True
 
     def correlations(self, failed: Iterable[Failure], now: int) -> None:
         """Correlations raised; those that did so too often are muted already."""

@@ -2,8 +2,8 @@
 
 ``vedette status --json`` and ``/metrics`` have the whole status; a heartbeat is sent by every agent of a fleet every
 minute and kept by the broker and the landing, so it must not grow with the rules. Whole in it: ``inputs``, ``totals``,
-``alerts``, ``rules.alerts``, ``process``, ``actual`` and all figures. Of a list it has the first ``LISTED`` rows, those
-that matter most, and ``NAME_count``, how many there are when that is more.
+``input_states``, ``alerts``, ``rules.alerts``, ``process``, ``actual`` and all figures. Of a list it has the first
+``LISTED`` rows, those that matter most, and ``NAME_count``, how many there are when that is more.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ def _brief(status: Mapping[str, Any], most: int) -> dict[str, Any]:
             **_rows("statements", largest, most),
             **_rows("without_functions", statements["without_functions"], most),
         },
+        "input_states": [_short(row) for row in status["input_states"]],
+        **_rows("problems", status["problems"], most),
         "budgets": {name: _budget(one) for name, one in status["budgets"].items()},
     }
 

@@ -37,6 +37,8 @@ class Ingest(Stored):
         self._writer, self._age_clock, self._accounts = context.writer, context.clock.trusted, context.accounts
         self.fsync_interval = context.config.raw_log.fsync_interval
         """See ``syncs``."""
+        self.last_event: int | None = None
+        """When an event came in last, UTC microseconds; None: none has since the start."""
         self.held_bytes = 0
         self.held: defaultdict[str, int] = defaultdict(int)
         """Events in memory because the raw log does not take them, per input."""
@@ -67,6 +69,7 @@ class Ingest(Stored):
 
     def _append(self, chunk: Chunk) -> int:
         frame, progress = self._log.append(chunk), self._progress
+        self.last_event = chunk.received_at
         if progress.evaluated >= frame.offset:
             progress.waiting_since = chunk.received_at
         if chunk.file is not None:

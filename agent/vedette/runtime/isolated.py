@@ -69,8 +69,7 @@ class IsolatedPlans:
         lookups = {one: lookup.path for one, lookup in plan.lookups.items() if lookup.path is not None}
         versions = sorted(f"{one} {lookup.version}" for one, lookup in plan.lookups.items())
         digest = hashlib.sha256("\n".join([path.name, *versions]).encode()).hexdigest()
-        rules = tuple(self._renamed[name].get(one.id, one.id) for one in plan.rules)
-        return Isolated(path, digest, lookups, credit, rules)
+        return Isolated(path, digest, lookups, credit)
 
     def _path(self, name: str, plan: Plan) -> Path:
         digest = hashlib.sha256(plan.to_bytes()).hexdigest()[:32]

@@ -31,9 +31,10 @@ class Lives:
         with suppress(OSError):  # without one every such end counts as a crash
             self._boot = boot_id.read_text().strip()
         before = self._read()
-        crashed = bool(before) and not before["stopped"] and before["boot"] == self._boot
+        self.crashed = bool(before) and not before["stopped"] and before["boot"] == self._boot
+        """Whether the life before ended by itself, and not with the host."""
         self.starts = before.get("starts", 0) + 1
-        self.crashes = before.get("crashes", 0) + crashed
+        self.crashes = before.get("crashes", 0) + self.crashed
         self._write(stopped=False)
 
     def status(self) -> dict[str, int]:

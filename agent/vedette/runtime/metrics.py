@@ -28,6 +28,7 @@ UNITS = {
     "us": "UTC microseconds",
     "bool": "0 or 1",
     "texts": "how many texts there are",
+    "state": "1 while it is failing, else 0",
 }
 
 
@@ -60,6 +61,9 @@ METRICS: tuple[Metric, ...] = (
         "",
         ("started_at", "started_timestamp_us", "us", "When the agent started, UTC microseconds"),
         ("time", "status_timestamp_us", "us", "When the status was made, UTC microseconds"),
+        ("last_event", "last_event_timestamp_us", "us", "When the last event came in, since the start"),
+        ("last_alert", "last_alert_timestamp_us", "us", "When the newest alert was made that is kept here"),
+        ("problems", "problems", "texts", "What keeps the agent from its work: the reasons of NOT OK in its status"),
         ("seq_high", "seq_high", "count", "Highest seq of an alert"),
         ("lag_events", "lag_events", "events", "Events stored and not evaluated yet"),
         ("lag_seconds", "lag_seconds", "seconds", "Age of the oldest event that is not evaluated"),
@@ -81,6 +85,11 @@ METRICS: tuple[Metric, ...] = (
         ("dropped.*", "input_dropped_events", "events", "Events received and not stored", "reason"),
         ("lost.*", "input_lost_events", "events", "Events stored that cannot be evaluated", "reason"),
         labels=("input",), type="counter",
+    ),
+    *_rows(
+        "input_states.[name]",
+        ("state", "input_failing", "state", "1 while an input does not take in what it should"),
+        labels=("input",),
     ),
     *_rows("totals", *((name, name, "bytes" if "bytes" in name else "count", text) for name, text in TOTALS.items()),
            type="counter"),
@@ -242,7 +251,7 @@ METRICS: tuple[Metric, ...] = (
         ("learned", "kernel_learned", "count", "Structures of events that were learned"),
         ("refused", "kernel_refused", "count", "Structures of events that cannot be learned"),
         ("panics", "kernel_panics", "count", "Panics of the native kernel; what it was about was evaluated without it"),
-        ("wrong", "kernel_wrong", "bool", "1 once a match of the native kernel was wrong: all are evaluated since"),
+        ("wrong", "kernel_wrong", "count", "Events about which the native kernel was wrong; their like go without it"),
     ),
     *_rows(
         "raw_log",
@@ -362,7 +371,9 @@ def walk(value: Any, path: tuple[str, ...], labels: tuple[str, ...] = ()) -> Ite
 def samples(metric: Metric, status: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], float]]:
     found = False
     for labels, value in walk(status, tuple(metric.path.split("."))):
-        if metric.unit == "texts":
+        if metric.unit == "state":
+            value = value == "failing"
+        elif metric.unit == "texts":
             value = len(value) if isinstance(value, list) else int(value is not None)
         if isinstance(value, bool | int | float):
             found = True

@@ -24,11 +24,14 @@ from vedette.model.counters import Log
 from vedette.runtime.alerts import Credit
 from vedette.runtime.checkpointer import Checkpointer
 from vedette.runtime.context import RunContext
+from vedette.runtime.deaths import Deaths
 from vedette.runtime.evaluator import Evaluator
 from vedette.runtime.ingest import Ingest
 from vedette.runtime.stored import RECENT_BYTES
 from vedette.runtime.strict.sets import StrictSets
+from vedette.runtime.strict.watched import Watched
 from vedette.state.state import State
+from vedette.stream.operator import AtWork
 from vedette.system.diskhealth import STORE
 from vedette.system.resident import resident
 from vedette.udf.host import Host, Limits
@@ -42,15 +45,23 @@ RELIEVED = 0.9
 
 
 class Pipeline:
-    def __init__(self, context: RunContext, engine: Engine, bundle: Credit = None) -> None:
-        """``bundle``: what ``engine`` is of."""
+    def __init__(
+        self, context: RunContext, engine: Engine, bundle: Credit = None, deaths: Deaths | None = None
+    ) -> None:
+        """``bundle``: what ``engine`` is of. ``deaths``: of earlier lives."""
         self.context = context
         settings = context.config.functions
         self.functions = Host(Limits(settings.max_seconds, settings.max_memory)) if settings.allow else None
-        self.state = _restored(context, engine, self.functions)
+        at_work = deaths.box.at_work if deaths is not None and deaths.careful else None
+        self.state = _restored(context, engine, self.functions, at_work)
         self.ingest = Ingest(context)
         self.checkpointer = Checkpointer(context, self.ingest, self.state)
-        self.evaluator = Evaluator(context, self.ingest, self.checkpointer, self.state, engine, bundle)
+        of_evaluator = context, self.ingest, self.checkpointer, self.state, engine, bundle
+        if deaths is None:
+            self.evaluator = Evaluator(*of_evaluator)
+        else:
+            self.evaluator = Watched(*of_evaluator, blackbox=deaths.box, blamed=deaths.blamed)
+            deaths.settle()
         self.strict = StrictSets(context, self.checkpointer)
         self.memory_pressure = False
         """Whether the process has more memory than its budget."""
@@ -137,7 +148,7 @@ class Pipeline:
         self.evaluator.save_memory(pressure)
 
 
-def _restored(context: RunContext, engine: Engine, functions: Host | None) -> State:
+def _restored(context: RunContext, engine: Engine, functions: Host | None, at_work: AtWork | None) -> State:
     settings = context.config.state
     empty = partial(
         State,
@@ -147,6 +158,7 @@ def _restored(context: RunContext, engine: Engine, functions: Host | None) -> St
         max_bytes=settings.max_bytes,
         settle=settings.settle,
         functions=functions,
+        at_work=at_work,
     )
     state = empty()
     try:

@@ -5,19 +5,34 @@ is ``backlog``, counted up by ``ingest.py`` and down by ``evaluator.py``, never 
 (``account.py``) can tell when one of them miscounts.
 
 At a start it is made of what the store has: counters as of its cursor, then what lies behind the cursor in the log;
-and of the counters that were reported after that (``reported.py``).
+and of the counters that were reported after that (``reported.py``). Where the end of the log is lost, files and the
+journal are read again from where it ends now (``_read_again``): nothing of theirs is lost then.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from vedette.inputs.base import InputSettings
+from vedette.inputs.file import FileInput
+from vedette.inputs.files import belongs
+from vedette.inputs.journal import JournalInput
 from vedette.model.counters import Counters
 from vedette.model.event import FilePosition
 from vedette.rawlog.replay import Replay
 from vedette.store.store import Saved
+
+
+def _read_again(settings: InputSettings, positions: Iterable[FilePosition]) -> bool:
+    """Whether an input goes on where its events end in the raw log."""
+    if isinstance(settings, FileInput):
+        return settings.from_start or any(belongs(position.path, settings.paths) for position in positions)
+    if isinstance(settings, JournalInput):
+        begin = f"journal:{settings.name}:"
+        return settings.from_start or any(position.path.startswith(begin) for position in positions)
+    return False
 
 
 class Progress:
@@ -25,9 +40,10 @@ class Progress:
 
     def __init__(
         self, log: Replay, counters: Counters, saved: Saved, positions: dict[tuple[str, int], FilePosition],
-        reported: Mapping[str, Any] | None = None,
+        reported: Mapping[str, Any] | None = None, inputs: Sequence[InputSettings] = (),
     ) -> None:  # fmt: skip
-        """Restores ``counters`` and fills ``positions``; ``reported``: the snapshot that was reported last."""
+        """Restores ``counters`` and fills ``positions``; ``reported``: the snapshot that was reported last; ``inputs``:
+        those that go on from ``positions``."""
         self._log, self._counters = log, counters
         self.backlog: defaultdict[str, int] = defaultdict(int)
         """Events stored and not yet evaluated, per input."""
@@ -38,9 +54,9 @@ class Progress:
         self.inherited: list[str] = []
         """What did not add up in the account of the life before."""
         positions.update((position.file, position) for position in saved.positions)
-        self.evaluated = self.committed = self._recover(saved, reported)
+        self.evaluated = self.committed = self._recover(saved, reported, inputs)
 
-    def _recover(self, saved: Saved, reported: Mapping[str, Any] | None) -> int:
+    def _recover(self, saved: Saved, reported: Mapping[str, Any] | None, inputs: Sequence[InputSettings]) -> int:
         """Restore the counters as of the cursor, then count what lies behind it in the log; returns where to go on.
 
         A cursor of another log (a new one was begun because nothing of it was left) goes on from this log's start.
@@ -62,7 +78,11 @@ class Progress:
                 self.positions[header.file.file] = header.file
         # Where retention has passed a rebuilt store's cursor, nobody else knows how many events it took.
         covered = cursor is not None and same and cursor.offset >= self._log.start
-        self._counters.settle(behind, stored=0 if covered else self._log.events)
+        if covered or not self._log.start:
+            again = {one.name for one in inputs if _read_again(one, self.positions.values())}
+            self._counters.settle(behind, again=again)
+        else:
+            self._counters.settle(behind, stored=self._log.events)
         return offset
 
     def advance(self, input: str, events: int, offset: int) -> None:

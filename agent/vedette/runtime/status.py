@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from vedette import __version__
+from vedette.bundle.manifest import rfc3339
 from vedette.config.settings import UNAUTHENTICATED, Config
 from vedette.decode.codecs import DECLARED
+from vedette.delivery.envelope import decode_row
 from vedette.engine import kernel
 from vedette.engine.match import Engine
 from vedette.lookup.installed import delivered
@@ -22,9 +25,11 @@ from vedette.runtime.active import ActiveRules
 from vedette.runtime.budgets import budget_lines, budgets
 from vedette.runtime.costs import costs
 from vedette.runtime.deadrules import dead_rules
+from vedette.runtime.health import headline
 from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.reload import Reloads
 from vedette.runtime.ruleset_lines import ruleset_lines
+from vedette.store.store import Store
 from vedette.system.installation import running
 
 MAX_LISTED = 200
@@ -56,6 +61,8 @@ def collect(
         "addons": [*installed.addons] if installed is not None else [],
         "started_at": context.started_at,
         "time": now,
+        "last_event": pipeline.ingest.last_event,
+        "last_alert": _last_alert(context.store),
         "bundle": loaded.bundle,
         "plan_digest": loaded.engine.plan.digest,
         "seq_high": account.next_seq - 1,
@@ -98,9 +105,18 @@ def collect(
     }
 
 
+def _last_alert(store: Store) -> int | None:
+    """When the newest alert was made, of those in outbox and ring; None: there is none that can be read."""
+    for alert in store.tail(1):
+        with suppress(ValueError):
+            return int(decode_row(alert.data)["detected_at"])
+    return None
+
+
 def _rules(pipeline: Pipeline, active: ActiveRules) -> dict[str, Any]:
     context, loaded = pipeline.context, active.loaded
     plan, letters, dead = loaded.engine.plan, context.dead_letters, dead_rules(context.config, loaded.engine)
+    quarantined = _quarantined(pipeline, loaded.engine)
     return {
         "origin": loaded.origin,
         "formats": _formats(plan, context.config),
@@ -113,8 +129,8 @@ def _rules(pipeline: Pipeline, active: ActiveRules) -> dict[str, Any]:
         "dead_count": len(dead.reasons),
         "waiting": dict([*dead.waiting.items()][:MAX_LISTED]),
         "undecided": {plan.rules[i].id: n for i, n in loaded.engine.tally.undecided.items()},
-        "quarantined": _quarantined(pipeline, loaded.engine)[:MAX_LISTED],
-        "quarantined_count": len(context.failures.quarantined),
+        "quarantined": quarantined[:MAX_LISTED],
+        "quarantined_count": len(quarantined),
         "alerts": dict(pipeline.checkpointer.made.most_common(MAX_ALERTING)),
         "dead_letters": {
             "folder": str(letters.folder),
@@ -225,13 +241,19 @@ _ORIGINS = {"installed": "the region or the host's folder", "bundle": "the bundl
 
 INPUTS_HEAD = f"{'input':<16}{'received':>12}{'stored':>12}{'evaluated':>12}{'backlog':>9}  dropped, lost"
 
+_NO_EVENTS = {"received": 0, "stored": 0, "judged": 0, "dropped": {}, "lost": {}}
+
 
 def render(status: dict[str, Any]) -> list[str]:
     """A status for people: its lines. Titles and reasons are in them as they are: see ``console.safe``."""
     alerts, rules, log, state = status["alerts"], status["rules"], status["raw_log"], status["correlation_state"]
     waiting = rules["waiting"]
     dead = rules["dead_count"] - sum(waiting.values())
+    event, alert = status["last_event"], status["last_alert"]
     lines = [
+        headline(status["problems"]),
+        f"up       since {rfc3339(status['started_at'])}; last event {rfc3339(event) if event else 'none since then'},"
+        f" last alert {rfc3339(alert) if alert else 'none'}",
         f"vedette {status['version']}  agent {status['agent_id']}  site {status['site']}  fleet {status['fleet']}"
         + (f"  with {', '.join(addons)}" if (addons := status.get("addons")) else ""),
         f"rules    {rules['running']} and {rules['correlations']} correlations"
@@ -276,13 +298,18 @@ def render(status: dict[str, Any]) -> list[str]:
     lines += ruleset_lines(status["rulesets"])
     lines += lookup_lines(status["lookups"])
     lines.append(INPUTS_HEAD)
-    for name, counts in status["inputs"].items():
+    states = {row["name"]: row for row in status["input_states"]}
+    for name in {**states, **status["inputs"]}:
+        counts = status["inputs"].get(name, _NO_EVENTS)
         reasons = {**counts["dropped"], **counts["lost"]}
         why = ", ".join(f"{reason} {n}" for reason, n in reasons.items()) or "0"
         lines.append(
             f"{name:<16}{counts['received']:>12}{counts['stored']:>12}{counts['judged']:>12}"
             f"{status['backlog'].get(name, 0):>9}  {why}"
         )
+        if name in states and states[name]["state"] != "works":
+            word = states[name]["state"].replace("failing", "FAILING")
+            lines.append(f"         {word}: {states[name]['reason']}")
     ungrouped = sum(one["ungrouped"] for one in state["correlations"])
     total_in = sum(counts["bytes_in"] for counts in status["inputs"].values())
     lost = f" + lost {alerts['lost']}" if alerts["lost"] else ""

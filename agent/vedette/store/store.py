@@ -199,6 +199,16 @@ class Store:
         with suppress(OSError):  # it leaves out some more at the next start
             self.put(_UNCERTAIN, None)
 
+    def renumber(self) -> None:
+        """The store is a copy of another's: number alerts from here on by a numbering of its own, and count it."""
+        with self._env.write() as txn:
+            self._put_account(txn, replace(self._account(txn), log_id=secrets.token_hex(16)))
+            saved = txn.get(_META, b"counters")
+            counters = {"inputs": {}, "totals": {}} if saved is None else msgpack.unpackb(saved)
+            totals = counters["totals"]
+            totals["copies_noticed"] = totals.get("copies_noticed", 0) + 1
+            txn.put(_META, b"counters", msgpack.packb(counters))
+
     def restart(self, noted: Checkpoint, repeats: int, how: Mapping[str, Any], before: tuple[str, int] | None) -> None:
         """Make a new store go on where a lost one is known to have been, all at once. Of the alerts ``made`` those that
         were not ``receipted`` are lost until they are made again. ``how``, ``before``: see ``rebuilt``,

@@ -109,6 +109,10 @@ class Health:
         self.error = text[:MAX_TEXT]
         return self.error
 
+    def condemn(self, why: str) -> None:
+        """It is in quarantine from the start."""
+        self.row, self.error = FAULTS, why
+
     def well(self) -> None:
         self.row, self.error = 0, None
 

@@ -77,7 +77,8 @@ def tables(tmp_path: Path) -> DeltaTables:
     write(tables, COVERAGE, covered("rule-a", "T1110", alerts=3), covered("rule-z", "T1003", rule_title=HOSTILE))
     payload = json.dumps({"actual": {"labels": {"site": HOSTILE, "ring": 1}, "group": "g", "problems": ["p"]},
                           "inputs": {"syslog": {"received": 9, "stored": 9, "judged": 8, "backlog": 1,
-                                                "dropped": {"framing": 2}, "lost": {}}}})  # fmt: skip
+                                                "dropped": {"framing": 2}, "lost": {}}},
+                          "notes": ["two machines have its id"]})  # fmt: skip
     write_agents(
         tables,
         [agent("agent-1", WHEN), agent("agent-2", WHEN, site="office", state="lost", dropped=None),
@@ -244,6 +245,7 @@ async def test_agents_and_sites(tables: DeltaTables) -> None:
         assert (listed.sums.agents, listed.sums.lost) == (2, 1)
         one = await pool.ask(agents.agent, ANN, "north", "agent-1", now=WHEN)
         assert (one.group, one.problems, one.inputs[0].evaluated, one.inputs[0].dropped) == ("g", ["p"], 8, 2)
+        assert one.troubles == ["two machines have its id"]  # a note of the landing
         assert (await pool.ask(agents.agent, ANN, "north", "agent-2", now=WHEN)).heartbeat == {}
         sites = (await pool.ask(agents.sites, ANN, now=WHEN)).items
         assert [(one.site, one.alerts, one.critical, one.troubled) for one in sites] == [("plant", 2, 1, 0),

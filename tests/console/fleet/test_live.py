@@ -75,6 +75,31 @@ async def test_desired_against_actual(region: Region) -> None:
         region.broker.kill()
 
 
+async def test_one_id_of_two_machines(region: Region) -> None:
+    """An agent of which two machines send heartbeats says so in its row and on its page, also after a last will."""
+    region.broker.start()
+    try:
+        async with Agents(region.settings, region.authority, SITES).running() as agents, region.console() as fleet:
+            now = utc_now()
+            for turn in range(3):
+                life = {
+                    "raw_log": {"log_id": "ab"[turn % 2] * 32},
+                    "started_at": now + turn % 2,
+                    "time": now + 10 + turn,
+                }
+                await agents.heartbeat("vienna-1", **life)
+                await agents.lost("vienna-1")
+            await agents.heartbeat("linz-1")
+            await eventually("what was sent after it", lambda: fleet.live.beat(FLEET, "linz-1"))
+            rows = {row.agent: row.reasons for row in (await fleet.overview(ADMIN)).items}
+            assert rows["vienna-1"][0].startswith("two machines or processes have this agent's id: raw log aaaaaaaa,")
+            assert not [reason for reason in rows["linz-1"] if "two machines" in reason]
+            page = await fleet.agent(ADMIN, FLEET, "vienna-1")
+            assert page.row.reasons == rows["vienna-1"]
+    finally:
+        region.broker.kill()
+
+
 async def test_a_broker_that_is_away(region: Region) -> None:
     """Is shown as such, with what was heard before; when it is back the console hears again by itself."""
     async with region.console() as fleet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,18 @@ def test_names_of_the_console(tmp_path: Path) -> None:
         assert not it.store.audit.read(limit=1)
     with console(tmp_path) as it:
         assert asked(it, "GET", "/login", Host="any.example").status_code == 200
+
+
+def test_one_host(tmp_path: Path) -> None:
+    """A request of HTTP/1.1 has one Host, of HTTP/1.0 one at most."""
+    with console(tmp_path) as it:
+        for version, hosts, status in (
+            ("1.1", "Host: a\r\n", 200), ("1.0", "", 200), ("1.1", "", 400), ("1.1", "Host: a\r\nHost: a\r\n", 400),
+            ("1.0", "Host: a\r\nhost: b\r\n", 400),
+        ):  # fmt: skip
+            with socket.create_connection(("127.0.0.1", it.settings.port), WAIT) as raw, raw.makefile("rb") as answer:
+                raw.sendall(f"GET /login HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n".encode())
+                assert int(answer.readline().split()[1]) == status, (version, hosts)
 
 
 def test_behind_a_proxy(tmp_path: Path) -> None:

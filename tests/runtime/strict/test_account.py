@@ -11,6 +11,7 @@ import pytest
 
 from tests.rawlog.samples import NOW, lines, noise, open_log
 from vedette.config.settings import RawLogSettings
+from vedette.inputs.file import FileInput
 from vedette.rawlog.log import RawLog
 from vedette.runtime.strict.account import SETS, Account, Accounts, Sent
 
@@ -106,6 +107,20 @@ def test_what_a_kill_left(tmp_path: Path) -> None:
     assert lost == 60 - backlog > 0
     assert not account.broken()
     assert sums(again.begin("new", log.end, 0)) == (0, 0, 0, 0)
+    log.close()
+
+
+def test_what_is_read_again_is_not_lost_to_a_set(tmp_path: Path) -> None:
+    """What the log has lost of a file comes once more, of other inputs it is missing."""
+    log = open_log(tmp_path, SMALL)
+    accounts = Accounts(log, {})
+    accounts.begin("set", 0, 0)
+    for number in range(3):
+        append(log, accounts, number)
+    accounts.stored("web", 7)  # which were in the end that is lost
+    row = {SETS: accounts.rows([])}
+    assert sums(Accounts(log, row, [FileInput("web", paths=("/w",))]).begin("set", 0, 0)) == (6, 0, 6, 0)
+    assert sums(Accounts(log, row, [FileInput("auth", paths=("/w",))]).begin("set", 0, 0)) == (13, 0, 6, 7)
     log.close()
 
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
-from vedette.runtime.strict.blackbox import ID_BYTES, BlackBox, Note, Stage, cut
+import pytest
+
+from vedette.runtime.strict.blackbox import ID_BYTES, NOWHERE, BlackBox, Note, Stage, cut
 
 
-def test_what_another_process_was_at() -> None:
-    """The last note is read after the process that made it is gone, with the id of what was at work."""
-    box = BlackBox.make()
-    if not (pid := os.fork()):
-        mine = BlackBox(box.descriptor)
-        mine.note(Stage.ALERTS, 17, 99)
-        mine.at_work("späher")
-        os._exit(0)
-    os.waitpid(pid, 0)
-    assert box.read() == Note(17, 99, 0, Stage.ALERTS, "späher")
-    box.close()
+def test_what_another_process_was_at(tmp_path: Path) -> None:
+    """The last note is read after the process that made it is gone, with the part that was at work; in a file, too."""
+    for box, mapped in (
+        (memory := BlackBox.make(), lambda: BlackBox(memory.descriptor)),
+        (BlackBox.open(tmp_path / "box"), lambda: BlackBox.open(tmp_path / "box")),
+    ):
+        if not (pid := os.fork()):
+            mine = mapped()
+            mine.note(Stage.ALERTS_ALONE, 17, 99)
+            mine.at_work("späher")
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert box.read() == Note(17, 99, Stage.ALERTS_ALONE, "späher")
+        box.close()
+    assert (tmp_path / "box").stat().st_mode & 0o777 == 0o640
 
 
 def test_at_work() -> None:
@@ -26,11 +33,36 @@ def test_at_work() -> None:
     box.note(Stage.TIME)
     box.at_work("a")
     box.at_work("")
-    assert box.read() == Note(0, 0, 0, Stage.TIME, "")
+    assert box.read() == Note(0, 0, Stage.TIME, "")
     box.at_work("b")
     box.note(Stage.ROWS)
-    assert box.read().at_work == ""
+    assert box.read().part == ""
     long = "x" + "ö" * ID_BYTES
     box.at_work(long)
-    assert box.read().at_work == cut(long) == "x" + "ö" * ((ID_BYTES - 1) // 2)
+    assert box.read().part == cut(long) == "x" + "ö" * ((ID_BYTES - 1) // 2)
+    box.close()
+
+
+def test_a_step_within_another() -> None:
+    """The outer one goes on behind it, with its part; what rests still says how far it came; a file of garbage says
+    nothing."""
+    box = BlackBox.make()
+    box.note(Stage.FRAME, 10, 30)
+    with box.within(Stage.MATCHING, 20, "rule"):
+        with box.within(Stage.DECODING, None, "plugin of a longer name"):
+            assert box.read() == Note(20, 20, Stage.DECODING, "plugin of a longer name")
+        assert box.read() == Note(20, 20, Stage.MATCHING, "rule")
+    with box.within(Stage.LOADING, NOWHERE):
+        assert box.read() == Note(NOWHERE, NOWHERE, Stage.LOADING, "")
+    assert box.read() == Note(10, 30, Stage.FRAME, "")
+    box.rest()
+    assert box.read() == Note(10, 30, Stage.OTHER, "")
+    with pytest.raises(KeyError), box.within(Stage.TIME, 5):
+        raise KeyError
+    assert box.read() == Note(10, 30, Stage.OTHER, "")
+    with pytest.raises(MemoryError), box.within(Stage.TIME, 5):
+        raise MemoryError
+    assert box.read() == Note(5, 5, Stage.TIME, "")
+    os.pwrite(box.descriptor, b"\xff" * 300, 0)
+    assert box.read().stage is Stage.OTHER
     box.close()

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import structlog
 
+from vedette.inputs.base import InputSettings
 from vedette.model.counters import Counters, Log, Lost
 from vedette.model.event import Cursor
 from vedette.rawlog.log import RawLog
@@ -58,10 +59,12 @@ def counters_of(saved: Saved) -> Mapping[str, Any]:
 class Account:
     """See the module's text. Belongs to the event loop."""
 
-    def __init__(self, name: str, raw_log: RawLog, saved: Saved, max_backlog: int) -> None:
+    def __init__(
+        self, name: str, raw_log: RawLog, saved: Saved, max_backlog: int, inputs: Sequence[InputSettings] = ()
+    ) -> None:
         self.name, self.max_backlog, self._log = name, max_backlog, raw_log
         self.counters = Counters()
-        self.progress = Progress(raw_log, self.counters, saved, {})
+        self.progress = Progress(raw_log, self.counters, saved, {}, inputs=inputs)
         self.generation = 0
         """Rises when the cursor moves otherwise than by a commit."""
         self.rows_wait = False
@@ -153,9 +156,9 @@ def _rows_wait(row: Any) -> bool:
 class Accounts:
     """Of all sets in strict isolation, by name."""
 
-    def __init__(self, raw_log: RawLog, counters: Mapping[str, Any]) -> None:
-        """``counters``: of the last commit."""
-        self._log = raw_log
+    def __init__(self, raw_log: RawLog, counters: Mapping[str, Any], inputs: Sequence[InputSettings] = ()) -> None:
+        """``counters``: of the last commit; ``inputs``: of the agent."""
+        self._log, self._inputs = raw_log, inputs
         self._saved: dict[str, Any] = dict(counters.get(SETS, {}))
         self.open: dict[str, Account] = {}
 
@@ -172,7 +175,7 @@ class Accounts:
         """The account of a set: as it was saved, or a new one from raw ``offset`` on."""
         row = self._saved.pop(name, None)
         cursor, counters = (Cursor(*row[:2]), row[2]) if row else (Cursor(self._log.log_id, offset), None)
-        account = self.open[name] = Account(name, self._log, Saved(cursor, counters, []), max_backlog)
+        account = self.open[name] = Account(name, self._log, Saved(cursor, counters, []), max_backlog, self._inputs)
         account.rows_wait = _rows_wait(row)
         return account
 

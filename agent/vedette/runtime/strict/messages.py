@@ -21,6 +21,7 @@ From it:
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,8 @@ MAX_FRAME = 512 << 20
 ALIVE_SECONDS = 0.5
 ALL = "*"
 """In place of a rule's id."""
+UNSCANNED = "-"
+"""The same: not even the prefilter looks at the event."""
 OUT_OF_MEMORY = 71
 """Exit code of a process that ran out of memory."""
 
@@ -42,6 +45,21 @@ class Suspect(NamedTuple):
 
     first: int
     last: int
+
+
+class Blamed(NamedTuple):
+    """What earlier evaluations died of."""
+
+    suspects: tuple[Suspect, ...] = ()
+    excluded: Mapping[int, tuple[str, ...]] = {}
+    """By offset of an event the ids of rules that nobody survived there; ``ALL``: its alerts are not made."""
+    deadly: Mapping[str, int] = {}
+    """By id of a rule on how many events."""
+    condemned: Mapping[str, int] = {}
+    """By id of a correlation or statement how many died while it ran: it goes into quarantine. Ids are cut as the
+    black box has them."""
+    without: Mapping[int, str] = {}
+    """By offset of an event what was at work at it and is in quarantine now, in words."""
 
 
 class Begin(NamedTuple):
@@ -60,14 +78,7 @@ class Begin(NamedTuple):
     offset: int
     counters: dict[str, Any]
     quarantined: Any
-    suspects: tuple[Suspect, ...]
-    excluded: dict[int, tuple[str, ...]]
-    """By offset of an event the ids of rules that no process survived there; ``ALL``: its alerts are not made."""
-    deadly: dict[str, int]
-    """By id of a rule on how many events."""
-    condemned: dict[str, int]
-    """By id of a correlation or statement, as the black box has it, how many processes died while it ran: it goes into
-    quarantine."""
+    blamed: Blamed
     blackbox: int
     """A descriptor."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from vedette.model.event import Alert
 from vedette.runtime.context import EvaluationContext
-from vedette.runtime.strict.blackbox import BlackBox, Stage
+from vedette.runtime.strict.blackbox import NOWHERE, BlackBox, Stage
 from vedette.runtime.uncommitted import Uncommitted
 from vedette.state.state import State
 
@@ -57,11 +57,10 @@ class Sender(Uncommitted):
             if offset == progress.committed and not changed:
                 return
             begins = self._long and not state.rewriting
-            self._box.note(Stage.WRITING)
-            if begins:
-                state.rewrite()
-            delta, whole = state.delta(), state.rewritten
-            self._box.note(Stage.OTHER)
+            with self._box.within(Stage.WRITING, NOWHERE):
+                if begins:
+                    state.rewrite()
+                delta, whole = state.delta(), state.rewritten
             rows_wait = bool(state.statements.waiting)
             self.alerts, self.bytes, self._positions = [], 0, {}
             made, self._made = self._made, {}

@@ -26,8 +26,8 @@ from vedette.model.counters import Log
 from vedette.runtime.checkpointer import Checkpointer
 from vedette.runtime.context import RunContext
 from vedette.runtime.strict.account import Account, Sent
-from vedette.runtime.strict.blackbox import EVENTLESS, BlackBox, Stage
-from vedette.runtime.strict.messages import ALL, Begin, Suspect
+from vedette.runtime.strict.blackbox import EVENTLESS, BlackBox, Note, Stage
+from vedette.runtime.strict.messages import ALL, UNSCANNED, Begin, Blamed, Suspect
 from vedette.runtime.strict.process import Ended, KilledFromOutside, Process
 from vedette.store.store import quarantined_of
 from vedette.system.backoff import Backoff
@@ -51,13 +51,12 @@ EVENTLESS_DEATHS = 5
 
 
 class Isolated(NamedTuple):
-    """What a strict rule set evaluates with. ``plan``: a file (``engine/artifact.py``); ``rules``: by number the id."""
+    """What a strict rule set evaluates with. ``plan``: a file (``engine/artifact.py``)."""
 
     plan: Path
     digest: str
     lookups: Mapping[str, Path]
     credit: str | None
-    rules: tuple[str, ...]
 
 
 def _checked(counters: Any) -> dict[str, Any]:
@@ -220,10 +219,12 @@ class StrictSet:
         return Begin(
             context.config, self.settings, one.plan, dict(one.lookups), one.credit, context.raw_log.log_id,
             self._log_now(), context.raw_log.newest, account.committed, account.row()[2],
-            context.store.get(quarantined_of(account.name)), tuple(self._suspects), dict(self._excluded),
-            dict(self._deadly), {one: deaths for one, deaths in self._at_work.items() if deaths >= CONDEMNED_AFTER},
-            self._box.descriptor,
+            context.store.get(quarantined_of(account.name)), self._blamed(), self._box.descriptor,
         )  # fmt: skip
+
+    def _blamed(self) -> Blamed:
+        condemned = {rule_id: deaths for rule_id, deaths in self._at_work.items() if deaths >= CONDEMNED_AFTER}
+        return Blamed(tuple(self._suspects), dict(self._excluded), dict(self._deadly), condemned)
 
     def _log_now(self) -> tuple[int, int, int, int]:
         raw_log = self._context.raw_log
@@ -280,8 +281,8 @@ class StrictSet:
     def _died(self, reason: str, outside: bool) -> None:
         self.deaths += 1
         note, self.figures = self._box.read(), {}
-        at_work = "" if outside else note.at_work
-        what = self._condemn(at_work) or self._blame(note.stage, note.first, note.last, note.rule)
+        at_work = "" if outside or note.stage is Stage.MATCHING else note.part
+        what = self._condemn(at_work) or self._blame(note)
         self.last_death = f"{reason}{what}"
         log.error(
             Log.RULESET_DIED, ruleset=self.account.name, reason=self.last_death, offset=self.account.committed,
@@ -313,24 +314,25 @@ class StrictSet:
         self._at_work[at_work] += 1
         return f"; at the correlation or statement {at_work}"
 
-    def _blame(self, stage: Stage, first: int, last: int, rule: int) -> str:
+    def _blame(self, note: Note) -> str:
         """What the next process does otherwise; in words."""
+        first, last, stage, part = note
         if (eventless := EVENTLESS.get(stage)) is not None:
             self._eventless += 1
             return f"; {eventless}"
         self._eventless = 0
-        if stage is Stage.OTHER or last < self.account.committed or last >= self._context.raw_log.end:
+        if stage is Stage.OTHER or last < self.account.committed or last > self._context.raw_log.end:
             return ""
-        if stage is Stage.ALERTS_ALONE or (stage is Stage.MATCHING and 0 < rule <= len(self.isolated.rules)):
-            named = ALL if stage is Stage.ALERTS_ALONE else self.isolated.rules[rule - 1]
-            if len(self._excluded) < EXCLUDED:
-                self._excluded[first] = (*self._excluded.get(first, ()), named)
-            if named == ALL:
-                return f"; at the alerts of the event at offset {first}"
-            self._deadly[named] += 1
-            return f"; at the rule {named} on the event at offset {first}"
-        self._suspects = [*self._suspects[-SUSPECTS:], Suspect(first, last)]
-        return f"; at the event at offset {first}"
+        if stage is Stage.FRAME:
+            self._suspects = [*self._suspects[-SUSPECTS:], Suspect(first, last)]
+            return f"; at the events from offset {first} on"
+        left_out = {Stage.SCANNING: UNSCANNED, Stage.ALERTS_ALONE: ALL}.get(stage, part)
+        if len(self._excluded) < EXCLUDED:
+            self._excluded[first] = (*self._excluded.get(first, ()), left_out)
+        if stage is Stage.MATCHING:
+            self._deadly[part] += 1
+            return f"; at the rule {part} on the event at offset {first}"
+        return f"; at {'the alerts of ' if left_out == ALL else ''}the event at offset {first}"
 
     def status(self) -> dict[str, Any]:
         """JSON-able."""

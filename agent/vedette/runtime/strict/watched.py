@@ -1,17 +1,18 @@
-"""The evaluator of a strict rule set's process: it notes what it is at, and takes apart what processes died of before.
+"""The evaluator that notes what it is at, and takes apart what an evaluation died of before.
 
-An event on which a process died is evaluated rule by rule by the next one, and so are events of rules that are known to
-be deadly. A rule that died alone on an event is left out there: the event is undecided for it, kept as a dead letter,
-and after ``DEADLY_EVENTS`` of them the rule is in quarantine, as a rule of the agent's own plan that comes to no
-answer. Where the making of an event's alerts was deadly, the event is poisoned.
+While all goes well it notes each frame, and time's passing, no more. A frame within which one died is evaluated
+**event by event**: each by itself through the prefilter, then rule by rule, then its alerts, each step noted before it
+begins. So are events of rules that were deadly elsewhere. What is then left out, ``Blamed`` says:
 
-A correlation or statement that was at work in so many deaths that the supervisor condemns it is in quarantine from the
-start, with the statements that share operators with it.
+* A rule at an event: the event is undecided for it, and kept as a dead letter; after ``DEADLY_EVENTS`` of them the
+  rule is in quarantine, as a rule that comes to no answer.
+* All rules at an event (the prefilter or its alerts were deadly): the event is poisoned.
+* A correlation or statement: it is in quarantine from the start, with the statements that share operators with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vedette.engine.join import Joined
@@ -21,26 +22,32 @@ from vedette.model.event import Frame
 from vedette.plan.plan import AnyRule
 from vedette.runtime.evaluator import Evaluator
 from vedette.runtime.strict.blackbox import BlackBox, Stage, cut
-from vedette.runtime.strict.messages import ALL, Begin
+from vedette.runtime.strict.messages import ALL, UNSCANNED, Blamed
 
 DEADLY_EVENTS = 3
 DIED = "the process that evaluated it did not survive"
 
 
 class Watched(Evaluator):
-    def __init__(self, *given: Any, blackbox: BlackBox, begin: Begin) -> None:
-        """``given``: as for ``Evaluator``."""
-        super().__init__(*given)
-        self._box, self._suspects = blackbox, begin.suspects
-        self._excluded: Mapping[int, tuple[str, ...]] = begin.excluded
-        rules = self.engine.plan.rules
-        self._deadly = frozenset(number for number, rule in enumerate(rules) if rule.id in begin.deadly)
-        for number in self._deadly:
-            rule = rules[number]
-            if (events := begin.deadly[rule.id]) >= DEADLY_EVENTS and number not in self.engine.quarantined:
+    def __init__(self, *arguments: Any, blackbox: BlackBox, blamed: Blamed) -> None:
+        """``arguments``: as for ``Evaluator``."""
+        super().__init__(*arguments)
+        self._box, self._blamed = blackbox, blamed
+        self._alone = False
+        """Whether the frame under way is evaluated event by event."""
+        self._span = (0, 0)
+        """First and last raw offset of the frame under way."""
+        for number, rule in enumerate(self.engine.plan.rules):
+            events = blamed.deadly.get(cut(rule.id), 0)
+            if events >= DEADLY_EVENTS and number not in self.engine.quarantined:
                 self._failures.quarantine(rule, events, DIED, self._clock())
                 self.engine.quarantine({rule.digest})
-        self._condemn(begin.condemned)
+        self._deadly = frozenset(
+            number
+            for number, rule in enumerate(self.engine.plan.rules)
+            if cut(rule.id) in blamed.deadly and number not in self.engine.quarantined
+        )
+        self._condemn(blamed.condemned)
 
     def _condemn(self, deaths: Mapping[str, int]) -> None:
         if not deaths:
@@ -56,82 +63,89 @@ class Watched(Evaluator):
                 self._failures.quarantine(one, times, DIED, self._clock())
         self._quarantine_again(self.engine)
 
-    def event(self, engine: Engine, event: Joined) -> None:
-        offset = event.frame.offset + event.start
-        if not self._suspect(offset):
-            super().event(engine, event)
-            return
-        self._make()
-        super().event(engine, event)
-        if ALL in self._excluded.get(offset, ()) and self._found:
-            self._found, self._waiting = [], 0
-            self._failures.event(event.frame, event.start, event.end, RuntimeError(DIED))
-            return
-        if self._found:
-            self._box.note(Stage.ALERTS_ALONE, offset, offset)
-            super()._make()
+    async def frame(self, frame: Frame) -> None:
+        first, last = self._span = max(frame.offset, self._progress.evaluated), frame.end - 1
+        self._alone = any(one.first <= last and first <= one.last for one in self._blamed.suspects)
+        self._box.note(Stage.FRAME, first, last)
+        await super().frame(frame)
+        self._box.rest()
 
-    def _batch(self, engine: Engine, frame: Frame, batch: Batch) -> None:
-        spans = batch.spans
-        first, last = frame.offset + spans[0][0], frame.offset + spans[-1][0]
-        if not any(one.first <= last and first <= one.last for one in self._suspects):
-            self._box.note(Stage.ALERTS, first, last)
-            super()._batch(engine, frame, batch)
-            self._box.note(Stage.OTHER)
+    async def tick(self) -> None:
+        at = self._progress.evaluated
+        self._span = at, at
+        self._alone = bool(self._blamed.suspects)
+        self._box.note(Stage.FRAME, at, at)
+        await super().tick()
+        self._box.rest()
+
+    def _candidates(self, engine: Engine, frame: Frame, first: int) -> Iterator[Joined | Batch]:
+        if not self._alone:
+            yield from super()._candidates(engine, frame, first)
             return
-        for (start, end), row, host in zip(spans, batch.rows, batch.hosts, strict=True):
+        for start, end in frame.chunk.spans():
+            if start < first or start == end:
+                continue
             offset = frame.offset + start
-            if ALL in self._excluded.get(offset, ()):
+            if UNSCANNED in self._blamed.excluded.get(offset, ()):
                 self._failures.event(frame, start, end, RuntimeError(DIED))
                 continue
-            self._box.note(Stage.ALERTS_ALONE, offset, offset)
-            super()._batch(engine, frame, Batch(start, end, batch.rules, [(start, end)], [row], [host]))
+            try:
+                with self._box.within(Stage.SCANNING, offset):
+                    events = self._prefiltered(engine, frame, start, end)
+            except Exception as error:  # this event is a dead letter, the others are evaluated
+                self._failures.event(frame, start, end, error)
+                continue
+            yield from events
 
-    def _suspect(self, offset: int) -> bool:
-        return any(one.first <= offset <= one.last for one in self._suspects)
+    def event(self, engine: Engine, event: Joined) -> None:
+        if not self._alone:
+            super().event(engine, event)
+            return
+        offset = event.frame.offset + event.start
+        if ALL in self._blamed.excluded.get(offset, ()):
+            self._failures.event(event.frame, event.start, event.end, RuntimeError(DIED))
+            return
+        super().event(engine, event)
+        if self._found:
+            with self._box.within(Stage.ALERTS_ALONE, offset):
+                self._make()
+        if (part := self._blamed.without.get(offset)) is not None:
+            error = RuntimeError(f"{DIED}; it was evaluated without {part}")
+            self._failures.event(event.frame, event.start, event.end, error)
 
     def _matches(self, engine: Engine, event: Joined) -> list[Match]:
-        offset = event.frame.offset + event.start
-        if not (self._suspect(offset) or (self._deadly and not self._deadly.isdisjoint(event.rules))):
-            self._box.note(Stage.MATCHING, offset, offset)
+        if not (self._alone or (self._deadly and not self._deadly.isdisjoint(event.rules))):
             return super()._matches(engine, event)
-        found, left_out = list[Match](), list[UndecidedEvent]()
-        excluded = self._excluded.get(offset, ())
+        offset = event.frame.offset + event.start
+        matches, left_out = list[Match](), list[UndecidedEvent]()
+        excluded = self._blamed.excluded.get(offset, ())
         for number in sorted(event.rules):
-            if number in engine.quarantined:
-                engine.tally.skipped[number] = engine.tally.skipped.get(number, 0) + 1
-                continue
-            if engine.plan.rules[number].id in excluded:
+            rule_id = cut(engine.plan.rules[number].id)
+            if rule_id in excluded:
                 left_out.append(UndecidedEvent(number, event.start, event.end, DIED))
                 engine.tally.undecided[number] = engine.tally.undecided.get(number, 0) + 1
                 engine.tally.reasons[number] = DIED
                 continue
-            self._box.note(Stage.MATCHING, offset, offset, number + 1)
-            found += super()._matches(engine, event._replace(rules=frozenset((number,))))
-        self._box.note(Stage.OTHER)  # whatever comes before the next step, the rule asked last is not to blame
+            if number in engine.quarantined:
+                engine.tally.skipped[number] = engine.tally.skipped.get(number, 0) + 1
+                continue
+            with self._box.within(Stage.MATCHING, offset, rule_id):
+                matches += super()._matches(engine, event._replace(rules=frozenset((number,))))
         if left_out:
             self._failures.undecided(engine, event.frame, left_out, self._clock())
-        return found
+        return matches
 
     def _pass_time(self, received_at: int) -> None:
-        self._box.note(Stage.TIME)
+        at = self._progress.evaluated
+        self._box.note(Stage.TIME, at, at)  # for each frame: ``within`` takes three times as long
         super()._pass_time(received_at)
-        self._box.note(Stage.OTHER)
+        self._box.note(Stage.FRAME, *self._span)
 
     async def _make_rows(self) -> None:
         if self._rows_wait:
-            self._box.note(Stage.ROWS)
-            await super()._make_rows()
-            self._box.note(Stage.OTHER)
+            with self._box.within(Stage.ROWS, self._progress.evaluated):
+                await super()._make_rows()
 
     async def _rows_by_turns(self) -> None:
-        self._box.note(Stage.ROWS)
-        await super()._rows_by_turns()
-        self._box.note(Stage.OTHER)
-
-    def _make(self) -> None:
-        if self._found:
-            first, last = self._found[0][0], self._found[-1][0]
-            self._box.note(Stage.ALERTS, first.frame.offset + first.start, last.frame.offset + last.start)
-        super()._make()
-        self._box.note(Stage.OTHER)
+        with self._box.within(Stage.ROWS, self._progress.evaluated):
+            await super()._rows_by_turns()

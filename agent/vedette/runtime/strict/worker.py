@@ -44,7 +44,7 @@ from vedette.runtime.progress import Progress
 from vedette.runtime.restart import RestartPoint
 from vedette.runtime.stored import Stored
 from vedette.runtime.strict.beside import LogBeside
-from vedette.runtime.strict.blackbox import BlackBox, Stage
+from vedette.runtime.strict.blackbox import NOWHERE, BlackBox, Stage
 from vedette.runtime.strict.messages import ALIVE_SECONDS, LENGTH, OUT_OF_MEMORY, Begin, frame
 from vedette.runtime.strict.sender import Sender
 from vedette.runtime.strict.watched import Watched
@@ -116,15 +116,14 @@ class Worker:
         settings = config.functions
         self._functions = Host(Limits(settings.max_seconds, settings.max_memory)) if settings.allow else None
         self._box = box = BlackBox(begin.blackbox)
-        box.note(Stage.RESTORING)
-        self._state = self._restored()
-        box.note(Stage.OTHER)
+        with box.within(Stage.RESTORING, NOWHERE):
+            self._state = self._restored()
         self._engine.prepare(tuple(dict.fromkeys((item.codec, item.logsource) for item in config.input)))
         self._stored = Stored(self._context)
         self._sender = Sender(self._context, self._state, self._send, begin.log[3], box)
         self._evaluator = Watched(
             self._context, self._stored, self._sender, self._state, self._engine, begin.credit,
-            blackbox=box, begin=begin,
+            blackbox=box, blamed=begin.blamed,
         )  # fmt: skip
         self._started, self._used = time.monotonic(), time.process_time()
 

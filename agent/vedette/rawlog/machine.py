@@ -1,0 +1,120 @@
+"""Whose a raw log is: a copy of its folder is noticed at start, so that no two agents go on with one log.
+
+A log_id and an offset name one event; with the agent's id and a rule they make an alert's id. Two hosts that went on
+with copies of one log would make the same ids of different events, and the region would drop what came second. So the
+folder holds a record, the file ``machine``, which each start writes anew; where there is none the log is of a release
+before, and is taken for this machine's. The folder is a **copy** when
+
+1. the record cannot be read, since it is empty, say;
+2. the record is another file than it was written as (inode and generation, a number that the file system draws for
+   each file): the folder was copied, or restored from a backup;
+3. in one boot of the host (boot_id) the file's device is another: a snapshot of its volume, mounted beside it. Devices
+   with the major number 0 (NFS, overlay, btrfs) are numbered by mount and not compared;
+4. after another boot some fact of FACTS, or of the disk, is another; only what could be read both times is compared.
+
+So a restart, a reboot, and within one boot a container with a machine-id of its own over the same volume make no copy.
+A disk in another machine does, though its first host may be gone: that costs no event (``runtime/copied.py``). A
+snapshot that is put back in its place looks like the original: who does that empties the record (docs/install.md).
+
+Facts are kept as hashes: a machine-id is nobody else's (machine-id(5)).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from vedette.rawlog.segment import segments
+from vedette.system.durable import sync_path
+
+RECORD = "machine"
+BOOT_ID = "proc/sys/kernel/random/boot_id"
+FACTS = {
+    "machine-id": ("etc/machine-id", "var/lib/dbus/machine-id"),
+    "product": ("sys/class/dmi/id/product_uuid",),  # for root alone
+    "board": ("proc/device-tree/serial-number",),
+}
+"""The first of these files that can be read and is not empty."""
+DISK = ("serial", "wwid", "device/serial", "device/wwid", "device/cid")
+"""Below a disk's folder in /sys, and for a partition below the one above it."""
+LEAST = 4
+"""Characters of a fact: some hosts have "None" or "0" there."""
+_GETVERSION = 0x80087601  # FS_IOC_GETVERSION, ioctl_iflags(2)
+ROOT = Path("/")
+
+
+def copied(folder: Path, root: Path = ROOT) -> str:
+    """Why the log in ``folder`` is a copy; empty: it is this machine's, or there is none. Raises OSError.
+
+    ``root``: where /etc, /proc and /sys are.
+    """
+    if not folder.is_dir() or not segments(folder):
+        return ""
+    try:
+        descriptor = os.open(folder / RECORD, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return ""
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            noted = orjson.loads(file.read(1 << 16))
+            before = {name: noted[name] for name in ("boot", "facts", "device", "file")}
+            facts = {str(name): str(value) for name, value in before["facts"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return "the record of its machine cannot be read"
+        now = _identity(file.fileno(), root)
+    if before["file"] != now["file"]:
+        return "its files are others than this agent wrote"
+    if before["boot"] == now["boot"] != "":
+        return "" if before["device"] == now["device"] else "its device is another"
+    others = [name for name, value in facts.items() if now["facts"].get(name, value) != value]
+    return f"the machine is another, by its {', '.join(others)}" if others else ""
+
+
+def bind(folder: Path, root: Path = ROOT) -> None:
+    """Write the record: the log in ``folder`` is this machine's. Raises OSError."""
+    temporary = folder / f".{RECORD}.tmp"
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(orjson.dumps(_identity(descriptor, root)))
+        file.flush()
+        os.fsync(descriptor)
+    temporary.rename(folder / RECORD)
+    sync_path(folder)
+
+
+def _identity(descriptor: int, root: Path) -> Mapping[str, Any]:
+    """What a record says of this host and of the open file."""
+    stat, generation = os.fstat(descriptor), bytearray(8)
+    with suppress(OSError):  # not every file system has them
+        fcntl.ioctl(descriptor, _GETVERSION, generation)
+    disk = os.major(stat.st_dev) != 0
+    facts = {name: _first(root / path for path in paths) for name, paths in FACTS.items()}
+    if disk:
+        block = root / f"sys/dev/block/{os.major(stat.st_dev)}:{os.minor(stat.st_dev)}"
+        facts["disk"] = _first(folder / path for folder in (block, block / "..") for path in DISK)
+    return {
+        "boot": _first([root / BOOT_ID]),
+        "facts": {
+            name: blake2b(value.encode(), digest_size=16, person=b"vedette").hexdigest()
+            for name, value in facts.items()
+            if len(value) >= LEAST
+        },
+        "device": stat.st_dev if disk else 0,
+        "file": [stat.st_ino, int.from_bytes(generation, "little")],
+    }
+
+
+def _first(paths: Iterator[Path] | list[Path]) -> str:
+    for path in paths:
+        with suppress(OSError, UnicodeDecodeError):
+            if (text := path.read_text().strip("\0 \n")) and text != "uninitialized":
+                return text
+    return ""

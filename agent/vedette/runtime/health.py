@@ -1,0 +1,77 @@
+"""What is wrong with a running agent, from its status: why the first line of ``vedette status`` is ``NOT OK``.
+
+A problem keeps the agent, now, from taking in, evaluating, keeping or handing on what its owner asks for. A quiet input
+is none, nor one whose file is not there yet, a rule that waits for an input, or what is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def problems(status: Mapping[str, Any]) -> list[str]:
+    """In words, a line each; empty: the agent is well."""
+    return [*_inputs(status), *_rules(status), *_disk(status), *_outward(status)]
+
+
+def headline(reasons: list[str]) -> str:
+    return f"NOT OK: {'; '.join(reasons)}" if reasons else "OK"
+
+
+def _inputs(status: Mapping[str, Any]) -> Iterator[str]:
+    for row in status["input_states"]:
+        if row["state"] == "failing":
+            yield f"input {row['name']}: {row['reason']}"
+    if error := status["config"]["error"]:
+        yield f"the last reload was refused: {error}"
+
+
+def _rules(status: Mapping[str, Any]) -> Iterator[str]:
+    rules = status["rules"]
+    if rules["error"]:
+        yield f"the last change of rules was refused: {rules['error']}"
+    if rows := rules["quarantined"]:
+        yield f"{rules['quarantined_count']} rules in quarantine: {rows[0]['title']}{', …' if len(rows) > 1 else ''}"
+    for row in rules["formats"]:
+        if row["missing"]:
+            yield f"no rule set has the format {row['name']}"
+        elif row["quarantined"]:
+            yield f"the format {row['name']} is in quarantine"
+    for row in status["rulesets"]:
+        if (process := row.get("process")) is not None and process["starts_again_in"]:
+            yield f"the process of rule set {row['name']} does not run: {process['last_death']}"
+
+
+def _disk(status: Mapping[str, Any]) -> Iterator[str]:
+    yield from status["identity_broken"]
+    for part, row in status["disk"]["failing"].items():
+        yield f"disk: {part}: {row['reason']}"
+    log = status["raw_log"]
+    if log["full"]:
+        yield "the raw log is full: inputs wait"
+    if log["damaged"]:
+        yield f"{log['damaged']} places in the raw log cannot be read"
+
+
+def _outward(status: Mapping[str, Any]) -> Iterator[str]:
+    uplink = status["uplink"]
+    why = f": {uplink['reason']}" if uplink.get("reason") else ""
+    if uplink.get("connected") is False:
+        yield f"the uplink is not connected to {uplink['broker']}{why}"
+    elif why:
+        yield f"the uplink to {uplink['broker']} was connected again and again{why}"
+    for row in status["sinks"]:
+        if row["failing"]:
+            yield f"sink {row['name']}: {row['error']}"
+    for row in status["plugins"]:
+        if row["quarantined"] and row["kind"] != "inputs":
+            yield f"the plugin {row['plugin']} of {row['used']} is in quarantine"
+    if (archive := status.get("archive")) and archive["failing"]:
+        yield f"archive: {archive['error']}"
+    if (response := status.get("response")) and response["problem"]:
+        yield f"response: {response['problem']}"
+    if problem := status.get("membership", {}).get("problem"):
+        yield f"membership: {problem}"
+    for problem in status.get("actual", {}).get("problems", ()):
+        yield f"fleet: {problem}"

@@ -1,0 +1,84 @@
+"""Why an agent is not OK: each thing that keeps it from its work is a reason, and nothing else is."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from tests.differences import walk
+from vedette.runtime.health import headline, problems
+
+WELL: dict[str, Any] = {
+    "input_states": [
+        {"name": "in", "state": "works", "reason": ""},
+        {"name": "web", "state": "waiting", "reason": "no file matches yet"},
+    ],
+    "config": {"error": None},
+    "rules": {
+        "error": None,
+        "quarantined_count": 0,
+        "quarantined": [],
+        "formats": [{"name": "shop", "missing": False, "quarantined": False}],
+    },
+    "rulesets": [{"name": "default"}, {"name": "own", "process": {"starts_again_in": 0, "last_death": "killed"}}],
+    "identity_broken": [],
+    "disk": {"failing": {}},
+    "raw_log": {"full": False, "damaged": 0},
+    "uplink": {"type": "mqtt", "broker": "mqtts://b", "connected": True},
+    "sinks": [{"name": "hook", "failing": False, "error": None}],
+    "plugins": [{"plugin": "acme:one", "kind": "sinks", "used": "sink s", "quarantined": False, "error": "once"}],
+    "archive": {"failing": False, "error": None},
+    "response": None,
+    "membership": {"problem": None},
+    "actual": {"problems": []},
+}
+
+FAULTS: dict[str, tuple[str, Any]] = {
+    "input in: port taken": ("input_states.0", {"name": "in", "state": "failing", "reason": "port taken"}),
+    "the last reload was refused: log.level": ("config.error", "log.level"),
+    "the last change of rules was refused: bad": ("rules.error", "bad"),
+    "no rule set has the format shop": ("rules.formats.0.missing", True),
+    "the format shop is in quarantine": ("rules.formats.0.quarantined", True),
+    "the process of rule set own does not run: killed": ("rulesets.1.process.starts_again_in", 2.5),
+    "in: received 3 != stored 2": ("identity_broken", ["in: received 3 != stored 2"]),
+    "disk: sync: No space left": ("disk.failing", {"sync": {"reason": "No space left"}}),
+    "the raw log is full: inputs wait": ("raw_log.full", True),
+    "2 places in the raw log cannot be read": ("raw_log.damaged", 2),
+    "the uplink is not connected to mqtts://b": ("uplink.connected", False),
+    "the uplink to mqtts://b was connected again and again: taken over": ("uplink.reason", "taken over"),
+    "sink hook: refused": ("sinks.0", {"name": "hook", "failing": True, "error": "refused"}),
+    "the plugin acme:one of sink s is in quarantine": ("plugins.0.quarantined", True),
+    "archive: denied": ("archive", {"failing": True, "error": "denied"}),
+    "response: nft": ("response", {"problem": "nft"}),
+    "membership: expired": ("membership.problem", "expired"),
+    "fleet: no such bundle": ("actual.problems", ["no such bundle"]),
+}
+
+
+def changed(place: str, value: Any) -> dict[str, Any]:
+    status = deepcopy(WELL)
+    *way, last = place.split(".")
+    part: Any = status
+    for step in way:
+        part = part[int(step) if step.isdigit() else step]
+    part[int(last) if last.isdigit() else last] = value
+    return status
+
+
+def test_a_quiet_agent_is_well() -> None:
+    """An input that waits for its file, a plugin that failed once, an agent without fleet, archive and response."""
+    assert problems(WELL) == []
+    optional = ("archive", "response", "membership", "actual")
+    assert problems({name: part for name, part in WELL.items() if name not in optional}) == []
+    assert headline([]) == "OK"
+
+
+@walk("reason", [*FAULTS])
+def test_each_fault_is_a_reason(reason: str) -> None:
+    assert problems(changed(*FAULTS[reason])) == [reason]
+
+
+def test_all_reasons_are_named() -> None:
+    status = changed("config.error", "a")
+    status["rules"].update(quarantined_count=3, quarantined=[{"title": "Slow"}])
+    assert headline(problems(status)) == "NOT OK: the last reload was refused: a; 3 rules in quarantine: Slow, …"
