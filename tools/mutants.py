@@ -81,7 +81,7 @@ def run(project: Path, tests: list[str], marks: str) -> tuple[str, list[str]]:
         )
     except subprocess.TimeoutExpired:
         return "hangs", []
-    failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+    failed = re.findall(r"^(?:FAILED|ERROR) (.+?\]|\S+)(?: - .*)?$", done.stdout, re.MULTILINE)
     ends = {0: "passed", 5: "none"}
     return ends.get(done.returncode, "failed"), failed
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -14,8 +15,8 @@ from tests.archive import s3, samples
 from tests.archive.samples import AGENT, EVENTS, Life, events, filled, index, reach
 from tests.rawlog.samples import NOW
 from vedette.archive import stores
-from vedette.archive.archiver import Pace, Stopped
-from vedette.archive.stores import open_store
+from vedette.archive.archiver import Pace, Stopped, stored_rows
+from vedette.archive.stores import FolderStore, open_store
 from vedette.config.settings import ArchiveSettings
 from vedette.model.event import RawRef
 from vedette.rawlog.log import RawLog
@@ -111,6 +112,72 @@ def test_rows_survive_a_cut_line(tmp_path: Path, mounted: ArchiveSettings) -> No
     life.run(log)
     assert life.archiver.uploaded == 0
     assert path.read_bytes() == data
+    log.close()
+
+
+def test_the_index_of_another_store_is_not_believed(tmp_path: Path, mounted: ArchiveSettings) -> None:
+    """What one store has is not let go for it by the next one, whose index begins anew; the former lies beside it."""
+    life = Life(tmp_path, mounted)
+    log = filled(tmp_path, life.known)
+    life.run(log)
+    (tmp_path / "two").mkdir()
+    life = Life(tmp_path, ArchiveSettings(str(tmp_path / "two")))
+    assert life.known.rows() == []
+    life.run(log)
+    assert life.archiver.uploaded == len(log.final()) > 0
+    assert (tmp_path / "archive" / "index.before").exists()
+    log.close()
+
+
+class Decaying(FolderStore):
+    """Keeps as many bytes of one object as it is sent, but others."""
+
+    def __init__(self, root: Path, key: str) -> None:
+        super().__init__(root)
+        self._key = key
+
+    def put(self, key: str, pieces: Iterable[bytes]) -> None:
+        super().put(key, (bytes(255 - byte for byte in piece) for piece in pieces) if key == self._key else pieces)
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"), [("", "is not what was sent; the local copy stays"), (".json", "not the row of an archived")]
+)
+def test_other_bytes_of_the_same_size_are_not_believed(
+    tmp_path: Path, mounted: ArchiveSettings, ending: str, said: str
+) -> None:
+    """Of a segment or its row. Those that a store keeps: the local copy stays. That lie there already: are replaced."""
+    life = Life(tmp_path, mounted)
+    log = filled(tmp_path, life.known)
+    segment, key = log.final()[0].segment, f"{AGENT}/{log.final()[0].segment.path.name}"
+    life.archiver.find(life.store)
+    with pytest.raises(OSError, match=said):
+        life.archiver.archive(segment, Decaying(tmp_path / "mnt", key + ending))
+    assert not life.known.lets_go(segment.path.name)
+    life.archiver.archive(segment, life.store)
+    assert (tmp_path / "mnt" / key).read_bytes() == segment.path.read_bytes()
+    assert stored_rows(life.store, AGENT) == life.known.rows()
+    log.close()
+
+
+def test_each_step_is_on_disk_before_the_next(
+    tmp_path: Path, mounted: ArchiveSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The digest in the index, the object and its name, its row and its name, the state in the index."""
+    life, steps, fsync = Life(tmp_path, mounted), list[str](), os.fsync
+    log = filled(tmp_path, life.known)
+    life.archiver.find(life.store)
+    first, second = (one.segment for one in log.final()[:2])
+    life.archiver.archive(first, life.store)
+
+    def seen(descriptor: int) -> None:
+        steps.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    life.archiver.archive(second, life.store)
+    name = second.path.name
+    assert steps == ["index", f".{name}.tmp", AGENT, f".{name}.json.tmp", AGENT, "index"]
     log.close()
 
 

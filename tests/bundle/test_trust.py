@@ -233,6 +233,7 @@ def test_a_directory_that_lies(author: Author) -> None:
     whole = bombs.archive(good)
     at = whole.index(b"PK\1\2")
     refuse(whole[:at] + b"gap" + whole[at:], author, "zip")
+    refuse(whole[:at] + b"gap" + whole[at:-6] + struct.pack("<L2x", at + 3), author, "more in it")
 
 
 def test_not_a_bundle(author: Author) -> None:

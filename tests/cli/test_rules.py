@@ -215,6 +215,14 @@ def test_lint(tmp_path: Path) -> None:
     assert vedette("rules", "lint", tmp_path / "nowhere").exit_code == 2
 
 
+def test_a_rule_without_test_events_is_a_mistake(tmp_path: Path) -> None:
+    """Also when nothing else is wrong."""
+    rule = tmp_path / "rare.yml"
+    rule.write_text(RULE.replace("Who|expand: '%names%'", "user: root"))
+    done = vedette("rules", "test", rule)
+    assert (done.exit_code, "0 failures, 1 mistakes" in done.stdout) == (1, True)
+
+
 def test_explain(tmp_path: Path) -> None:
     """Predicates and literals of a rule, and its truth on an event from an argument or standard input."""
     rule, pipeline, lookup = files(tmp_path)

@@ -12,10 +12,13 @@ from vedette.config.read import load
 from vedette.fleet.enrolment import new_token
 
 KEY = "ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+OWN = "ed25519:BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 TOKEN = new_token("plants").text()
 
 
-def host(folder: Path, text: str = "", said: Any = None, token: str = TOKEN, broker: str = "") -> Any:
+def host(
+    folder: Path, text: str = "", said: Any = None, token: str = TOKEN, *, broker: str = "", uplink: str = ""
+) -> Any:
     data = folder / "data"
     (data / "identity").mkdir(parents=True, exist_ok=True)
     if said is not None:
@@ -24,7 +27,7 @@ def host(folder: Path, text: str = "", said: Any = None, token: str = TOKEN, bro
     path = folder / "vedette.toml"
     path.write_text(
         f'[enrolment]\ntoken_file = "{folder}/token"\n[broker]\nurl = "mqtts://region.example:8883"\n{broker}'
-        f'[uplink]\ntype = "mqtt"\n[agent]\ndata_dir = "{data}"\n{text}'
+        f'[uplink]\ntype = "mqtt"\n{uplink}[agent]\ndata_dir = "{data}"\n{text}'
     )
     return load(path)
 
@@ -60,12 +63,18 @@ def test_after_it(tmp_path: Path) -> None:
 
 
 def test_the_local_file_wins(tmp_path: Path) -> None:
-    said = {"fleet": "plants", "settings": {"labels": {"site": "vienna", "os": "debian"}}}
+    """But for keys of bundles, to which the region's are added."""
+    labels = {"site": "vienna", "os": "debian"}
+    said = {"fleet": "plants", "settings": {"labels": labels, "receipt_keys": [KEY], "trusted_keys": [KEY]}}
     text = f'fleet = "own"\n[fleet]\nroot = "{tmp_path}/own.json"\nlabels = {{site = "linz"}}\n'
-    config = host(tmp_path, text, said)
+    text += f'[bundles]\ntrusted_keys = ["{OWN}"]\n'
+    (tmp_path / "data" / "identity").mkdir(parents=True)
+    (tmp_path / "data" / "identity" / "root.json").write_text("{}")
+    config = host(tmp_path, text, said, uplink=f'receipt_keys = ["{OWN}"]\n')
     assert config.agent.fleet == "own"
     assert config.fleet.labels == {"site": "linz", "os": "debian"}
     assert config.fleet.root == tmp_path / "own.json"
+    assert (config.uplink.receipt_keys, config.bundles.trusted_keys) == ((OWN,), (OWN, KEY))
 
 
 def test_a_certificate_of_its_own_stays(tmp_path: Path) -> None:

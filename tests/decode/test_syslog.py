@@ -112,8 +112,12 @@ def test_headers(raw: bytes, host: str | None, app: str | None, pid: str | None,
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"<", b"plain text", b"<999>Nov 20 10:00:00 web1 app: x", b'{"a": 1}', b"\xff\0\xfe"]
-)
+    "raw",
+    [
+        b"", b"<", b"plain text", b'{"a": 1}', b"\xff\0\xfe", b"<192>app: x",
+        b"<192>Nov 20 10:00:00 web1 app: x", b"<192>1 2026-11-20T10:00:00Z web1 app 7 ID47 x",
+    ],
+)  # fmt: skip
 def test_not_syslog(raw: bytes) -> None:
     """What begins with neither a priority nor a time has no header."""
     assert parse(raw, NOW) is None
@@ -161,6 +165,16 @@ def test_no_timestamp(stamp: str, received: int) -> None:
     header = parse(f"<13>{stamp} web1 app: x".encode(), received)
     assert header is not None
     assert (header.timestamp, header.host, header.app) == (None, "web1", "app")
+
+
+@pytest.mark.parametrize(
+    "stamp", ["Nov 20 10:00:00.25", "Nov 20 10:00:00.250000999", "1795168800.25", "2026-11-20T10:00:00.25Z"]
+)
+def test_fraction(stamp: str) -> None:
+    """Of a second, in as many digits as it has."""
+    header = parse(f"<13>{stamp} web1 app: x".encode(), NOW)
+    assert header is not None
+    assert header.timestamp == us("2026-11-20T10:00:00.250000")
 
 
 def test_zone() -> None:

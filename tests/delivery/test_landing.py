@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.delivery.kit import NOW
 from vedette.delivery.landing import LandingFolder, ulid
@@ -27,6 +28,22 @@ def test_landing_folder_files_appear_whole(tmp_path: Path) -> None:
     assert len(path.stem) == 26
     table = pq.read_table(path, partitioning=None)
     assert table.column("received_at").cast(pa.int64()).to_pylist() == [NOW]
+
+
+def test_a_file_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bytes are synced before it has its name, its name before ``write`` returns: receipts follow."""
+    landing, row = LandingFolder(tmp_path, "me"), {"topic": "t", "reason": "r", "payload": b""}
+    real, steps = os.fsync, []
+    landing.write("bad", [row], NOW)
+
+    def fsync(descriptor: int) -> None:
+        synced = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        steps.append((synced.parent.name, len([*(tmp_path / "bad").rglob("*.parquet")])))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    landing.write("bad", [row], NOW)
+    assert steps == [(".tmp", 1), ("dt=2026-11-21", 2)]
 
 
 def test_a_landing_is_not_for_everybody(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import errno
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import lmdb
 import pytest
 from structlog.testing import capture_logs
 
+from vedette.delivery import queue
 from vedette.delivery.queue import Outbox
 from vedette.model.counters import Counters, Log
 from vedette.model.event import Cursor
@@ -66,6 +68,25 @@ def test_a_receipt_of_another_numbering_does_nothing(store: Store, writer: Threa
         assert asyncio.run(outbox.receipt([(1, 6)], "0" * 32)) == 0
     assert outbox.depth == 6
     assert [entry["event"] for entry in logs] == [Log.RECEIPT_INVALID]
+
+
+def test_a_receipt_waits_for_the_disk(
+    store: Store, writer: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the store cannot be written it is tried again, and says so; nobody hears of it before it is on disk."""
+    health = DiskHealth(lambda: 0)
+    outbox, receipt, degraded = Outbox(store, writer, Counters(), health), store.receipt, list[bool]()
+
+    def full_at_first(ranges: Sequence[tuple[int, int]]) -> int:
+        degraded.append(health.degraded)
+        if len(degraded) < 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return receipt(ranges)
+
+    monkeypatch.setattr(queue, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(store, "receipt", full_at_first)
+    assert asyncio.run(outbox.receipt([(1, 2)])) == 2
+    assert (degraded, health.degraded, outbox.depth) == ([False, True, True], False, 4)
 
 
 def test_the_receipted_total_is_the_stores(store: Store, writer: ThreadPoolExecutor) -> None:

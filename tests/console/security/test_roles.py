@@ -65,6 +65,11 @@ def test_a_grant_on_a_fleet() -> None:
     assert not site.may("rollout.abort", "plants", "*")
 
 
+@pytest.mark.parametrize("place", [("plants", "*"), ("*", "vienna"), ("plants", "vienna")])
+def test_the_console_itself_needs_a_grant_on_all(place: tuple[str, str]) -> None:
+    assert not any(user(Grant(Role.ADMIN, *place)).may(act) for act in EVERYWHERE)
+
+
 def test_nobody_may_anything_without_a_grant() -> None:
     assert not any(user().may(act) for act in ACTS)
     assert user().role is None
@@ -92,6 +97,8 @@ def test_a_token_has_the_acts_that_it_was_made_for() -> None:
     assert [act for act in ACTS if token.may(act)] == ["read"]
     assert token.sites("triage") == Scope(False)
     assert token.who == "ann (token script)"
+    none = Principal("ann", "token", (Grant(Role.ADMIN),), frozenset(), "script")
+    assert not any(none.may(act) for act in ACTS)
 
 
 GRANTS = st.lists(st.builds(Grant, st.sampled_from(Role), st.sampled_from("*ab"), st.sampled_from("*xy")), max_size=4)
