@@ -39,6 +39,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "UPDATE users SET password = '' WHERE subject IS NOT NULL",
         "CREATE TABLE gone (name TEXT PRIMARY KEY)",
     ),
+    ("DROP TABLE jobs",),
 )
 
 

@@ -8,7 +8,6 @@ from vedette_console.settings import Settings
 from vedette_console.store.accounts import Accounts
 from vedette_console.store.audit import Audit
 from vedette_console.store.database import Database, open_database
-from vedette_console.store.jobs import Jobs
 from vedette_console.store.saved import Choices, Searches
 from vedette_console.store.schema import migrate
 from vedette_console.store.sessions import Sessions
@@ -24,7 +23,6 @@ class Store:
     searches: Searches
     choices: Choices
     audit: Audit
-    jobs: Jobs
 
     def close(self) -> None:
         self.database.close()
@@ -41,5 +39,5 @@ def open_store(settings: Settings) -> Store:
         raise
     return Store(
         database, Accounts(database), Sessions(database, settings.sessions), Tokens(database), Searches(database),
-        Choices(database), Audit(database), Jobs(database),
+        Choices(database), Audit(database),
     )  # fmt: skip
