@@ -20,7 +20,7 @@ from tests.engine.test_property import chunks, found, rule
 from vedette.decode import syslog
 from vedette.decode.decoder import record
 from vedette.engine import cache as caches
-from vedette.engine import evaluate, group
+from vedette.engine import evaluate, fallback, group
 from vedette.engine.cache import KEY, SET, SLOT, WAYS, Cache, Part, Store
 from vedette.engine.match import Context, Engine
 from vedette.model.event import Chunk
@@ -75,13 +75,14 @@ def test_what_is_asked_for_stays() -> None:
         assert store.get(keys[0]) == "asked"
 
 
-def test_bytes_of_two_slots_are_no_key() -> None:
+@pytest.mark.parametrize("at", [1, 2])
+def test_bytes_of_two_slots_are_no_key(at: int) -> None:
     """What looks like a key but lies across two slots is not found; the key behind it is."""
     store = Store(1)
     key, other = digests(2)
     store.put(key, "it", ROOM)
     store.put(other, "another", ROOM)
-    store._memory[1 : 1 + KEY] = key[:KEY]
+    store._memory[at : at + KEY] = key[:KEY]
     assert store.get(key) == "it"
     store._memory[SLOT : 2 * SLOT] = bytes(SLOT)
     assert store.get(key) is None
@@ -129,6 +130,11 @@ def test_tiny_sizes_work(size: int) -> None:
         cache.put(key, (i,))
         assert cache.get(key) in (None, (i,))
     assert cache.on is (size > 0)
+
+
+def test_keys_cannot_be_foreseen() -> None:
+    """Two caches have other digests for the same bytes: who writes logs cannot make two that collide."""
+    assert Cache().begin(b"head")().digest() != Cache().begin(b"head")().digest()
 
 
 def test_a_use_without_hits_rests_and_tries_again() -> None:
@@ -277,6 +283,18 @@ def test_what_is_undecided_is_not_kept() -> None:
     assert accounts[0] == accounts[1]
     assert accounts[0][1] == {0: 2}
     assert accounts[0][3] == {0}
+
+
+def test_what_was_undecided_is_evaluated_afresh() -> None:
+    """An event for whose pattern no time was left matches all its rules when it comes again: no part was kept."""
+    slow, plain = Predicate("message", Op.REGEX, "(?=a)a+$", True), Predicate("message", Op.CONTAINS, "aaa")
+    chunk = lines(b"<38>Nov 20 10:00:00 w x: aaa")
+    with mock.patch.multiple(evaluate, DEAR_TIMES=0, FEW=0), mock.patch.multiple(group, DEAR_HITS=-1, WARM=-1):
+        engine = Engine(plan_of(slow, plain), route=False, prefilter=False)
+        with mock.patch.object(fallback, "EVENT_TIMEOUT", 0):
+            assert [match.rule for match in engine.evaluate(chunk)] == [1]
+        assert engine.tally.undecided == {0: 1}
+        assert [match.rule for match in engine.evaluate(chunk)] == [0, 1]
 
 
 def test_a_rule_put_in_quarantine_is_not_answered_from_memory() -> None:

@@ -29,7 +29,7 @@ OPERATORS = Operators(
     FLEET,
     1,
     {
-        name: Operator(name, KEYS[name].public_key(), frozenset(roles), NOW + (-HOUR if name == "past" else 24 * HOUR))
+        name: Operator(name, KEYS[name].public_key(), frozenset(roles), NOW + (0 if name == "past" else 24 * HOUR))
         for name, roles in (("vera", ["viewer"]), ("ann", ["analyst"]), ("otto", ["operator"]), ("past", ["viewer"]))
     },
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 from pathlib import Path
 
 import pytest
 
+from tests.fleet.conftest import Synced
 from vedette.fleet.audit import FIRST, Audit, Head, verify
 
 
@@ -92,6 +94,27 @@ def test_a_record_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == b"hello\n"
     with pytest.raises(ValueError, match="prev is not a name"):
         Audit(tmp_path / "other").append("asked", prev="x")
+
+
+def test_a_line_is_on_disk_when_append_returns(tmp_path: Path, synced: Synced) -> None:
+    """The record is synced when the whole line is in it, and its folder after the first line."""
+    path = tmp_path / "audit.jsonl"
+    for folder in {tmp_path: ["audit.jsonl"]}, {}:
+        synced.clear()
+        Audit(path).append("asked")
+        assert synced == {path: path.read_bytes(), **folder}
+
+
+def test_a_writer_has_the_record_alone(tmp_path: Path) -> None:
+    """Between the newest line, which it has read, and its own no other process can write."""
+    path = tmp_path / "audit.jsonl"
+
+    def clock() -> int:
+        with path.open() as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return 0
+
+    Audit(path, clock).append("asked")
 
 
 def _writer(path: str) -> None:

@@ -225,11 +225,10 @@ def duplicate_keys_root(r: Repository, c: Client) -> None:
     """One key under several key ids is one signature."""
     c.refresh()
     signer = KEYS["a"]
-    r.entrust("snapshot", [signer], 3)
-    ids = [signer.public_key.keyid, "1" * 64, "2" * 64]
-    for keyid in ids[1:]:
-        key = signer.public_key
-        r.root.add_key(SSlibKey(keyid, key.keytype, key.scheme, dict(key.keyval)), "snapshot")
+    r.entrust("snapshot", [signer], 2)
+    key = signer.public_key
+    ids = [key.keyid, "1" * 64]
+    r.root.add_key(SSlibKey(ids[1], key.keytype, key.scheme, dict(key.keyval)), "snapshot")
     r.publish("root")
     made = Metadata.from_bytes(r.files["2.snapshot.json"])
     one = made.signatures[ids[0]].signature

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from securesystemslib.signer import SSlibKey
 from tuf.api.metadata import DelegatedRole, Delegations, Targets
 
 from tests.fleet.simulated import KEYS, LATER, TOP, Client, Repository
@@ -87,6 +88,18 @@ def test_non_root_rotations(case: str, role: str, repository: Repository, client
     else:
         client.refuse("signatures")
     assert (client.version("root"), client.version(role)) == (2, 2 if good else 1)
+
+
+def test_one_key_under_two_ids_of_a_delegation(repository: Repository, client: Client) -> None:
+    """As for the roles of the root (``duplicate_keys_root``)."""
+    client.refresh()
+    delegations = repository.signed["targets"].delegations
+    role, second = delegations.roles["rollout"], "1" * 64
+    key = delegations.keys[role.keyids[0]]
+    delegations.keys[second] = SSlibKey(second, key.keytype, key.scheme, dict(key.keyval))
+    role.keyids.append(second)
+    repository.publish("targets")
+    client.refuse("keys")
 
 
 # --- delegations: an agent follows the one to ``rollout``, and no other

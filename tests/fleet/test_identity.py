@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
+from tests.fleet.conftest import Synced
 from vedette.fleet import identity as module
 from vedette.fleet.certificates import requested_key, signed_by
 from vedette.fleet.enrolment import Answer, EnrolmentRefused, Renewal, read_renewal_request
@@ -43,6 +46,15 @@ def test_enrolled(host: Identity) -> None:
     assert stat.S_IMODE(host.folder.stat().st_mode) == 0o700
     life = timedelta(days=90)
     assert abs(host.renew_after() - (NOW + life * 2 / 3)) < timedelta(hours=1)
+
+
+def test_what_was_taken_is_on_disk(tmp_path: Path, synced: Synced) -> None:
+    """Each file was synced whole before it got its name, and the names after."""
+    folder = tmp_path / "identity"
+    host = Identity(folder, "web-1")
+    host.take(answer(host.request_csr(), files={"root.json": "{}"}), "plants")
+    written = {folder / f".{path.name}.tmp": path.read_bytes() for path in folder.iterdir()}
+    assert synced == {**written, folder: sorted(os.listdir(folder))}
 
 
 def test_the_key_stays_until_an_answer_comes(tmp_path: Path) -> None:
@@ -100,27 +112,48 @@ def test_authorities_change_only_by_one_that_is_trusted(host: Identity) -> None:
     assert (host.folder / "region-ca.pem").read_bytes() == FOREIGN.pem()
 
 
-@pytest.mark.parametrize("step", range(1, 6))
-def test_killed_between_two_steps_of_a_renewal(host: Identity, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """Key and certificate fit after the next start, and the renewal that was under way can be finished."""
-    new, count = renewal(host, FOREIGN, FOREIGN.pem() + CENTRE.pem()), 0
+@contextmanager
+def killed(monkeypatch: pytest.MonkeyPatch, step: int) -> Iterator[None]:
+    """Nothing is written or renamed from the ``step``-th time on; what has fewer steps comes to its end."""
+    count = 0
 
-    def counted(call: object) -> object:
+    def counted(call: Callable[..., object]) -> Callable[..., object]:
         def run(*arguments: object) -> object:
             nonlocal count
             count += 1
-            if count == step:
+            if count >= step:
                 raise KeyboardInterrupt
-            return call(*arguments)  # type: ignore[operator]
+            return call(*arguments)
 
         return run
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
         patch.setattr(module, "write_whole", counted(module.write_whole))
         patch.setattr(Path, "rename", counted(Path.rename))
-        with suppress(KeyboardInterrupt):
-            host.renew(new)
-            assert count < step
+        yield
+        assert count < step
+
+
+@pytest.mark.parametrize("step", range(1, 9))
+def test_killed_between_two_steps_of_an_enrolment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """The host is enrolled when all that the region gave is there, else not; the same answer enrols it later."""
+    host = Identity(tmp_path / "identity", "web-1")
+    reply = answer(host.request_csr(), files={"root.json": "{}"})
+    names = {"agent.key", "agent.pem", "region-ca.pem", "identity.json", "root.json"}
+    with killed(monkeypatch, step):
+        host.take(reply, "plants")
+    written = {path.name for path in host.folder.iterdir()}
+    assert not host.enrolled or names <= written
+    host.take(reply, "plants")
+    _holds(host)
+
+
+@pytest.mark.parametrize("step", range(1, 6))
+def test_killed_between_two_steps_of_a_renewal(host: Identity, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Key and certificate fit after the next start, and the renewal that was under way can be finished."""
+    new = renewal(host, FOREIGN, FOREIGN.pem() + CENTRE.pem())
+    with killed(monkeypatch, step):
+        host.renew(new)
     again = Identity(host.folder, "web-1")
     again.settle()
     _holds(again)

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.fleet.asking import AGENT, HOUR, KEYS, NOW, OPERATORS, asked, host, signed, spooled
+from tests.fleet.conftest import Synced
 from vedette.fleet.documents import DocumentRefused, canonical
 from vedette.fleet.kinds import KINDS
 from vedette.fleet.operators import Operators, read_operators
 from vedette.fleet.requests import DOMAIN, MAX_LIFE, MAX_REQUEST, Host, Refused, Request, admit, follow_up, read
+from vedette.fleet.signedtime import SignedTime
+from vedette.fleet.spool import Spool
 
 
-def decide(data: bytes, where: Host | None = None, *, seen: bool = False, kind: str = "") -> Request:
-    return admit(data, where or host(), KINDS, lambda nonce: seen, lambda id: kind)
+def decide(data: bytes, where: Host | None = None, *, seen: str = "", kind: str = "") -> Request:
+    return admit(data, where or host(), KINDS, lambda nonce: nonce == seen, lambda id: kind)
 
 
-def refused(data: bytes, where: Host | None = None, *, seen: bool = False, kind: str = "") -> str:
+def refused(data: bytes, where: Host | None = None, *, seen: str = "", kind: str = "") -> str:
     with pytest.raises(Refused) as caught:
         decide(data, where, seen=seen, kind=kind)
     return caught.value.kind
@@ -70,8 +74,9 @@ def test_refused(kind: str, data: bytes) -> None:
 
 def test_by_what_the_host_knows() -> None:
     """A nonce that was seen, metadata that have expired, no list of operators, an owner who allows nothing."""
-    data = signed(asked())
-    assert refused(data, seen=True) == "replayed"
+    request = asked()
+    data = signed(request)
+    assert refused(data, seen=request.nonce) == "replayed"
     assert refused(data, host(trusted_until=NOW)) == "trust expired"
     assert refused(data, host(operators=None)) == "operator"
     assert refused(data, host(allow=())) == "not allowed"
@@ -139,6 +144,34 @@ def test_nonces_outlive_restarts(tmp_path: Path) -> None:
     spool = spooled(tmp_path, lambda: now[0])
     assert (spool.seen(request.nonce), spool.seen(later.nonce)) == (False, True)
     assert refused(signed(request), host(clock=lambda: now[0])) == "expired"
+
+
+def test_what_is_taken_is_on_disk(tmp_path: Path, synced: Synced) -> None:
+    """The request, its folder's name and its nonce: no power cut lets it be taken again."""
+    folder, request = tmp_path / "requests", asked()
+    spool = Spool(folder, SignedTime(tmp_path / "time", lambda: NOW))
+    synced.clear()
+    spool.take(request, signed(request))
+    assert synced[folder] == sorted(os.listdir(folder)) == sorted(["nonces", request.id])
+    assert synced[folder / "nonces"] == (folder / "nonces").read_bytes()
+    assert synced[folder / request.id / ".request.json.tmp"] == signed(request)
+
+
+def test_a_cancel_outlives_its_own_expiry(tmp_path: Path) -> None:
+    """What was cancelled before it came is refused for as long as a request may live."""
+    now = [NOW]
+    request = asked(expires=NOW + MAX_LIFE)
+    cancel = follow_up(request, "cancel", [AGENT], NOW)
+    spool = spooled(tmp_path, lambda: now[0])
+    spool.note(cancel, request.id)
+    now[0] = cancel.expires + HOUR
+    later = asked(created=now[0], expires=now[0] + HOUR)
+    spool.take(later, signed(later))
+    spool = spooled(tmp_path, lambda: now[0])
+    assert not spool.seen(cancel.nonce)
+    with pytest.raises(Refused) as caught:
+        spool.take(request, signed(request))
+    assert caught.value.kind == "cancelled"
 
 
 def test_room_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

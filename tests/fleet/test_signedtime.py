@@ -187,10 +187,10 @@ def test_a_timestamp_raises_the_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("role", ["root", "timestamp", "snapshot", "targets", "rollout"])
 def test_each_role_is_held_against_it(tmp_path: Path, role: str) -> None:
-    """What has expired before the newest signature is refused where python-tuf, by the host's clock, takes it; for
-    fetching a file, too."""
+    """What expires with the newest signature is refused where python-tuf, by the host's clock, takes it; for fetching
+    a file, too."""
     watched = Watched(tmp_path)
-    centre, soon = watched.centre, utc_now() + HOUR
+    centre, soon = watched.centre, utc_now() // 1_000_000 * 1_000_000 + HOUR
     centre.publish(overlay(1, ONE), {"config/1.toml": ONE}, rolled(1))
     keys = {"root": centre.roots[:2], "targets": centre.operators[:2]}.get(role) or [online(centre, role)]
     centre.forge(role, *keys, expires=datetime.fromtimestamp(soon / 1e6, UTC))

@@ -123,6 +123,8 @@ TOKENS = st.sampled_from(
 )
 @example(b"5 <1\n5 <13>a\n<13>ab\n\n7", [1, 2, 3, 6, 7], 40)
 @example(b"ab\n12 <13>abcdefghx", [4, 5, 6, 9], 4)
+@example(b"abcde\n", [], 4)
+@example(b"5 abcde", [], 4)
 @example(b"ab\n7 <13\n7 <13>abcdefg<", [4, 5, 6, 9], 40)
 def test_cuts_do_not_matter(stream: bytes, cuts: list[int], max_event: int) -> None:
     """Any split of the stream gives the events of the naive framer."""

@@ -102,6 +102,7 @@ def test_addresses(tmp_path_factory: pytest.TempPathFactory, keys: list[str], ot
         for row in rows:
             assert found.get("ip", row[0]) == row
             assert found.get("ip", ipaddress.ip_address(row[0]).exploded) == row
+            assert "." not in row[0] or not found.contains("ip", row[0].replace(".", ".0", 1))
         for other in others:
             assert found.contains("ip", str(other)) == (str(other) in keys)
         for strange in (None, "", "10.0.0", "10.0.0.256", "010.0.0.1", "fe80::1%1", 5, "::ffff:1.2.3.4.5"):
