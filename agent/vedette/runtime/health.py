@@ -32,7 +32,8 @@ def _rules(status: Mapping[str, Any]) -> Iterator[str]:
     if rules["error"]:
         yield f"the last change of rules was refused: {rules['error']}"
     if rows := rules["quarantined"]:
-        yield f"{rules['quarantined_count']} rules in quarantine: {rows[0]['title']}{', …' if len(rows) > 1 else ''}"
+        count = rules["quarantined_count"]
+        yield f"{count} rules in quarantine: {rows[0]['title']}{', …' if count > 1 else ''}"
     for row in rules["formats"]:
         if row["missing"]:
             yield f"no rule set has the format {row['name']}"

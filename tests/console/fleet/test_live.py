@@ -90,7 +90,8 @@ async def test_one_id_of_two_machines(region: Region) -> None:
                 await agents.heartbeat("vienna-1", **life)
                 await agents.lost("vienna-1")
             await agents.heartbeat("linz-1")
-            await eventually("what was sent after it", lambda: fleet.live.beat(FLEET, "linz-1"))
+            await eventually("its note", lambda: (beat := fleet.live.beat(FLEET, "vienna-1")) and beat.note)
+            await eventually("the other agent", lambda: fleet.live.beat(FLEET, "linz-1"))
             rows = {row.agent: row.reasons for row in (await fleet.overview(ADMIN)).items}
             assert rows["vienna-1"][0].startswith("two machines or processes have this agent's id: raw log aaaaaaaa,")
             assert not [reason for reason in rows["linz-1"] if "two machines" in reason]

@@ -11,7 +11,7 @@ import pytest
 from tests.console import kit
 from tests.console.kit import Console
 from tests.console.pages import region
-from tests.console.pages.browser import Tab, axe, chromium
+from tests.console.pages.browser import WAIT, Tab, axe, chromium
 from tests.console.pages.pictures import COLOURS, palette, pixels
 from tests.console.pages.places import PAGES, places
 
@@ -257,6 +257,8 @@ def test_choices_are_kept(tab: Open, plain: Console) -> None:
 
 def test_the_editor_keeps_its_draft(tab: Open, plain: Console) -> None:
     """And shows what lint says, with the line."""
+    from playwright.sync_api import expect
+
     found = tab(plain)
     page = found.page
     page.route(
@@ -289,7 +291,7 @@ def test_the_editor_keeps_its_draft(tab: Open, plain: Console) -> None:
     page.get_by_role("button", name="Go there").click()
     assert page.evaluate("document.activeElement.selectionStart") == len("title: mine\n")
     found.go("/rules/new")
-    page.wait_for_function("document.querySelector('#text').value === 'title: mine\\nid: 1\\n'")
+    expect(page.locator("#text")).to_have_value("title: mine\nid: 1\n", timeout=WAIT)
     assert found.heard == []
 
 

@@ -326,19 +326,21 @@ def test_ingest_s_table_has_what_the_lookups_have(region: Region) -> None:
 def test_mistakes_in_the_file(region: Region) -> None:
     """Every mistake is named with its key, and nothing is read."""
     region.feeds(
-        'name = ".a"\ntype = "stix"\nurl = "http://intel.example/x"\nkinds = ["ipx"]\nmin_confidence = 101',
+        'name = "a"\ntype = "stix"\nurl = "http://intel.example/x"\nkinds = ["ipx"]\nmin_confidence = 101',
         'name = "b"\ntype = "taxii"\nurl = "https://me:pw@intel.example/x"\nusername = "x"',
         'name = "b"\ntype = "misp"\nurl = "https://intel.example/"\npath = "x"\nmax_age = "0s"\ncollection = "c"',
     )
     done = region.command()
     assert done.exit_code == 2
     for part in (
-        "name: expects", "expects https://", "'ipx' is none", "expects 0 to 100", "no credentials in it",
+        "expects https://", "'ipx' is none", "expects 0 to 100", "no credentials in it",
         "password_file go together", "collection: missing", "either url or path", "max_age: expects more",
         "collection: is of TAXII only",
     ):  # fmt: skip
         assert part in done.stderr
     assert "pw" not in done.stderr.replace("password", "")
+    region.feeds('name = ".a"\ntype = "stix"\npath = "x"\nkinds = ["ip"]')
+    assert "name: expects" in region.command().stderr
     region.feeds('name = "a"\ntype = "csv"\nurl = "https://x.example/"\nkind = "ip"')
     assert "did you mean kinds?" in region.command().stderr
     (region.folder / "feeds.toml").write_text("[feed\n")
