@@ -68,7 +68,7 @@ def _component(folder: Path, row: dict[str, Any]) -> Iterator[str]:
     if not row.get("supplier", {}).get("name"):
         yield "no supplier"
     for place in _places(row):
-        if not (folder / place).exists():
+        if not _inside(folder, place) or not (folder / place).exists():
             yield f"{place} is not there"
     if not _places(row):
         yield "no file of it is named"
@@ -81,12 +81,16 @@ def _component(folder: Path, row: dict[str, Any]) -> Iterator[str]:
         yield "no text of its licence"
     for text in texts:
         path = folder / text
-        if not path.is_file() or not path.read_bytes().strip():
+        if not _inside(folder, text) or not path.is_file() or not path.read_bytes().strip():
             yield f"{text}, the text of its licence, is not there"
             continue
         for name in re.findall(rb"/usr/share/common-licenses/([\w.-]*\w)", path.read_bytes()):
             if f"licences/{name.decode()}" not in texts:
                 yield f"{text} refers to {name.decode()}, which is not there"
+
+
+def _inside(folder: Path, place: str) -> bool:
+    return (folder / place).resolve().is_relative_to(folder.resolve())
 
 
 def _places(row: dict[str, Any]) -> list[str]:
@@ -108,4 +112,4 @@ def _strays(folder: Path, components: list[dict[str, Any]]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join(problems(Path(sys.argv[1]))))
+    sys.exit("\n".join(problems(Path(sys.argv[1]))) or None)

@@ -15,6 +15,9 @@ NAMESPACE = uuid.UUID("5d0c3c0e-6a0f-5b55-9f2f-0a3c1c6f7d11")
 
 _ODD = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
+_DIGEST = re.compile(r"-[0-9a-f]{16}\Z")
+"""The end of a name that says another id than it shows."""
+
 
 def filter_text(
     rule_id: str, source: Mapping[str, str | None], values: Mapping[str, Sequence[str]], *, key: str, title: str,
@@ -58,7 +61,7 @@ def _text(text: str) -> str:
 
 def file_name(rule_id: str) -> str:
     """Name of the file that holds the filter for a rule, of bounded length; no other rule's."""
-    if is_name(rule_id):
+    if is_name(rule_id) and not _DIGEST.search(rule_id):
         return f"filter-{rule_id}.yml"
     digest = hashlib.sha256(rule_id.encode("utf-8", "surrogatepass")).hexdigest()
     return f"filter-{re.sub('[^A-Za-z0-9_-]', '_', rule_id)[:64]}-{digest[:16]}.yml"

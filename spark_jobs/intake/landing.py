@@ -9,7 +9,7 @@ Three kinds of file are never rows, and each is reported:
   bad only if its bytes can be read all the same. If they cannot, storage is at fault: the error is raised and the batch
   comes again later.
 * **Empty or gone**: Spark's listing passes over it without a word. ``overlooked`` compares the batch with Spark's own
-  log of files.
+  log of files, whatever is in the file by now.
 * **Temporary** (``*.tmp`` beside the others, as some collectors write; Vedette's own landing writes elsewhere): a
   collector was stopped before its rename. The rows in it were never receipted, so their agents send them again.
 
@@ -145,9 +145,8 @@ def overlooked(spark: SparkSession, checkpoint: str, batch_id: int, listed: Sequ
         if storage.bare(path) in known:
             continue
         there = storage.stamp(path)
-        if there is None or not there[0]:
-            landed = datetime.fromtimestamp(row.timestamp / 1000)
-            missing.append((File(path, landed), "is gone" if there is None else "is empty (0 bytes)"))
+        why = "is gone" if there is None else "was empty when it was listed" if there[0] else "is empty (0 bytes)"
+        missing.append((File(path, datetime.fromtimestamp(row.timestamp / 1000)), why))
     return missing
 
 

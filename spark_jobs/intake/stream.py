@@ -129,17 +129,24 @@ def take_changed(spark: SparkSession, tables: Tables, stream: Stream, checkpoint
     of the stream is taken.
 
     The batch is named by the file and how often it has been tried, so that one that was cut short is done to its end.
+    One that fails before any of it is in the tables is logged, and taken at the next look.
     """
     if not stream.busy.acquire(blocking=False):
         return
     try:
         for file, tries in unread.changed(checkpoint):
             work = Work(spark, tables, _hash((stream.name, file.path)), tries)
-            with manifest.writing(tables, stream.name, stream.tables):
-                batch = stream.source.files(spark, [file])
-                account = _take(work, stream, batch, checkpoint)
-                if not account.bad_files:
-                    unread.forget(checkpoint, file)
+            try:
+                with manifest.writing(tables, stream.name, stream.tables):
+                    batch = stream.source.files(spark, [file])
+                    account = _take(work, stream, batch, checkpoint)
+                    if not account.bad_files:
+                        unread.forget(checkpoint, file)
+            except Exception as error:  # whatever it is: one file must not stop all streams
+                if _begun(work, stream):
+                    raise
+                log.error("%s: %s could not be taken, and is tried again: %s", stream.name, file.name, error)
+                continue
             stream.account.add(account)
             log.info("%s: tried %s again, as it has changed: %s", stream.name, file.name, account)
     finally:
@@ -150,9 +157,14 @@ def _hash(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:32]
 
 
-def _take(work: Work, stream: Stream, batch: Batch, checkpoint: str) -> Account:
+def _begun(work: Work, stream: Stream) -> bool:
+    """Whether rows of the batch are in the tables."""
     done = work.tables.version(stream.tables[0], work.query)
-    if done is not None and done >= work.txn.version:
+    return done is not None and done >= work.txn.version
+
+
+def _take(work: Work, stream: Stream, batch: Batch, checkpoint: str) -> Account:
+    if _begun(work, stream):
         # Replayed, and its rows are there: they are not read again, so a bad file would not be found by them.
         batch = stream.source.mend(work.spark, batch) or batch
     unread.note(checkpoint, [letter.file for letter in batch.letters])

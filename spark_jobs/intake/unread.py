@@ -2,7 +2,8 @@
 
 A file that is copied in place (``scp``) is met half, or empty, and Spark takes each name once. So every query notes in
 ``unread.json``, beside Spark's own record, the size and time of each file that it could not read, and how often it was
-tried, before the rest of the batch is written. It is lost with that record only, and then all files are read again.
+tried, before the rest of the batch is written. It is lost with that record only, and then all files are read again; a
+damaged one is refused by name, as the files in it would stay unread.
 """
 
 from __future__ import annotations
@@ -48,8 +49,14 @@ def forget(checkpoint: str, file: File) -> None:
 
 
 def _read(checkpoint: str) -> dict[str, tuple[int, int, int]]:
-    notes: dict[str, tuple[int, int, int]] = json.loads(storage.text(f"{checkpoint}/{NAME}") or "{}")
-    return notes
+    path = f"{checkpoint}/{NAME}"
+    try:
+        notes = json.loads(storage.text(path) or "{}")
+        return {file: (size, time, tries) for file, (size, time, tries) in notes.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path}: cannot be read ({error}); restore it, or delete {checkpoint} to read again all that has landed"
+        ) from error
 
 
 def _store(checkpoint: str, notes: dict[str, tuple[int, int, int]]) -> None:

@@ -92,7 +92,7 @@ def maintain(
     manifest.check(tables, newer=False)  # what somebody added to a table is what step 1 looks for
     with (
         storage.one_writer(tables.root, "maintain"),
-        manifest.writing(tables, "maintain", TABLES.values()) as noted,
+        manifest.writing(tables, "maintain", TABLES.values()),
     ):
         with ingest_held_off(spark, tables, checkpoints) as alone:
             if alone:
@@ -100,7 +100,7 @@ def maintain(
                     done += exact(spark, tables, wanted, max_rewrite)
                 except Exception as error:  # whatever it is: one bad day must not let small files pile up for ever
                     failure = error
-        done += clean_up(spark, tables, wanted, keep, noted.dropped)
+        done += clean_up(spark, tables, wanted, keep)
         if failure is not None:
             log.error("repair failed; done: %s", ", ".join(done))
             raise failure
@@ -139,10 +139,8 @@ def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
     return [name for name, folder in folders.items() if newest(f"{folder}/offsets") > newest(f"{folder}/commits")]
 
 
-def clean_up(
-    spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]], dropped: dict[str, str]
-) -> list[str]:
-    """Steps 2 and 3; what was done. ``dropped`` gets the last day dropped of each table."""
+def clean_up(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]) -> list[str]:
+    """Steps 2 and 3; what was done."""
     done = [f"{many(compact(tables, wanted), 'table')} compacted"]
     for name, days in keep:
         old = expired(tables.partitions(TABLES[name]), wanted.last, days)
@@ -153,8 +151,8 @@ def clean_up(
             lately = {row.received_date for row in landed.select("received_date").distinct().collect()}
             old = [day for day in old if day not in lately]
         if old:
+            manifest.dropping(tables.root, name, old[-1])  # before it is done: a kill must not leave it unsaid
             tables.drop(TABLES[name], old)
-            dropped[name] = old[-1]
             done.append(f"{many(len(old), 'day')} of {name} dropped")
     return done
 
@@ -247,23 +245,35 @@ def rebuild(spark: SparkSession, tables: Tables, day: str, max_rewrite: int) -> 
 
 
 def rules_differ(spark: SparkSession, tables: Tables) -> bool:
-    """Whether ``RULES`` has counted otherwise than ``WIN_5M``; not asked once days of the latter were dropped."""
-    if WIN_5M.name in manifest.read(tables.root).dropped:
-        return False
-    counted = tables.frame(spark, RULES).select("rule_id", *RULES.sums)
+    """Whether ``RULES`` has counted otherwise than ``WIN_5M``, of rules all of whose days are there."""
+    counted = tables.frame(spark, RULES).where(_of_days_there(tables, "first_time")).select("rule_id", *RULES.sums)
     return not counted.exceptAll(_sums_by_rule(spark, tables).select("rule_id", *RULES.sums)).isEmpty()
 
 
+def _of_days_there(tables: Tables, first_time: str) -> Column:
+    """Whether ``WIN_5M`` has every day since a rule's ``first_time``, as far as it shows: retention takes the oldest
+    days first, and releases before this one did not note which."""
+    oldest = min((day for day in tables.partitions(WIN_5M) if _is_day(day)), default=date.max.isoformat())
+    return F.date_format(first_time, "yyyy-MM-dd") >= oldest
+
+
 def rebuild_rules(spark: SparkSession, tables: Tables) -> None:
-    """Rebuild ``RULES``: texts by the alerts that are there, sums by ``WIN_5M``; what neither speaks of stays."""
+    """Rebuild ``RULES``: texts by the alerts that are there, sums by ``WIN_5M``; what neither speaks of stays. A rule
+    that is older than the days of ``WIN_5M`` keeps what was counted of it, or has more."""
     former = tables.frame(spark, RULES)
     newest = frames.rules(frames.counted(tables.frame(spark, ALERTS))).select(*RULES.names)
     texts = newest.unionByName(former.join(newest, "rule_id", "left_anti")).alias("t")
-    sums = _sums_by_rule(spark, tables).alias("s")
-    counts = ("alerts", "matches", "first_time", "last_time")
-    rows = texts.join(sums, "rule_id", "left").select(
-        *(F.coalesce(f"s.{name}", f"t.{name}").alias(name) if name in counts else name for name in RULES.names)
-    )
+    sums, before = _sums_by_rule(spark, tables).alias("s"), former.alias("f")
+    exact = F.isnull("f.first_time") | _of_days_there(tables, "f.first_time")
+
+    def column(name: str) -> Column:
+        if name not in (*RULES.sums, "first_time", "last_time"):
+            return F.col("rule_id" if name == "rule_id" else f"t.{name}").alias(name)
+        further = F.least if name == "first_time" else F.greatest
+        kept = further(f"f.{name}", f"s.{name}")
+        return F.when(exact, F.coalesce(f"s.{name}", f"t.{name}")).otherwise(kept).alias(name)
+
+    rows = texts.join(sums, "rule_id", "left").join(before, "rule_id", "left").select(*map(column, RULES.names))
     tables.replace(RULES, rows.toArrow(), None)
 
 

@@ -23,7 +23,7 @@ class Freshness:
 
     differing: tuple[Line, ...]
     """Days of which the counts say something else than the alerts: ``date``, ``alerts`` and ``counted``, and the same
-    of ``matches`` and ``counted_matches``."""
+    of ``matches`` and ``counted_matches``. A day without alerts has outlived them: its counts stay."""
     alerts: datetime | None
     """When the newest alert was; None without any. So below."""
     heard: datetime | None
@@ -52,7 +52,8 @@ def _differing(period: Period) -> str:
             SELECT {day} AS date, alerts, matches, 0 AS counted, 0 AS counted_matches
             FROM ({sums.counted("alerts")}) a WHERE {in_period(period)}
             UNION ALL SELECT date, 0, 0, alerts, matches FROM win) b
-        GROUP BY date HAVING sum(alerts) <> sum(counted) OR sum(matches) <> sum(counted_matches) ORDER BY date"""
+        GROUP BY date HAVING sum(matches) > 0 AND (sum(alerts) <> sum(counted) OR sum(matches) <> sum(counted_matches))
+        ORDER BY date"""
 
 
 def sentence(fresh: Freshness, now: datetime) -> str:

@@ -11,8 +11,8 @@ A table that is lost, another one than was noted, or older is refused by whoever
 of some of them is no backup of the set. Of ``TOGETHER`` a newer one is refused as well, but while somebody writes, as
 it may hold what the others lack. Other tables may be newer: their rows are added once, or merged, whoever wrote last.
 
-A writer puts its name down first, writes, has the disk synced, and then notes how the tables stand, in one step with
-taking its name out (``writing``). So the note is never ahead of the tables, and behind them only under a name.
+A writer puts its name down first, writes, looks how the tables stand, has the disk synced, and then notes that, in one
+step with taking its name out (``writing``). So the note is never ahead of the disk, and behind it only under a name.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def check(tables: Tables, *, newer: bool = True, whole: bool = False) -> None:
 
 def problems(tables: Tables, manifest: Manifest, whole: bool = False) -> list[Problem]:
     """What does not fit to ``manifest``, as ``check`` has it."""
-    if whole and manifest == Manifest():
+    if whole and not manifest.tables and not {*manifest.writers} - {RECONCILE}:
         missing = [table for table in TOGETHER if not tables.exists(table)]
         return [Problem(table, "is lost") for table in missing] if len(missing) < len(TOGETHER) else []
     wrong = []
@@ -141,31 +141,38 @@ def problems(tables: Tables, manifest: Manifest, whole: bool = False) -> list[Pr
 
 @contextmanager
 def writing(tables: Tables, who: str, which: Collection[Table]) -> Iterator[Manifest]:
-    """Note that ``who`` writes, and at the end how the tables ``which`` stand, with the ``batches`` and ``dropped``
-    that are put into the manifest yielded. Where the work fails, the name stays.
+    """Note that ``who`` writes, and at the end how the tables ``which`` stand, with the ``batches`` that are put into
+    the manifest yielded. Where the work fails, the name stays.
 
-    Raises ValueError when one of the tables was lost meanwhile.
+    Raises ValueError when one of the tables was lost meanwhile, but during ``RECONCILE``: it notes what is there.
     """
     with _changing(tables.root) as manifest:
         manifest.writers = sorted({*manifest.writers, who})
     more = Manifest()
     yield more
-    storage.settle(tables.root)
     with _changing(tables.root) as manifest:
         states = {table.name: tables.state(table) for table in which}
-        for name, noted in manifest.tables.items():
+        storage.settle(tables.root)  # what others write from now on is not noted, as it may not be on the disk
+        for name, noted in manifest.tables.items() if RECONCILE not in manifest.writers else ():
             if name in states and (why := _lost(states[name], noted)) is not None:
                 raise ValueError(f"{tables.root}: {name} {why}; {_remedy(tables.root, TABLES[name] in LANDED)}")
-        manifest.tables |= {name: state for name, state in states.items() if state is not None}
+        manifest.tables = {name: state for name, state in (manifest.tables | states).items() if state is not None}
         manifest.batches |= more.batches
-        manifest.dropped |= more.dropped
         manifest.writers = [name for name in manifest.writers if name != who]
 
 
 def begin_again(root: str) -> None:
-    """Forget all but the days ``dropped``; until ``writing`` as ``RECONCILE`` has ended, ``check`` refuses."""
+    """Forget the ``batches``, and who else has begun; until ``writing`` as ``RECONCILE`` has ended, ``check``
+    refuses."""
     with storage.locked(root, "set"):
-        _store(root, Manifest(writers=[RECONCILE], dropped=readable(root).dropped))
+        former = readable(root)
+        _store(root, Manifest(former.tables, [RECONCILE], dropped=former.dropped))
+
+
+def dropping(root: str, name: str, day: str) -> None:
+    """Note that retention takes the days of a table up to ``day``."""
+    with _changing(root) as manifest:
+        manifest.dropped[name] = max(day, manifest.dropped.get(name, ""))
 
 
 @contextmanager

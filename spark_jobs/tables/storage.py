@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
+from threading import Lock
 from typing import TextIO
 from urllib.parse import unquote
 
@@ -23,6 +24,9 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?(?=/)")
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 _S3 = re.compile("s3[an]?://")
+
+_LOCKS: dict[tuple[str, str], Lock] = {}
+"""Of this process, by folder and name."""
 
 
 def literal(path: str) -> str:
@@ -170,16 +174,17 @@ def store(path: str, content: str) -> None:
 
 @contextmanager
 def locked(path: str, name: str) -> Iterator[None]:
-    """Hold ``path`` (made when missing) against who locks it by the same ``name``, in this process or another on this
-    host; wait for it. Nothing is locked on other file systems."""
+    """Hold ``path`` against who locks it by the same ``name``; wait for it. A local one is made when missing, and held
+    against other processes of this host too; one elsewhere against this process only."""
     folder = local(path)
-    if folder is None:
-        yield
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / f".{name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    with _LOCKS.setdefault((str(folder or path), name), Lock()):
+        if folder is None:
+            yield
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / f".{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
 
 @contextmanager

@@ -105,7 +105,8 @@ def test_names_outside_the_format_are_no_parts(name: str) -> None:
 
 def test_names_of_the_format_are_parts() -> None:
     """The names the format lists are taken."""
-    for name in ("plan.msgpack", "rules.json", "tests.msgpack", "databases/pre_1.hsdb", "rules/linux/a-b.c.yml"):
+    names = ("plan.msgpack", "rules.json", "tests.msgpack", "databases/pre_1.hsdb", "rules/linux/a-b.c.yml")
+    for name in (*names, f"rules/{'a' * 230}.yml", f"rules/{'a' * 200}/b.sql"):
         assert part_name(name)
 
 

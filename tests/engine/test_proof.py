@@ -188,6 +188,9 @@ def test_lines_that_are_left_out_wrongly(monkeypatch: pytest.MonkeyPatch) -> Non
     assert matched(engine, other, 9) == 0
     assert matched(engine, other, 2) == 1 + SIZE
     assert engine.kernel()["wrong"] == 2
+    assert all(scan.sets for scan in engine._distrusted.values())
+    engine.remember(Cache(0))
+    assert not any(scan.sets for scan in engine._distrusted.values())
 
 
 @native

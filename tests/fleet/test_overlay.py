@@ -220,24 +220,32 @@ def test_code_keys_addresses_and_paths_are_the_host_s(path: Path, above: str) ->
     "above",
     [
         '[uplink]\nurl = "mqtts://x"\nca_file = "/x"\n', '[[input]]\ntype = "file"\nname = "files"\nurl = "x"\n',
-        '[fleet]\nredact = ["x"]\n', '[broker]\nkeepalive = 1\n', '[log]\nlevle = "debug"\n',
+        '[fleet]\nredact = ["x"]\n', '[nothing]\na = 1\n', '[broker]\nkeepalive = 1\n', '[log]\nlevle = "debug"\n',
     ],
 )  # fmt: skip
 def test_a_name_that_is_none(path: Path, monkeypatch: pytest.MonkeyPatch, above: str) -> None:
-    """A former name, an internal one, a wrong one: refused at the centre, and at the agent, which leaves out what it
-    says of inputs."""
+    """A former name, an internal one, a wrong one: refused at the centre; the agent leaves it out, says so, and takes
+    the rest, for the overlay may have moved the host to another region."""
     monkeypatch.delenv("VEDETTE_INTERNAL_SETTINGS")
     with pytest.raises(ValueError, match=r"unknown key|belongs in"):
         check(tomllib.loads(above))
-    if "input" in above:
-        assert under(path.read_text(), path, "f" * 64, above.encode()).overlay.ignored == ("input files.url",)
-    else:
-        with pytest.raises(ConfigError, match=r"unknown key|belongs in"):
-            under(path.read_text(), path, "f" * 64, above.encode())
+    (table, keys), free = next(iter(tomllib.loads(above).items())), path.read_text().replace('"uplink", ', "")
+    left_out = {f"{table}.{key}" for key in keys} | {"fleet", "nothing", "input files.url"}
+    made = under(free, path, "f" * 64, f"{above}[bundles]\nchannel = 'new'\n".encode())
+    assert made.bundles.channel == "new"
+    assert made.overlay.ignored
+    assert left_out.issuperset(made.overlay.ignored)
+
+
+@pytest.mark.parametrize("above", ["[[suppress]]\nfor = '1h'\nhst = 'a'\n", "[log]\nlevle = 1\nlevel = 'x'\n"])
+def test_a_name_that_is_none_beside_what_is_wrong(path: Path, above: str) -> None:
+    """A value that does not validate is refused all the same, and so is a filter without one of its conditions."""
+    with pytest.raises(ConfigError):
+        under(path.read_text(), path, "f" * 64, above.encode())
 
 
 def test_the_centre_takes_what_agents_take() -> None:
-    """Changes of inputs, sinks and rule sets that only hosts have, by name and type."""
+    """Changes of inputs, sinks and rule sets that only hosts have, by name, with or without a type; no TLS."""
     check(
         tomllib.loads("""
         [broker]
@@ -250,6 +258,12 @@ def test_the_centre_takes_what_agents_take() -> None:
         type = "webhook"
         name = "w"
         level = "high"
+        [[sink]]
+        name = "x"
+        max_bytes = "1MiB"
+        [[input]]
+        name = "some"
+        max_body = "1KiB"
         [[ruleset]]
         name = "site"
         channel = "site"
@@ -257,7 +271,13 @@ def test_the_centre_takes_what_agents_take() -> None:
         for = "1h"
         """)
     )
+    check(tomllib.loads('[broker]\nurl = "mqtt://b:1883"\n'))
     for text, reason in (
+        ('[[input]]\nname = "a"\nfrom_start = 3\n', r"input\[0\].from_start: expects bool"),
+        ('[[input]]\nname = "a"\nfrom_strat = true\n', r"input\[0\].from_strat: unknown key"),
+        ('[[input]]\nformat = "json"\n', r"input\[0\].type: expects one of"),
+        ('[[sink]]\nname = "a"\nlevel = "x"\n', r"sink\[0\].level: expects one of"),
+        ('[[sink]]\nname = "a"\nurl = "http://x"\n', "sink a.url: no overlay changes this"),
         ('[[input]]\ntype = "file"\nname = "a"\nformat = 3\n', r"input\[0\].format: expects str"),
         ('[log]\nlevel = "x"\n', "log.level: expects one of"),
         ('[state]\nmax_lateness = "9d"\n', "state.max_lateness: expects 0 to"),
@@ -277,7 +297,7 @@ def test_an_overlay_over_a_file(path: Path) -> None:
     assert made.input[1].from_start  # type: ignore[attr-defined]  # an input of files
 
 
-@pytest.mark.parametrize("above", [b"[log]\nlevel = 'x'\n", b"\xff", b"[", b"[nothing]\na = 1\n", b"log = 3\n"])
+@pytest.mark.parametrize("above", [b"[log]\nlevel = 'x'\n", b"\xff", b"[", b"log = 3\n"])
 def test_an_overlay_that_does_not_validate(path: Path, above: bytes) -> None:
     """It is refused by the reader of the file."""
     with pytest.raises(ConfigError):

@@ -92,6 +92,13 @@ def test_an_address_that_no_interface_has() -> None:
         asyncio.run(bind("edge", "udp", "192.0.2.1:0"))
 
 
+def test_a_name_that_is_none() -> None:
+    """As a host that cannot be resolved."""
+    for name in ("a..example", "a" * 70 + ".example"):
+        with pytest.raises(OSError, match=r"input 'edge': cannot listen on udp .*: no name of a host"):
+            asyncio.run(bind("edge", "udp", f"{name}:0"))
+
+
 LISTENER = """
 import asyncio, os, sys
 os.environ["LISTEN_PID"], os.environ["LISTEN_FDS"] = str(os.getpid()) if sys.argv[1] == "ours" else "1", "4"

@@ -51,6 +51,7 @@ def test_requests_in_pieces(size: int) -> None:
     ("version", "hosts", "taken"),
     [
         ("1.1", ["h"], True), ("1.1", [""], True), ("1.1", ["[::1]:8088"], True), ("1.1", ["192.0.2.1:8088"], True),
+        ("1.1", ["h \t"], True),
         ("1.1", [], False), ("1.1", ["h", "h"], False), ("1.1", ["a b"], False), ("1.1", ["user@h"], False),
         ("1.1", ["h/x"], False), ("1.1", ["h:port"], False),
         ("1.0", [], True), ("1.0", ["h"], True), ("1.0", ["h", "i"], False), ("1.0", ["a b"], False),

@@ -7,6 +7,8 @@ import importlib
 import json
 import shutil
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,9 @@ FAULTS: list[tuple[str, Callable[[Archive], Any], str]] = [
     ("a text that is gone", lambda a: (a.stage / "licences/MIT").unlink(), "single: licences/MIT, the text of its"),
     ("an empty text", lambda a: (a.stage / "LICENSE").write_bytes(b"\n"), "vedette: LICENSE, the text of its licence"),
     ("half a text", lambda a: first(a, lambda row: row["externalReferences"].pop()), "refers to GPL-3"),
+    ("a text elsewhere", lambda a: elsewhere(a, "../text"), "../text, the text of its licence, is not there"),
+    ("a text behind a link", lambda a: elsewhere(a, "link"), "link, the text of its licence, is not there"),
+    ("a file elsewhere", lambda a: elsewhere(a, "../text"), "../text is not there"),
     ("no text", lambda a: first(a, lambda row: row.pop("externalReferences")), "libgcc-s1: no text of its licence"),
     ("no licence", lambda a: first(a, lambda row: row.pop("licenses")), "libgcc-s1: no licence"),
     ("no supplier", lambda a: first(a, lambda row: row.pop("supplier")), "libgcc-s1: no supplier"),
@@ -135,6 +140,14 @@ def first(archive: Archive, act: Callable[[dict[str, Any]], Any]) -> None:
     change(archive, lambda bill: act(next(row for row in bill["components"] if row["name"] == "libgcc-s1")))
 
 
+def elsewhere(archive: Archive, place: str) -> None:
+    """A text and a file of the package are named by a place that leaves the folder."""
+    (archive.stage.parent / "text").write_text("x")
+    (archive.stage / "link").symlink_to(archive.stage.parent / "text")
+    first(archive, lambda row: row["externalReferences"].append({"type": "license", "url": place}))
+    first(archive, lambda row: row["evidence"]["occurrences"].append({"location": place}))
+
+
 @walk(("name", "fault", "text"), FAULTS)
 def test_what_is_noticed(name: str, fault: Callable[[Archive], Any], text: str, tmp_path: Path) -> None:
     """Each thing that is missing from an archive, or too much in it, is named."""
@@ -142,6 +155,16 @@ def test_what_is_noticed(name: str, fault: Callable[[Archive], Any], text: str, 
     archive.close()
     fault(archive)
     assert [line for line in complete.problems(archive.stage) if text in line], complete.problems(archive.stage)
+
+
+def test_the_command(archive: Archive) -> None:
+    """It ends with 0 where nothing is wrong, else with 1 and what is."""
+    archive.close()
+    command = [sys.executable, complete.__file__, str(archive.stage)]
+    assert subprocess.run(command).returncode == 0
+    (archive.stage / "LICENSE").unlink()
+    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    assert (ended.returncode, "LICENSE, the text" in ended.stderr) == (1, True)
 
 
 def test_a_file_of_which_nothing_is_known(archive: Archive) -> None:

@@ -125,6 +125,20 @@ async def test_one_id_of_two_machines(broker: Broker, tmp_path: Path) -> None:
     assert [(entry["fleet"], entry["agent"], entry["reason"]) for entry in said] == [("f1", "a1", note)]
 
 
+async def test_a_deep_heartbeat_of_an_agent_that_is_noted(broker: Broker, tmp_path: Path) -> None:
+    """One that nests deeper than JSON is written here lands as it came."""
+    folder = tmp_path / "landing"
+    service = await Land(broker, folder).connected()
+    deep = "[" * 300 + "]" * 300
+    async with connected(broker.url, "any") as client:
+        for time in range(10, 14):
+            life = f'"raw_log": {{"log_id": "{"ab"[time % 2] * 32}"}}, "started_at": {time % 2}, "time": {time}'
+            await client.publish("vedette/v1/f1/a1/status", f'{{{life}, "deep": {deep}}}'.encode())
+        await eventually("the heartbeats", lambda: service.service.landed["status"] == 4)
+    await service.stop()
+    assert [deep in row["payload"] for row in read(folder, "status")] == [True] * 4
+
+
 async def test_what_cannot_be_read_goes_to_bad(broker: Broker, tmp_path: Path) -> None:
     """Each bad payload is a row of ``bad`` with its bytes and reason; good neighbours land; all is receipted."""
     folder = tmp_path / "landing"

@@ -76,15 +76,30 @@ def test_what_a_copy_does_first(tmp_path: Path) -> None:
 
 
 def test_nothing_to_do(tmp_path: Path) -> None:
-    """Without a raw log, and with one of its own, an agent goes on; its record is written anew at each start."""
+    """Without a raw log, and with one of its own, an agent goes on, and writes nothing before it holds the lock."""
     first = Life(tmp_path / "first", engine("one"))
     config = place(first.folder, tmp_path / "rules", first)
     first.end()
     record = config.agent.raw_dir / "machine"
     before = record.stat().st_ino
     assert asyncio.run(settle(config, asyncio.Event()))
-    assert record.stat().st_ino != before
+    assert record.stat().st_ino == before
     assert asyncio.run(
         settle(replace(config, agent=replace(config.agent, data_dir=tmp_path / "none")), asyncio.Event())
     )
     assert not (tmp_path / "none").exists()
+
+
+def test_a_copy_without_events(tmp_path: Path) -> None:
+    """As often as a folder is copied that holds no event since its log began, an agent goes on there."""
+    first = Life(tmp_path / "first", engine("one"))
+    place(first.folder, tmp_path / "rules", first)
+    first.end()
+    before = first.folder
+    for number in range(3):
+        folder = tmp_path / f"copy{number}"
+        shutil.copytree(before, folder)
+        config = place(folder, tmp_path / "rules", first)
+        assert asyncio.run(settle(config, asyncio.Event()))
+        assert copied(config.agent.raw_dir) == ""
+        before = folder

@@ -185,8 +185,9 @@ def matches(store: Store, key: str, row: Row, found: Stat, take: Callable[[int],
 
 
 def stored_rows(store: Store, agent: str) -> list[Row]:
-    """What an agent has archived, by the store. Raises OSError; ValueError for what is no agent's id."""
-    if not is_name(agent):
+    """What an agent has archived, by the store; ``agent``: its id, behind folders of the store. Raises OSError;
+    ValueError for what is none."""
+    if not all(map(is_name, agent.split("/"))):
         raise ValueError(f"{agent[:80]!r} is no agent's id")
     return [_row(store, key) for key in store.keys(f"{agent}/") if key.endswith(".json")]
 

@@ -37,9 +37,10 @@ RULES = "rules.json"
 TESTS = "tests.msgpack"
 REQUIRED = (PLAN, RULES, TESTS)
 
+_FILE = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
 _PART_NAME = re.compile(
     r"plan\.msgpack|rules\.json|tests\.msgpack"
-    rf"|databases/{NAME}\.hsdb|lookups/{NAME}\.vlookup|rules/(?:{NAME}/){{0,8}}{NAME}\.(?:yml|sql|py)"
+    rf"|databases/{_FILE}\.hsdb|lookups/{NAME}\.vlookup|rules/(?:{_FILE}/){{0,8}}{_FILE}\.(?:yml|sql|py)"
 )
 _MAX_NAME = 240
 _MAX_VERSION = (1 << 53) - 1

@@ -204,8 +204,11 @@ class Engine:
         self._context, self._codec = Context(), ""
         self._view: tuple[Part, _Scopes] = Part(1), Bounded(0)
         self._prepared.clear()
-        for scan in (self.prefilter, *self._narrow.values()):
+        for scan in self._scans():
             scan.forget()
+
+    def _scans(self) -> tuple[Prefilter, ...]:
+        return self.prefilter, *self._narrow.values(), *self._distrusted.values()
 
     def databases(self) -> dict[str, bytes]:
         """The compiled Hyperscan databases, by name, for a bundle or a cache."""
@@ -533,8 +536,7 @@ class Engine:
         if self._native is None:
             return {}
         account = self._native.account()
-        scans = (self.prefilter, *self._narrow.values())
-        panics = account["panics"] + sum(scan.panics for scan in scans)
+        panics = account["panics"] + sum(scan.panics for scan in self._scans())
         return {**account, "panics": panics, "wrong": self._differences}
 
     def _native_of(self, codec: str, logsource: LogSource) -> Native | None:

@@ -3,7 +3,9 @@
 An overlay is TOML of the same form as the file. It changes what OPEN lists, and nothing else: its tables are merged
 into the file's key by key, ``[[input]]``, ``[[sink]]`` and ``[[ruleset]]`` tables by their name, other lists as a
 whole. What is not in OPEN, or is locked by the host (``[fleet] locked``), stays as it is, and what the overlay says of
-it is ``ignored``. Overlay and result go through the reader of the file: what does not validate is never in force.
+it is ``ignored``, also where this release knows no such setting. Overlay and result go through the reader of the file:
+a value that does not validate is never in force, nor an entry of a list with a key that is none, which would say more
+without it.
 
 Which overlay is in force is one file, replaced as a whole (``Applied``)::
 
@@ -20,8 +22,9 @@ either.
 from __future__ import annotations
 
 import copy
+import re
 import tomllib
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Container, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,8 @@ import orjson
 from vedette.config.enrolled import enrolled
 from vedette.config.read import ConfigError, opened, parse, parse_document, part_mistakes, read_text
 from vedette.config.settings import DEFAULT_SET, Config, Overlay
+from vedette.inputs.table import INPUT_TYPES
+from vedette.sinks.settings import SINK_TYPES
 from vedette.system.durable import write_whole
 
 OPEN = frozenset({
@@ -61,6 +66,10 @@ ADDED = ("file", "journal")
 """Types of inputs that an overlay may add: they take what the host has, and listen nowhere."""
 _TABLES = frozenset(name.partition(".")[0] for name in OPEN)
 _BY_NAME = ("input", "sink", "ruleset")
+_APART: dict[str, Collection[str]] = {"input": INPUT_TYPES, "sink": SINK_TYPES}
+"""Tables whose settings go by a type, which the host has; with the types."""
+_UNKNOWN = re.compile(r": (unknown key; |belongs in )")
+"""In what the reader says of a key that is none."""
 MAX_OVERLAY = 1 << 20
 """Bytes."""
 MAX_STARTS = 5
@@ -141,14 +150,30 @@ def _same(own: dict[str, Any], item: dict[str, Any]) -> bool:
 
 def check(overlay: dict[str, Any]) -> None:
     """Raises ValueError, with every reason, for what no agent takes, and for what no overlay changes."""
-    apart = ("input", "sink")
-    if mistakes := part_mistakes(overlay):
+    if mistakes := part_mistakes({table: _typed(table, value) for table, value in overlay.items()}):
         raise ValueError("\n".join(f"overlay: {mistake}" for mistake in mistakes))
-    local = {table: [{"name": item.get("name")} for item in overlay.get(table, ())] for table in apart}
-    document, ignored = merged({**local, "broker": {"url": "mqtts://region.example"}}, overlay)
+    local = {table: [{"name": item.get("name")} for item in overlay.get(table, ())] for table in _APART}
+    document, ignored = merged(local, overlay)
     if ignored:
         raise ValueError(f"{', '.join(ignored)}: no overlay changes this")
-    parse_document({table: value for table, value in document.items() if table not in apart}, "overlay")
+    parse_document({table: value for table, value in document.items() if table not in _APART}, "overlay")
+
+
+def _typed(table: str, value: Any) -> Any:
+    """``value`` of an overlay; an input or a sink that is called by its name alone is of the type that fits it best."""
+    if table not in _APART or not isinstance(value, list):
+        return value
+
+    def misfit(item: dict[str, Any]) -> tuple[int, int]:
+        mistakes = part_mistakes({table: [item]})
+        return sum(_UNKNOWN.search(line) is not None for line in mistakes), len(mistakes)
+
+    return [
+        min(({**item, "type": kind} for kind in _APART[table]), key=misfit)
+        if isinstance(item, dict) and "name" in item and "type" not in item
+        else item
+        for item in value
+    ]
 
 
 def under(text: str, path: Path, sha256: str, data: bytes) -> Config:
@@ -158,8 +183,9 @@ def under(text: str, path: Path, sha256: str, data: bytes) -> Config:
         overlay = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"overlay {sha256[:12]}", [f"not valid TOML: {error}"]) from error
-    by_itself = {table: value for table, value in overlay.items() if table not in ("input", "sink")}
-    if mistakes := part_mistakes(by_itself, internal=opened()):
+    by_itself = {table: value for table, value in overlay.items() if table not in _APART}
+    said = part_mistakes(by_itself, internal=opened())
+    if mistakes := [line for line in said if not _UNKNOWN.search(line)]:
         raise ConfigError(f"overlay {sha256[:12]}", mistakes)
     document, ignored = merged(tomllib.loads(text), overlay, local.fleet.locked)
     made = enrolled(parse_document(document, f"{path} with overlay {sha256[:12]}", internal=opened()))

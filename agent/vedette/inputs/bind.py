@@ -49,12 +49,13 @@ async def bind(input: str, kind: str, address: str) -> list[socket.socket]:
                 missing = error
         if missing and not bound:
             raise missing
-    except OSError as error:
+    except (OSError, UnicodeError) as refused:  # UnicodeError: a name that IDNA does not take
+        cause = refused if isinstance(refused, OSError) else OSError(f"no name of a host: {refused}")
         for sock in bound:
             sock.close()
-        advice = f" ({_ADVICE[error.errno]})" if error.errno in _ADVICE else ""
-        reason = error.strerror or str(error)
-        raise OSError(error.errno, f"input {input!r}: cannot listen on {kind} {address}: {reason}{advice}") from error
+        advice = f" ({_ADVICE[cause.errno]})" if cause.errno in _ADVICE else ""
+        reason = cause.strerror or str(cause)
+        raise OSError(cause.errno, f"input {input!r}: cannot listen on {kind} {address}: {reason}{advice}") from cause
     return bound
 
 

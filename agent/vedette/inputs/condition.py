@@ -47,6 +47,6 @@ def with_files(paths: Iterable[Path | None]) -> Condition:
         try:
             if path is not None:
                 path.open("rb").close()
-        except OSError as error:
-            return failing(f"{path}: {error.strerror}")
+        except (OSError, ValueError) as error:  # ValueError: a NUL in its name
+            return failing(f"{path}: {getattr(error, 'strerror', None) or error}")
     return WORKS

@@ -121,7 +121,7 @@ class KafkaConsumer:
         """What was logged since records came."""
         self.condition = OPENING
         self._away = False
-        """Brokers could not be reached since one answered."""
+        """Something was wrong since records or an answer came."""
         self._loop: asyncio.AbstractEventLoop
         self._thread: ThreadPoolExecutor
         self._ended = asyncio.Event()
@@ -317,7 +317,7 @@ class KafkaConsumer:
 
     def _error(self, error: KafkaError) -> None:
         """A broker cannot be reached, or does not believe us."""
-        self._away = error.code() < 0 and error.code() not in REFUSED  # librdkafka's own errors, no broker's
+        self._away = True
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._reported:  # mostly the reason was logged before
             self._report(
                 Log.BROKER_REFUSED if error.code() in REFUSED else Log.BROKER_AWAY, error.code(), reason(error)

@@ -154,7 +154,7 @@ class HttpReader:
             self.refused = Refused(431, f"headers of more than {HEADER_BYTES} bytes, or than {MAX_HEADERS}")
         elif self._hosts > 1 or not (self._hosts or self._parser.get_http_version() == "1.0"):
             self.refused = Refused(400, f"expects one Host, not {self._hosts or 'none'}")
-        elif not _HOST.fullmatch(self._headers.get("host", "")):
+        elif not _HOST.fullmatch(self._headers.get("host", "").strip(" \t")):
             self.refused = Refused(400, "Host: expects a name or an address, and a port")
         elif (length := self._headers.get("content-length", "")).isdigit() and int(length) > self._max:
             self.refused = self._too_large()

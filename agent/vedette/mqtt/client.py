@@ -139,6 +139,8 @@ class MqttClient:
                 reason += f"; so ended {self._brief} connections soon after they were made: does another machine or"
                 reason += " process connect under the same client id?"
             self.outage = reason
+            if started and lived > BRIEF_SECONDS:
+                logged = None
             if logged != event:
                 logged = event
                 if self._tls is not None and (remark := expiry(self.settings.cert_file)):

@@ -59,7 +59,7 @@ def copied(folder: Path, root: Path = ROOT) -> str:
         return ""
     try:
         descriptor = os.open(folder / RECORD, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return ""
     with os.fdopen(descriptor, "rb") as file:
         try:

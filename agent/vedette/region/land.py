@@ -301,7 +301,10 @@ class Landing:
         if begins:
             action = "give each machine an agent id of its own; see docs/install.md, Images and copies"
             log.warning(Log.AGENT_TWICE, fleet=agent[0], agent=agent[1], reason=note, action=action)
-        return {**row, "payload": orjson.dumps({**document, "notes": [note]}).decode()} if note else row
+        try:
+            return {**row, "payload": orjson.dumps({**document, "notes": [note]}).decode()} if note else row
+        except TypeError:  # it nests deeper than orjson writes; the log has the note
+            return row
 
     def _count_dead_letter(self, sender: tuple[str, str], topic: str) -> None:
         """One more row of ``bad``, of a sender that is not ignored yet."""

@@ -26,6 +26,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +43,7 @@ from vedette.engine.artifact import uncollected
 from vedette.fleet.overlay import load
 from vedette.model.counters import Counters, Log
 from vedette.rawlog.log import RawLog
+from vedette.rawlog.machine import bind
 from vedette.runtime import copied, health, status
 from vedette.runtime.account import CHECK_SECONDS, Auditor
 from vedette.runtime.active import ActiveRules, newest_lines
@@ -160,6 +162,8 @@ class Agent:
                 agent.raw_dir, config.raw_log, counters, committed=store.load().cursor, certain=not store.uncertain,
                 clock=clock, describe=restart.describe, keeper=self._keeper(config),
             )  # fmt: skip
+            with suppress(OSError):  # a disk that takes nothing does not prevent the start
+                bind(agent.raw_dir)
             self._least = {} if store.uncertain or last is None else last.get("memory", {})
             if store.uncertain:
                 store.settle()

@@ -17,16 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
 from dataclasses import replace
 
 import structlog
 
 from vedette.config.settings import Config
 from vedette.model.counters import Counters, Log
-from vedette.model.event import Cursor
 from vedette.rawlog.log import RawLog
-from vedette.rawlog.machine import bind, copied
+from vedette.rawlog.machine import copied
 from vedette.runtime.active import ActiveRules, newest_lines
 from vedette.runtime.context import RunContext
 from vedette.runtime.deaths import Deaths
@@ -60,9 +58,6 @@ async def settle(config: Config, stop: asyncio.Event) -> bool:
     """Whether the data folder is this machine's, at last: not, when ``stop`` was set before. Raises OSError."""
     raw = config.agent.raw_dir
     if not (reason := copied(raw)):
-        if raw.is_dir():
-            with suppress(OSError):  # a disk that takes nothing does not prevent the start
-                bind(raw)
         return True
     action = "what is stored is evaluated, then a new log begins; see docs/install.md, Images and copies"
     log.warning(Log.COPY_NOTICED, folder=str(config.agent.data_dir), reason=reason, action=action)
@@ -118,8 +113,7 @@ async def _evaluate(context: RunContext, deaths: Deaths, stop: asyncio.Event) ->
     finally:
         active.stop()
         pipeline.close()
-    reached = Cursor(raw_log.log_id, context.progress.evaluated)
-    if context.store.load().cursor != reached and not stop.is_set():
+    if context.progress.committed != context.progress.evaluated and not stop.is_set():
         raise OSError(f"{config.agent.data_dir}: what was evaluated of a copied log cannot be committed")
 
 

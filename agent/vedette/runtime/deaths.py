@@ -20,7 +20,7 @@ same event in ``AFTER`` lives that get no further, and that part takes microseco
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple
 
 import structlog
@@ -67,7 +67,7 @@ class Deaths:
         except OSError:  # a full disk: what this life dies of is not known
             self.box = BlackBox.make()
         note = self.box.read()
-        self.box.note(Stage.OTHER)
+        self.box.note(Stage.OTHER, NOWHERE, NOWHERE)
         stored = [Case(Stage(stage), *row) for stage, *row in (self._store.get(DEATHS) or {}).get(self._log_id, ())]
         within = [case for case in stored if case.last >= context.raw_log.start]
         self.cases = after(within, note, crashed)[-MOST:]
@@ -80,7 +80,8 @@ class Deaths:
                 self._failures.plugin(case.part, case.deaths, _reason(case), context.clock())
 
     def _write(self, cases: list[Case]) -> None:
-        self._store.put(DEATHS, {self._log_id: [[*case] for case in cases]} if cases else None)
+        with suppress(OSError):  # a full disk does not prevent the start
+            self._store.put(DEATHS, {self._log_id: [[*case] for case in cases]} if cases else None)
 
     @property
     def careful(self) -> bool:
@@ -114,7 +115,9 @@ class Deaths:
         """Evaluation goes by ``blamed`` now: the store has what is in quarantine, and nothing is held against it
         again when it is released."""
         if any(case.decided for case in self.cases):
-            self._store.put(QUARANTINED, dict(self._failures.quarantined))
+            with suppress(OSError):  # a full disk: the next commit stores it
+                self._store.put(QUARANTINED, dict(self._failures.quarantined))
+            self._failures.changed = True
             self._write([case for case in self.cases if not (case.decided and case.part)])
 
     # --- of plugins
@@ -170,6 +173,8 @@ def _report(case: Case) -> None:
         action = "its events are evaluated one by one; what is deadly again is left out"
     elif case.part:
         action = "it is in quarantine: change it, or release it with SIGHUP"
+    elif case.stage in (Stage.TIME, Stage.ROWS):
+        action = "no part was at work, so nothing is left out; please report this"
     else:
         action = "the event is left out; it is in the raw log and in quarantine/"
     log.error(

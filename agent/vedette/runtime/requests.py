@@ -66,6 +66,7 @@ EXPIRY_SECONDS = 30.0
 ENTITLED_SECONDS = 1.0
 """Between two looks whether operators may still ask what is under way."""
 RETRY_SECONDS = 5.0
+UNRECORDED = "this host cannot write its audit record"
 BODY_SHOWN = 4 << 10
 """Bytes of a request's body in the record; of a longer one its size."""
 
@@ -165,10 +166,11 @@ class Requests:
 
     async def run(self) -> None:
         """Until cancelled."""
-        await self._complete_record()
+        recorded = await self._complete_record()
         await self._withdraw()
         for held in [*self._spool.held.values()]:
-            self._begin(held)
+            if recorded or held.whole:
+                self._begin(held)
         if self._came_before:
             try:
                 await self.carried()
@@ -234,7 +236,7 @@ class Requests:
             return refused
         if not await self._received(request):
             self._spool.drop(request.id)
-            refused = Refused("not recorded", "this host cannot write its audit record", request)
+            refused = Refused("not recorded", UNRECORDED, request)
             await self._refusal(refused)
             return refused
         self._checked = None
@@ -462,10 +464,10 @@ class Requests:
             with suppress(OSError, ValueError):
                 await self._fleet.record.settle()
 
-    async def _complete_record(self) -> None:
-        """Record what an agent that was killed had on its disk and not in its record yet."""
+    async def _complete_record(self) -> bool:
+        """Record what an agent that was killed had on its disk and not in its record yet. False: it cannot be read."""
         if not self._spool.held:
-            return
+            return True
         audit = self._fleet.record.audit
         try:
             recorded = await asyncio.to_thread(
@@ -474,10 +476,13 @@ class Requests:
             for id, held in [*self._spool.held.items()]:
                 if ("request_received", id) not in recorded and not await self._received(held.request):
                     self._spool.drop(id)
+                    await self._refusal(Refused("not recorded", UNRECORDED, held.request))
                 elif held.whole and ("request_finished", id) not in recorded and (newest := held.newest()) is not None:
                     await self._finished(held, newest.part.state, newest.part.reason, newest.made)
         except (OSError, ValueError) as error:
             log.error(Log.AUDIT_FAILED, path=str(audit.path), reason=str(error))
+            return False
+        return True
 
     async def _received(self, request: Request) -> bool:
         """Whether it is recorded: nothing is worked on that is not."""

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.intake import landing
+from spark_jobs.intake import landing, unread
 from spark_jobs.intake.batch import Account, Work
 from spark_jobs.intake.sources import Batch, LandingSource
 from spark_jobs.intake.stream import Stream, run_all
 from spark_jobs.jobs import ingest, maintain
+from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.schema import ALERTS, LANDED_ALERT
 from spark_jobs.tables.tables import open_tables
 from tests.spark_jobs.landed import alert, land, place
@@ -63,6 +64,35 @@ def test_after_the_signal_no_other_query_begins(spark: SparkSession, tmp_path: P
     run_all(spark, tables, streams, str(tmp_path / "checkpoints"), stop=stop)
     assert taken == [1]
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["alerts"]
+
+
+def test_a_file_that_fails_again_stops_no_stream(spark: SparkSession, tmp_path: Path) -> None:
+    """Its note stays, and what has landed is taken; when some of it is in the tables, the run ends, as the rest has to
+    follow before anything else."""
+    land(tmp_path, [alert(1)])
+    late = landing.File(f"file:{land(tmp_path / 'elsewhere', [alert(2)])}", AT, 1)
+    checkpoint, tables, taken = f"{tmp_path}/checkpoints/alerts", open_tables(f"{tmp_path}/tables"), []
+    unread.note(checkpoint, [late])
+    begins = False
+
+    def take(work: Work, batch: Batch) -> Account:
+        if batch.files[0].path == late.path:
+            if begins:
+                tables.append(ALERTS, arrow_schema(ALERTS.columns).empty_table(), work.txn)
+            raise OSError("unavailable")
+        taken.append(batch.rows.count())
+        return Account()
+
+    def run() -> None:
+        source = LandingSource(f"{tmp_path}/alerts", LANDED_ALERT, 1)
+        run_all(spark, tables, [Stream("alerts", source, take, (ALERTS,))], f"{tmp_path}/checkpoints")
+
+    run()
+    assert taken == [1]
+    assert [(file.path, tries) for file, tries in unread.changed(checkpoint)] == [(late.path, 1)]
+    begins = True
+    with pytest.raises(OSError, match="unavailable"):
+        run()
 
 
 def test_files_and_kafka_have_checkpoints_of_their_own(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ import shutil
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.intake import landing as intake
 from spark_jobs.intake import unread
 from spark_jobs.intake.landing import File
 from spark_jobs.jobs import ingest
@@ -61,6 +63,25 @@ def test_a_file_met_half_copied_is_read_once_it_is_whole(spark: SparkSession, tm
     os.utime(late)
     assert ingest_alerts(spark, tables, landing).files == 0
     assert tables.arrow(DEAD_LETTERS, ["kind"])["kind"].to_pylist() == ["file"] * 3
+
+
+def test_a_file_that_was_filled_behind_the_listing_is_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Empty when Spark listed the batch, and whole before it was missed: its alerts come in at the next look."""
+    landing, tables = tmp_path / "landing", open_tables(f"{tmp_path}/tables")
+    land(landing, [alert(8)])
+    late = land(landing, [alert(n) for n in range(4)])
+    whole, overlooked = cut(late, 0), intake.overlooked
+
+    def filled(*batch: Any) -> list[tuple[File, str]]:
+        late.write_bytes(whole)
+        return overlooked(*batch)
+
+    monkeypatch.setattr(intake, "overlooked", filled)
+    assert ingest_alerts(spark, tables, landing).bad_files == 1
+    assert ingest_alerts(spark, tables, landing).new == 4
+    assert counted(tables) == (5, 5)
 
 
 @pytest.mark.long
@@ -120,3 +141,11 @@ def test_a_file_that_is_back_is_tried_again(tmp_path: Path) -> None:
     assert unread.changed(str(tmp_path)) == [(listed, 2)]
     unread.note(str(tmp_path), [listed._replace(path=f"/{n}") for n in range(unread.MAX_FILES)])
     assert unread.changed(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"/late.parquet": 3}', '{"/late.parquet": [1, 2]}'])
+def test_damaged_notes_are_refused_by_name(tmp_path: Path, content: str) -> None:
+    """Taken for none, the files in them would never be looked at again."""
+    (tmp_path / unread.NAME).write_text(content)
+    with pytest.raises(ValueError, match=rf"{tmp_path}/{unread.NAME}: cannot be read .*; restore it"):
+        unread.changed(str(tmp_path))

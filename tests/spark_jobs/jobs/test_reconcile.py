@@ -108,10 +108,28 @@ def test_doubled_counts_are_single_again(spark: SparkSession, whole: Path, tmp_p
     said = run(spark, "report", *days).splitlines()[0]
     assert "COUNTS DIFFER from alerts on 2 days (2026-11-20: 10 alerts, 20 counted)" in said
     shutil.copytree(tables.root, tmp_path / "upkeep")
-    assert "counts of 2 days rebuilt" in run(spark, "reconcile", f"--tables={tables.root}")
+    assert "counts of 0 days rebuilt" in run(spark, "reconcile", f"--tables={tables.root}")
+    assert "counts of 2 days rebuilt" in run(spark, "reconcile", f"--tables={tables.root}", "--lower")
     assert content(tables) == content(open_tables(f"{whole}/tables"))
     run(spark, "maintain", f"--tables={tmp_path}/upkeep", *days[1:])
     assert content(open_tables(f"{tmp_path}/upkeep")) == content(tables)
+
+
+def test_a_landing_that_has_not_all(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
+    """Of alerts that were lost the landing has its last days alone: the counts of days of which it has some stay."""
+    shutil.copytree(whole / "tables", tmp_path / "tables")
+    tables = open_tables(f"{tmp_path}/tables")
+    shutil.rmtree(tables.path(ALERTS))
+    words = ["reconcile", f"--tables={tables.root}", f"--landing={tmp_path}/landing"]
+    with pytest.raises(ValueError, match="holds no landed alerts"):
+        run(spark, *words)
+    assert manifest.read(tables.root) == manifest.read(f"{whole}/tables")
+    times = {"event_time": NOON, "detected_at": NOON}
+    land(tmp_path / "landing", [alert(0, rule_id="r0", tags=["attack.t1003"], **times)])
+    assert "counts of 0 days rebuilt" in run(spark, *words)
+    rows = tables.arrow(WIN_5M, ["date", "alerts"]).to_pylist()
+    assert sum(row["alerts"] for row in rows if row["date"] == "2026-11-20") >= 10
+    assert sum(row["alerts"] for row in rows if row["date"] == "2026-11-21") == 10
 
 
 @pytest.mark.long
@@ -174,4 +192,4 @@ def test_beside_an_interrupted_ingest_it_takes_the_landing(
         run(spark, *words)
     run(spark, *words, f"--landing={tmp_path}/landing")
     assert sum(tables.arrow(WIN_5M, ["alerts"])["alerts"].to_pylist()) == 21
-    assert reconcile.recount(spark, tables) == ["2026-11-20", "2026-11-21"]
+    assert reconcile.recount(spark, tables, {}) == ["2026-11-20", "2026-11-21"]

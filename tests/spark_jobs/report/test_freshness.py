@@ -87,6 +87,13 @@ def test_how_fresh_the_data_are(tables: Tables) -> None:
     assert said.endswith("no alerts yet, agents heard up to 18 Nov 12:00, jobs run up to 12:00, failed: campaigns")
 
 
+def test_a_day_that_has_outlived_its_alerts(tables: Tables) -> None:
+    """Its counts stay, and nothing is to be reconciled."""
+    start = datetime.fromisoformat(f"{DAY}T00:00:00Z")
+    fill(tables, WIN_5M, date=DAY, window_start=start, alerts=11, matches=11)
+    assert "counts agree with alerts" in first_line(seen(tables, AT))
+
+
 @pytest.mark.spark
 def test_counts_that_differ_from_alerts_are_said(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """A fold and a late alert among them, they agree; with a day of counts dropped or an alert counted twice the first

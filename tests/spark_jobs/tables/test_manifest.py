@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.jobs import ingest
-from spark_jobs.tables import manifest
+from spark_jobs.tables import manifest, storage
 from spark_jobs.tables.arrow import arrow_schema as columns_of
 from spark_jobs.tables.manifest import NAME, TOGETHER
-from spark_jobs.tables.schema import AGENTS, ALERTS, CAMPAIGNS, DEAD_LETTERS, HEARTBEATS, SEQS, WIN_5M, Table
+from spark_jobs.tables.schema import AGENTS, ALERTS, CAMPAIGNS, DEAD_LETTERS, HEARTBEATS, SEQS, TABLES, WIN_5M, Table
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.differences import walk
 from tests.spark_jobs.conftest import JARS, run
@@ -186,6 +186,61 @@ def test_upkeep_is_no_loss(spark: SparkSession, backups: Backups, tmp_path: Path
     assert run(spark, "ingest", f"--landing={backups.landing}", f"--tables={tables.root}") == "ingest: nothing new"
     shutil.rmtree(tables.path(CAMPAIGNS))
     assert "campaigns is lost (1 rows are noted)" in refusal(lambda: run(None, "report", f"--tables={tables.root}"))
+
+
+def _append(tables: Tables, *names: Table) -> None:
+    """A version more of each table, without rows."""
+    for table in names:
+        tables.append(table, columns_of(table.columns).empty_table())
+
+
+def test_the_last_day_dropped_stays_the_last(tmp_path: Path) -> None:
+    """Where retention meets older days that came late, the newer one noted stays."""
+    for day in ("2026-11-20", "2025-03-01"):
+        manifest.dropping(str(tmp_path), "win_5m", day)
+    assert manifest.read(str(tmp_path)).dropped == {"win_5m": "2026-11-20"}
+
+
+def test_no_version_is_noted_that_may_not_be_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that another writer commits while the disk is synced is its own to note."""
+    tables = open_tables(str(tmp_path))
+    _append(tables, SEQS)
+    synced = tables.state(SEQS)
+    monkeypatch.setattr(storage, "settle", lambda _: _append(tables, SEQS))
+    with manifest.writing(tables, "maintain", (SEQS,)):
+        pass
+    assert manifest.read(tables.root).tables["seqs"] == synced
+
+
+def test_reconcile_knows_what_was_lost_until_it_is_done(tmp_path: Path) -> None:
+    """Cut short it misses the tables that are not back; its own streams may begin them anew, and at its end the note
+    is of those that are there."""
+    tables = open_tables(str(tmp_path))
+    with manifest.writing(tables, "alerts", (ALERTS, SEQS)) as noted:
+        _append(tables, ALERTS, SEQS)
+        noted.batches["query"] = manifest.Done(1, "plan")
+    for table in (ALERTS, SEQS):
+        shutil.rmtree(tables.path(table))
+    manifest.begin_again(tables.root)
+    again = manifest.read(tables.root)
+    assert ({*again.tables}, again.writers, again.batches) == ({"alerts", "seqs"}, [manifest.RECONCILE], {})
+    with manifest.writing(tables, "alerts", (ALERTS,)):
+        _append(tables, ALERTS)
+    assert [problem.table for problem in manifest.problems(tables, manifest.read(tables.root), True)] == [SEQS]
+    with manifest.writing(tables, manifest.RECONCILE, TABLES.values()):
+        pass
+    done = manifest.read(tables.root)
+    assert (done.writers, done.tables) == ([], {"alerts": tables.state(ALERTS)})
+
+
+def test_a_note_of_no_table_is_none(tmp_path: Path) -> None:
+    """One of days dropped, or of a reconcile, alone does not hide a loss; the tables of a first batch that was cut
+    short are no loss."""
+    tables = open_tables(str(tmp_path))
+    _append(tables, WIN_5M)
+    for note in (manifest.Manifest(dropped={"alerts": "2026-11-20"}), manifest.Manifest(writers=[manifest.RECONCILE])):
+        assert ALERTS in [problem.table for problem in manifest.problems(tables, note, whole=True)]
+    assert manifest.problems(tables, manifest.Manifest(writers=["alerts"]), whole=True) == []
 
 
 @pytest.mark.long

@@ -175,7 +175,8 @@ class Accounts:
         """The account of a set: as it was saved, or a new one from raw ``offset`` on."""
         row = self._saved.pop(name, None)
         cursor, counters = (Cursor(*row[:2]), row[2]) if row else (Cursor(self._log.log_id, offset), None)
-        account = self.open[name] = Account(name, self._log, Saved(cursor, counters, []), max_backlog, self._inputs)
+        inputs = self._inputs if cursor.log_id == self._log.log_id else ()  # of a log that is gone nothing comes again
+        account = self.open[name] = Account(name, self._log, Saved(cursor, counters, []), max_backlog, inputs)
         account.rows_wait = _rows_wait(row)
         return account
 
