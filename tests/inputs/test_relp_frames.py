@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,8 +103,8 @@ def test_a_bad_frame(stream: bytes, says: str, answered: bytes) -> None:
 
 def test_a_long_message() -> None:
     """What is longer than ``max_event`` is cut and flagged; it is one message, and the frame after it is found."""
-    stream = OPEN + frame(2, b"syslog", b"x" * 100) + frame(3, b"syslog", b"<13>a")
-    for size in (1, 7, len(stream)):
+    for length, size in itertools.product((11, 100), (1, 7, 1 << 16)):
+        stream = OPEN + frame(2, b"syslog", b"x" * length) + frame(3, b"syslog", b"<13>a")
         framer = fed(*(stream[at : at + size] for at in range(0, len(stream), size)), max_event=10)
         (run,) = framer.take()
         assert messages([run]) == [b"x" * 10, b"<13>a"]

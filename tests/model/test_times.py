@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.differences import walk
-from vedette.model.times import HOUR, bsd_time, iso_time, micros, named_time, seconds, time_of, written_time
+from vedette.model.times import HOUR, bsd_time, clamp, iso_time, micros, named_time, seconds, time_of, written_time
 
 VIENNA = ZoneInfo("Europe/Vienna")
 
@@ -117,3 +117,10 @@ def test_written_time(text: str) -> None:
 def test_no_written_time() -> None:
     """Anything else is None."""
     assert [written_time(text) for text in ("", "yesterday", "20.11.2026", "2026-11-20T" + "0" * 60)] == [None] * 4
+
+
+def test_an_event_from_the_future() -> None:
+    """Its time is believed up to five minutes after its receipt."""
+    received, ahead = 1_795_000_000_000_000, 5 * 60 * 1_000_000
+    assert clamp(received + ahead, received) == (received + ahead, False)
+    assert clamp(received + ahead + 1, received) == (received, True)
