@@ -132,6 +132,19 @@ def test_another_disk(log: Path, host: Host) -> None:
     assert copied(log, host.root) == "the machine is another, by its disk"
 
 
+@pytest.mark.parametrize(("kind", "reason"), [("vfat", ""), ("fuse.x", ""), ("ext4", "its files are others")])
+def test_file_systems_that_number_files_anew(log: Path, host: Host, kind: str, reason: str) -> None:
+    """At each mount: there another number is no copy, and what the machine is decides alone."""
+    device = log.stat().st_dev
+    mount = f"36 35 {os.major(device)}:{os.minor(device)} / /data rw,noatime master:1 - {kind} /dev/sdb1 rw\n"
+    host.write("proc/self/mountinfo", mount)
+    bind(log, host.root)
+    (log / "other").write_bytes((log / RECORD).read_bytes())
+    (log / "other").rename(log / RECORD)
+    assert copied(log, host.root).startswith(reason)
+    assert bool(copied(log, host.root)) is bool(reason)
+
+
 def test_a_record_that_is_none(log: Path, host: Host) -> None:
     """Emptied, it makes the log a copy, as an operator may want; so does one that cannot be read. A log without one is
     of a release before."""

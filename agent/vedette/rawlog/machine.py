@@ -7,7 +7,8 @@ before, and is taken for this machine's. The folder is a **copy** when
 
 1. the record cannot be read, since it is empty, say;
 2. the record is another file than it was written as (inode and generation, a number that the file system draws for
-   each file): the folder was copied, or restored from a backup;
+   each file): the folder was copied, or restored from a backup. File systems that number files anew at each mount
+   (FAT, exFAT, SMB, FUSE) are not asked;
 3. in one boot of the host (boot_id) the file's device is another: a snapshot of its volume, mounted beside it. Devices
    with the major number 0 (NFS, overlay, btrfs) are numbered by mount and not compared;
 4. after another boot some fact of FACTS, or of the disk, is another; only what could be read both times is compared.
@@ -47,6 +48,9 @@ DISK = ("serial", "wwid", "device/serial", "device/wwid", "device/cid")
 LEAST = 4
 """Characters of a fact: some hosts have "None" or "0" there."""
 _GETVERSION = 0x80087601  # FS_IOC_GETVERSION, ioctl_iflags(2)
+MOUNTS = "proc/self/mountinfo"
+FLEETING = ("vfat", "msdos", "exfat", "cifs", "smb3", "9p", "fuse")
+"""What types of file systems begin with whose inode numbers last as long as a mount."""
 ROOT = Path("/")
 
 
@@ -69,7 +73,7 @@ def copied(folder: Path, root: Path = ROOT) -> str:
         except (ValueError, KeyError, TypeError, AttributeError):
             return "the record of its machine cannot be read"
         now = _identity(file.fileno(), root)
-    if before["file"] != now["file"]:
+    if before["file"] and now["file"] and before["file"] != now["file"]:
         return "its files are others than this agent wrote"
     if before["boot"] == now["boot"] != "":
         return "" if before["device"] == now["device"] else "its device is another"
@@ -108,8 +112,18 @@ def _identity(descriptor: int, root: Path) -> Mapping[str, Any]:
             if len(value) >= LEAST
         },
         "device": stat.st_dev if disk else 0,
-        "file": [stat.st_ino, int.from_bytes(generation, "little")],
+        "file": [stat.st_ino, int.from_bytes(generation, "little")] if _inodes_last(stat.st_dev, root) else [],
     }
+
+
+def _inodes_last(device: int, root: Path) -> bool:
+    try:
+        lines = (root / MOUNTS).read_text(errors="replace").splitlines()
+    except OSError:
+        return True
+    number = f"{os.major(device)}:{os.minor(device)}"
+    types = [line.rpartition(" - ")[2] for line in lines if line.split()[2:3] == [number]]
+    return not any(one.startswith(FLEETING) for one in types)
 
 
 def _first(paths: Iterator[Path] | list[Path]) -> str:
