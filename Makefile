@@ -14,7 +14,7 @@ help:
 	@echo "make demo-fleet  an operator's week: enrol, roll out, see a bad change come back, ask (3 minutes)"
 	@echo "make demo-sites  five sites, one intruder: from the report to one raw line (5 minutes)"
 	@echo "make shell       a shell in which vedette and vedette-spark are found, without set-up beyond .venv"
-	@echo "make check       lint, types and the tests of rooms that your change reaches (90 seconds)"
+	@echo "make check       lint, types and the tests of rooms that your change reaches"
 	@echo "make test        lint, types and all tests but the long ones, against real peers (15 minutes)"
 	@echo "make test-all    the long ones, too: kills at random, booted containers, all of Spark (hours)"
 	@echo "make bench       twelve scenarios on the real agent, into docs/performance.md (half an hour)"

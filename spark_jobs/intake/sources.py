@@ -62,7 +62,7 @@ class Source(ABC):
         """Micro-batch ``number``; the same one again gives the same rows."""
 
     def files(self, spark: SparkSession, files: Sequence[landing.File]) -> Batch:
-        """The rows of these files, for a source that has some."""
+        """The rows of these files. Only a landing has files, and notes those that it could not read."""
         raise NotImplementedError
 
     def mend(self, spark: SparkSession, batch: Batch) -> Batch | None:

@@ -43,7 +43,7 @@ NO_LIMIT = 1 << 62
 
 @spark_job()
 @source_options
-@click.option("--lower", is_flag=True, help="Make counts anew also where they say more than the alerts that are there.")
+@click.option("--lower", is_flag=True, help="Rebuild counts also where they say more than the alerts that are there.")
 def reconcile(
     job: Job, lower: bool, folder: str | None, kafka: str | None, topics: str, options: tuple[tuple[str, str], ...],
     lookups: Lookups | None, checkpoints: str | None,

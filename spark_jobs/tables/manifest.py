@@ -194,7 +194,7 @@ def _lost(there: State | None, noted: State) -> str | None:
     if there is None:
         return f"is lost ({noted.rows:,} rows are noted)"
     if there.id != noted.id:
-        return f"has begun anew ({there.rows:,} rows, {noted.rows:,} are noted)"
+        return f"was created again ({there.rows:,} rows, {noted.rows:,} are noted)"
     return f"is older than the set ({_compared(there, noted)})" if there.version < noted.version else None
 
 

@@ -396,7 +396,7 @@ class Engine:
         try:
             among = self._among(self._asked(event.source) - self.quarantined)
             return self.evaluator.among(event, among, lambda rule, reason: None)
-        except Exception:
+        except Exception:  # an event that nobody else would have evaluated proves nothing, and stops nothing
             return []
 
     def _differs(self, reason: str, chunk: Chunk, raw: bytes, context: Context) -> None:

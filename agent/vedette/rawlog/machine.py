@@ -2,12 +2,12 @@
 
 A log_id and an offset name one event; with the agent's id and a rule they make an alert's id. Two hosts that went on
 with copies of one log would make the same ids of different events, and the region would drop what came second. So the
-folder holds a record, the file ``machine``, which each start writes anew; where there is none the log is of a release
+folder holds a record, the file ``machine``, which each start writes again; where there is none the log is of a release
 before, and is taken for this machine's. The folder is a **copy** when
 
 1. the record cannot be read, since it is empty, say;
 2. the record is another file than it was written as (inode and generation, a number that the file system draws for
-   each file): the folder was copied, or restored from a backup. File systems that number files anew at each mount
+   each file): the folder was copied, or restored from a backup. File systems that renumber files at each mount
    (FAT, exFAT, SMB, FUSE) are not asked;
 3. in one boot of the host (boot_id) the file's device is another: a snapshot of its volume, mounted beside it. Devices
    with the major number 0 (NFS, overlay, btrfs) are numbered by mount and not compared;

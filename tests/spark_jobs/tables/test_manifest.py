@@ -65,7 +65,7 @@ def refusal(do: Callable[[], object]) -> str:
 
 CASES = {
     "lost": ("now", "", "is lost"),
-    "of another set": ("now", "other", "has begun anew"),
+    "of another set": ("now", "other", "was created again"),
     "older": ("now", "before", "is older than the set"),
     "newer": ("before", "now", "is newer than the set"),
 }
