@@ -400,6 +400,10 @@ preflight() {
     for place in "$config_dir" "$data_dir"; do
         ! others "$place" || die 2 "$place is of the installation in $owner: give a folder of its own with --config-dir, --data-dir"
     done
+    for place in "$prefix" "$config_dir" "$data_dir"; do
+        [ -f "$prefix/installed" ] || ! around "$place" ||
+            die 2 "$place lies in a folder of the installation in $owner, or holds one: give a folder of its own with --prefix, --config-dir, --data-dir"
+    done
     writable "$prefix"
     parent=$folder
     if [ "$systemd" = yes ] && foreign "$data_dir"; then
@@ -667,7 +671,33 @@ marked() {
 # others FOLDER: another installation, which is still there, has it; sets owner, its prefix.
 others() {
     owner=$(marked "$1")
-    [ -n "$owner" ] && [ "$owner" != "$prefix" ] && grep -qxF -e "config_dir=$1" -e "data_dir=$1" "$owner/installed" 2>/dev/null
+    [ -n "$owner" ] && [ "$owner" != "$prefix" ] && [ -f "$owner/installed" ] &&
+        grep -qxF -e "config_dir=$1" -e "data_dir=$1" "$owner/installed" 2>/dev/null
+}
+
+# root FOLDER: another installation has its program there; sets owner.
+root() {
+    owner=$1
+    [ "$owner" != "$prefix" ] && [ "$(fact "$owner/installed" prefix)" = "$owner" ]
+}
+
+# around FOLDER: another installation has a folder below or above it; sets owner, its prefix.
+around() {
+    above=$1
+    while [ "$above" != / ]; do
+        above=$(dirname "$above")
+        if others "$above" || root "$above"; then return 0; fi
+    done
+    if [ -d "$1" ]; then
+        owner=$(find "$1" -xdev -type f \( -name .vedette -o -name installed \) 2>/dev/null | while IFS= read -r mark; do
+            if others "${mark%/*}" || root "${mark%/*}"; then
+                printf '%s\n' "$owner"
+                break
+            fi
+        done)
+        [ -z "$owner" ] || return 0
+    fi
+    return 1
 }
 
 # keep FILE: as it is before this run writes it, for undo to put back.
@@ -1522,7 +1552,8 @@ one_under_systemd() {
 # installation. A default name alone does not tell that: the prefix may be mistyped. One that an operator has marked by
 # hand, before it was used, has no name in it.
 mine() {
-    if others "$1"; then return 1; fi
+    if others "$1" || around "$1"; then return 1; fi
+    others "$1" || :
     [ -n "$2" ] || [ "$owner" = "$prefix" ] || { [ -z "$owner" ] && [ -e "$prefix/installed" ]; }
 }
 
@@ -1580,6 +1611,8 @@ purge() {
 not_mine() {
     if others "$1"; then
         warn "$1 stays: it is of the installation in $owner"
+    elif around "$1"; then
+        warn "$1 stays: it lies in a folder of the installation in $owner, or holds one"
     elif [ -d "$1" ]; then
         warn "$1 stays, as nothing tells that it belongs to $prefix: if it does, add $2 $1"
     fi

@@ -163,6 +163,38 @@ def test_folders_of_another(host: Stubbed) -> None:
     assert not (host.folder / "var/lib/vedette").exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "folder"),
+    [
+        ("--prefix", "/var/lib/vedette/third"),
+        ("--data-dir", "/etc/vedette/data"),
+        ("--config-dir", "/opt/second/etc"),
+        ("--data-dir", "/opt/second"),
+    ],
+)
+def test_within_another(host: Stubbed, option: str, folder: str) -> None:
+    """No installation begins within a folder of another one, or around it: it would go with that one's."""
+    before = host.files()
+    third = [word.replace("second", "third") for word in SECOND]
+    third[third.index(option) + 1] = folder
+    done = host.run("/srv/2", *third)
+    assert done.code == 2, done.text
+    assert "lies in a folder of the installation in" in done.text
+    assert host.files() == before
+
+
+def test_what_lies_within_is_not_purged(host: Stubbed) -> None:
+    """Where one was put into another's data by hand, that data stays when the outer one is purged."""
+    inner = host.folder / "var/lib/vedette/inner"
+    inner.mkdir()
+    (inner / "installed").write_text("prefix=/var/lib/vedette/inner\n")
+    done = host.run("/opt/vedette/current", *PURGE)
+    assert done.code == 0, done.text
+    assert "/var/lib/vedette stays: it lies in a folder of the installation in" in done.text
+    assert (inner / "installed").exists()
+    assert not host.config.exists()
+
+
 def test_systemd_is_not_left_by_an_option(host: Stubbed) -> None:
     """--no-systemd on an installation that systemd runs would remove the program and leave the units."""
     before = host.files()
