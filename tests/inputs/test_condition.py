@@ -256,7 +256,7 @@ async def test_no_descriptor_to_accept_with() -> None:
 async def test_a_plugin() -> None:
     """One that raises is failing, without its words, which may quote an event; one that goes on quietly works."""
     entry = Entry("inputs", "acme", "1", "one", "tests.inputs.test_plugin:Plugin")
-    given = Surroundings(Bin(), Counters(), lambda: 7, "edge-1", lambda: [], lambda name: [])
+    given = Surroundings(Bin(), Counters(), lambda: 7, "edge-1", lambda: [], lambda name: [], lambda file: False)
     for steps, end in (([raises, rests], WORKS), ([raises], "the plugin acme:one is in quarantine")):
         Plugin.steps, Plugin.ran = steps, 0
         run = PluginRun(settings_of(entry)("x"), entry, given, backoff=(0.001, 0.002), stop_seconds=0.3)

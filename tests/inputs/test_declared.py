@@ -21,5 +21,5 @@ async def test_it_opens(kind: str) -> None:
     """An input that looks into its messages is made, and hands them on by the name of the format."""
     (made,) = parse(f'[[input]]\ntype = "{kind}"\nname = "i"\nformat = "rules:gate"\n{INPUTS[kind]}\n').input
     assert made.codec == "rules:gate"
-    given = Surroundings(Bin(), Counters(), lambda: 7, "edge-1", lambda: [], lambda name: [])
+    given = Surroundings(Bin(), Counters(), lambda: 7, "edge-1", lambda: [], lambda name: [], lambda file: False)
     assert await made.open(given, 10)

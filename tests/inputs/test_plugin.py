@@ -61,7 +61,7 @@ async def running(
     entry = Entry("inputs", "acme", "1", "one", target)
     settings = settings_of(entry)("x", options=options)
     bin = bin or Bin()
-    given = Surroundings(bin, Counters(), lambda: 7, "edge-1", lambda: [], lambda name: [])
+    given = Surroundings(bin, Counters(), lambda: 7, "edge-1", lambda: [], lambda name: [], lambda file: False)
     run = PluginRun(settings, entry, given, backoff=(0.001, 0.002), stop_seconds=0.3)
     health = plugins._health["inputs", "acme:one", "input x"]
     health.faults = 0

@@ -227,11 +227,11 @@ async def test_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Without a descriptor for an archive it is tried again, and what was read before is not read again."""
     path, bin, fails, real = tmp_path / "a.log", Bin(), [3], history.open_same
 
-    def spent(looked_at: str, key: tuple[int, int]) -> int:
+    def spent(looked_at: str, key: tuple[int, int], private: history.IsPrivate) -> int:
         if looked_at.endswith(".1.gz") and fails[0] and bin.events:
             fails[0] -= 1
             raise OSError(errno.EMFILE, "Too many open files")
-        return real(looked_at, key)
+        return real(looked_at, key, private)
 
     monkeypatch.setattr(history, "open_same", spent)
     write(tmp_path / "a.log.2", lines("two"), "gzip")

@@ -50,8 +50,9 @@ def _lived(life: Life, until: int, *, killed: bool = False) -> dict[str, Any]:
         (settings,) = life.context.config.input
         positions = life.context.progress.positions
         given = Surroundings(
-            life.pipeline.ingest, life.counters, life.clock, "a1", positions=positions.values, recent=lambda name: ()
-        )
+            life.pipeline.ingest, life.counters, life.clock, "a1",
+            positions=positions.values, recent=lambda name: (), private=lambda file: False,
+        )  # fmt: skip
         running = await settings.open(given, 64)
         reading = asyncio.create_task(running.run())
         await eventually("lines that are stored", lambda: life.counters.stored["in"] >= until)

@@ -48,6 +48,8 @@ class Surroundings:
     """Where files were left, of all inputs."""
     recent: Callable[[str], Iterable[tuple[int, str, bytes]]]
     """Blocks. Messages of an input at the end of the raw log: packet identifier, topic, MD5 of the payload."""
+    private: Callable[[int], bool]
+    """Whether an open file is the agent's own, and no log. Raises OSError."""
 
 
 @dataclass(frozen=True, slots=True)

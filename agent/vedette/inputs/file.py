@@ -92,4 +92,7 @@ class FileInput(InputSettings):
     async def open(self, given: Surroundings, descriptors: int) -> Running:
         from vedette.inputs.tail import FileTail
 
-        return FileTail(self, given.intake, given.counters, given.positions(), given.clock, open_files=descriptors)
+        return FileTail(
+            self, given.intake, given.counters, given.positions(), given.clock,
+            open_files=descriptors, private=given.private,
+        )  # fmt: skip

@@ -15,7 +15,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ ABSENT = "no file matches yet"
 REPLACED = "another file has taken its place"
 PACKED = "it is compressed: leave it out of the glob"
 IRREGULAR = "it is not a regular file"
+PRIVATE = "it is the agent's own: its data folder, keys and passwords are not read as logs"
 HARMLESS = frozenset({ABSENT, REPLACED, PACKED, IRREGULAR, *map(os.strerror, GONE)})
 """Why nothing is read at a path, where nothing is withheld."""
 REASONS = 3
@@ -44,6 +45,9 @@ _NUMBER = r"[.\-_]\d[\d.\-_T]*"
 
 Key = tuple[int, int]
 """Device and inode."""
+
+IsPrivate = Callable[[int], bool]
+"""Whether an open file, by its descriptor, is the agent's own. Raises OSError."""
 
 
 class Seen(NamedTuple):
@@ -253,12 +257,18 @@ def rotated_since(origin: str, changed: int) -> list[Seen]:
     return sorted(since, key=lambda one: one.changed)
 
 
-def open_same(path: str, key: Key) -> int:
-    """A descriptor of the file ``key`` at ``path``. Raises OSError, also when another file is there by now."""
+def open_same(path: str, key: Key, private: IsPrivate) -> int:
+    """A descriptor of the file ``key`` at ``path``. Raises OSError, also when another file is there by now, or one of
+    the agent's own."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if _seen(path, os.fstat(descriptor)).key != key:
+    try:
+        if _seen(path, os.fstat(descriptor)).key != key:
+            raise OSError(errno.ESTALE, REPLACED, path)
+        if private(descriptor):
+            raise OSError(errno.EACCES, PRIVATE, path)
+    except OSError:
         os.close(descriptor)
-        raise OSError(errno.ESTALE, REPLACED, path)
+        raise
     return descriptor
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from vedette.inputs.archives import SUFFIXES, Archive, Damaged
-from vedette.inputs.files import SPAN, Key, Seen, fits, is_rotated, lies, open_same, plain, predecessors
+from vedette.inputs.files import SPAN, IsPrivate, Key, Seen, fits, is_rotated, lies, open_same, plain, predecessors
 from vedette.model.event import FilePosition
 
 
@@ -33,12 +33,14 @@ class Earlier(NamedTuple):
         """Read to its end; of a packed file that is not known."""
         return not self.packed and self.position == self.seen.size
 
-    def unpacked(self) -> Archive:
+    def unpacked(self, private: IsPrivate) -> Archive:
         """Raises OSError."""
-        return _unpacked(self.seen)
+        return _unpacked(self.seen, private)
 
 
-def earlier(path: str, followed: Iterable[Key], saved: Sequence[FilePosition], behind: bool) -> list[Earlier]:
+def earlier(
+    path: str, followed: Iterable[Key], saved: Sequence[FilePosition], private: IsPrivate, behind: bool
+) -> list[Earlier]:
     """What rotation has made of ``path``, the oldest first, without files that are ``followed``.
 
     ``saved``: positions of whatever files. ``behind``: only from the newest on that has one. Raises OSError when the
@@ -47,7 +49,7 @@ def earlier(path: str, followed: Iterable[Key], saved: Sequence[FilePosition], b
     origin = lies(path)
     without = set(followed)
     found = [one for one in predecessors(origin) if one.key not in without]
-    heads = {one.key: _head(one) for one in found}
+    heads = {one.key: _head(one, private) for one in found}
     known: dict[Key, int] = {}
     for one in sorted(saved, key=lambda one: one.position):
         if one.position and (one.path in (path, origin) or is_rotated(plain(one.path), origin)):
@@ -61,17 +63,17 @@ def earlier(path: str, followed: Iterable[Key], saved: Sequence[FilePosition], b
     return [Earlier(one, known.get(one.key, 0)) for one in found]
 
 
-def _unpacked(seen: Seen) -> Archive:
-    return Archive(os.fdopen(open_same(seen.path, seen.key), "rb"), os.path.splitext(seen.path)[1])
+def _unpacked(seen: Seen, private: IsPrivate) -> Archive:
+    return Archive(os.fdopen(open_same(seen.path, seen.key, private), "rb"), os.path.splitext(seen.path)[1])
 
 
-def _head(seen: Seen) -> bytes:
+def _head(seen: Seen, private: IsPrivate) -> bytes:
     """The first SPAN bytes of a content, as far as they can be read."""
     with contextlib.suppress(OSError, Damaged):
         if seen.path != plain(seen.path):
-            with contextlib.closing(_unpacked(seen)) as archive:
+            with contextlib.closing(_unpacked(seen, private)) as archive:
                 return archive.read(SPAN)[:SPAN]
-        descriptor = open_same(seen.path, seen.key)
+        descriptor = open_same(seen.path, seen.key, private)
         try:
             return os.pread(descriptor, SPAN, 0)
         finally:

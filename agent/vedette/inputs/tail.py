@@ -50,6 +50,7 @@ from vedette.inputs.deliver import deliver
 from vedette.inputs.file import FileInput
 from vedette.inputs.files import (
     SPAN,
+    IsPrivate,
     Key,
     Seen,
     belongs,
@@ -108,6 +109,7 @@ class FileTail(Stoppable):
         clock: Callable[[], int] = utc_now,
         linger: float = LINGER_SECONDS,
         open_files: int = OPEN_FILES,
+        private: IsPrivate = lambda descriptor: False,
     ) -> None:
         self._settings = settings
         self._name = settings.name
@@ -116,6 +118,7 @@ class FileTail(Stoppable):
         self._clock = clock
         self._linger = linger
         self._open_files = open_files
+        self._private = private
         self._unopened: dict[Key, tuple[str, int]] = {}
         """Files that were found when there was no descriptor to open them with: where, and their modification time."""
         self._between: dict[str, int] = {}
@@ -278,7 +281,7 @@ class FileTail(Stoppable):
         saved = [one for saved in self._saved.values() for one in saved]
         saved += [file.committed() for file in self._files.values()]
         try:
-            found = await self._in_thread(earlier, path, [*self._files], saved, behind)
+            found = await self._in_thread(earlier, path, [*self._files], saved, self._private, behind)
         except OSError as error:
             if error.errno in SPENT:
                 raise
@@ -311,7 +314,7 @@ class FileTail(Stoppable):
         seen, at, left = one.seen, 0, one.position
         file = Tailed(seen.path, seen.key, await self._in_thread(self._events, path))
         try:
-            archive = await self._in_thread(one.unpacked)
+            archive = await self._in_thread(one.unpacked, self._private)
         except OSError as error:
             if error.errno in SPENT:
                 raise
@@ -344,11 +347,11 @@ class FileTail(Stoppable):
         """The file's descriptor; in the thread. Raises OSError."""
         if file.descriptor is None:
             try:
-                file.descriptor = open_same(file.path, file.key)
+                file.descriptor = open_same(file.path, file.key, self._private)
             except OSError as error:
                 if error.errno not in SPENT or not self._close_oldest():
                     raise
-                file.descriptor = open_same(file.path, file.key)
+                file.descriptor = open_same(file.path, file.key, self._private)
             self._descriptors.add(file.descriptor)
             while len(self._descriptors) > self._open_files and self._close_oldest(file):
                 pass

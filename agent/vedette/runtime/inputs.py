@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
+from vedette.config.private import is_private
 from vedette.engine.match import Context
 from vedette.inputs.base import InputSettings, Running, Surroundings
 from vedette.inputs.condition import OPENING, WORKS, Condition, failing, waiting
@@ -42,6 +43,7 @@ class Inputs:
             context.clock,
             context.config.agent.id,
             positions=lambda: context.progress.positions.values(),
+            private=lambda descriptor: is_private(context.config, descriptor),
             recent=partial(read.recent_messages, context.config.agent.raw_dir),
         )
         self._open: dict[str, tuple[Running, asyncio.Task[None]]] = {}

@@ -1,0 +1,54 @@
+"""No file input reads what is the agent's own, whoever asks for it and under whatever name."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+from pathlib import Path
+
+from tests.inputs.intake import Bin
+from tests.waits import eventually
+from vedette.config.private import is_private
+from vedette.config.settings import AgentSettings, Config
+from vedette.inputs.condition import WORKS
+from vedette.inputs.file import FileInput
+from vedette.inputs.files import PRIVATE
+from vedette.inputs.tail import FileTail
+from vedette.model.counters import Counters
+from vedette.sinks.settings import WebhookSink
+
+
+async def test_the_agents_own_files_are_no_logs(tmp_path: Path) -> None:
+    """Neither its data nor a key that a setting names, through no link and no former name; logs beside it are read."""
+    data, logs = tmp_path / "data", tmp_path / "logs"
+    for folder in (data / "identity", logs):
+        folder.mkdir(parents=True)
+    token, secret = tmp_path / "token", b"secret\n" * 300
+    for path in (token, data / "redact.key", data / "identity" / "agent.key", logs / "app.log.1"):
+        path.write_bytes(secret)
+    (data / "old.log.1.gz").write_bytes(gzip.compress(secret))
+    (data / "old.log").write_bytes(secret)
+    (logs / "link.log").symlink_to(data / "identity" / "agent.key")
+    (logs / "data").symlink_to(data)
+    os.link(data / "redact.key", logs / "hard.log")
+    (logs / "app.log.1").unlink()
+    os.link(token, logs / "app.log.1")
+    (logs / "app.log").write_bytes(b"public\n")
+    config = Config(
+        agent=AgentSettings(id="a1", data_dir=logs / "data"),
+        sink=(WebhookSink("hook", url="https://sink.example", token_file=token),),
+    )
+    paths = (f"{data}/**", f"{tmp_path}/token", f"{logs}/*.log", f"{logs}/data/old.log")
+    bin = Bin()
+    tail = FileTail(
+        FileInput("f", paths=paths, poll=0.01), bin, Counters(), [],
+        private=lambda descriptor: is_private(config, descriptor),
+    )  # fmt: skip
+    task = asyncio.create_task(tail.run())
+    await eventually("the log's line", lambda: bin.events)
+    await eventually("a condition", lambda: tail.condition != WORKS and tail.condition.state == "failing")
+    await tail.stop()
+    await task
+    assert set(bin.events) == {b"public"}
+    assert PRIVATE in tail.condition.reason
