@@ -22,6 +22,7 @@ from vedette.runtime.rules import Loaded, Rules
 from vedette.runtime.sets import RuleSets
 from vedette.state.state import State
 from vedette.stream.reader import Event
+from vedette.system import child
 
 
 def folder(path: Path, text: str) -> Path:
@@ -48,6 +49,26 @@ def folders(tmp_path: Path) -> Path:
     folder(tmp_path / "default", rule("alpha"))
     folder(tmp_path / "site", rule("beta", 2))
     return tmp_path
+
+
+def test_a_compiler_that_is_killed_at_the_start(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Says nothing of the rules: the agent takes in events without them until they are compiled."""
+
+    async def starts() -> None:
+        sets = RuleSets(configured(folders), bytes)
+        with monkeypatch.context() as killed:
+            killed.setattr(child, "_START", "import os; os.kill(os.getpid(), 9)")
+            loaded = await sets.start()
+        assert (loaded.engine.plan.rules, sets.error) == (
+            (),
+            "the rule compiler was killed by signal 9: for want of memory?",
+        )
+        assert sets.first.changed()
+        again = await sets.first.reload()
+        assert again is not None
+        assert (titles(again, b"alpha"), sets.error) == (["Has alpha"], None)
+
+    asyncio.run(starts())
 
 
 def test_one_set_alone_is_not_merged(folders: Path) -> None:

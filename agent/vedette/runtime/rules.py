@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib.util
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -499,6 +500,8 @@ class Rules:
         )
         if ended.code == 2:
             raise ValueError(ended.complaint or "the rule compiler refused the rules and gave no reason")
+        if ended.code == -signal.SIGKILL:
+            raise OSError("the rule compiler was killed by signal 9: for want of memory?")
         if ended.code != 0:
             raise OSError(f"the rule compiler ended with code {ended.code}: {ended.complaint or 'no reason'}")
 
