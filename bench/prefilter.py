@@ -81,10 +81,9 @@ def main() -> None:
     data = given.stream.read_bytes()
     engine = Engine(plan, quarantine_after=1 << 40)
     result = measure(engine, chunks(data, given.format), context)
-    reached = [i for i in range(len(plan.rules)) if engine.reaches(i, given.format, context.logsource)]
     result |= {
         "rules": len(plan.rules),
-        "reaching": len(reached),
+        "reaching": len(engine.reaching(given.format, context.logsource)),
         "without_literals": len(plan.always),
         "with_two": sum(1 for clause in plan.further if clause is not None),
         "database_bytes": sum(map(len, engine.prefilter.databases().values())),

@@ -37,6 +37,15 @@ def test_check_looks_at_what_inputs_read(tmp_path: Path, paths: str) -> None:
     assert f"input s: failing: {tmp_path}/c.pem: No such file or directory" in done.stderr
 
 
+def test_check_looks_at_where_alerts_are_written(tmp_path: Path, paths: str) -> None:
+    """A folder that can be made is none of its mistakes; a file in its place is."""
+    (tmp_path / "landing").touch()
+    uplink = '[uplink]\npath = "{}"\n'
+    ended(vedette("check", "-c", config(tmp_path, SYSLOG + paths + uplink.format(tmp_path / "new" / "landing"))), 0)
+    done = ended(vedette("check", "-c", config(tmp_path, SYSLOG + paths + uplink.format(tmp_path / "landing"))), 1)
+    assert f"uplink: {tmp_path}/landing is no folder: alerts would wait in the outbox" in done.stderr
+
+
 def test_check_without_journalctl(tmp_path: Path, paths: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Said with what to do."""
     monkeypatch.setenv("PATH", str(tmp_path))

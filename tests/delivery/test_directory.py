@@ -20,18 +20,24 @@ from vedette.delivery.landing import partition
 @asynccontextmanager
 async def directory(box: Box, folder: Path) -> AsyncIterator[list[int]]:
     """A running uplink; gives the times at which it looked at its clock, as it does before each file."""
+    async with uplink_into(box, folder) as (_, attempts):
+        yield attempts
+
+
+@asynccontextmanager
+async def uplink_into(box: Box, folder: Path) -> AsyncIterator[tuple[DirectoryUplink, list[int]]]:
     attempts: list[int] = []
 
     def clock() -> int:
         attempts.append(NOW)
         return NOW
 
-    made = DirectoryUplink(box.source(path=folder)._replace(clock=clock), gather=0.02, backoff=(0.02, 0.05))
-    task = asyncio.create_task(made.run())
+    uplink = DirectoryUplink(box.source(path=folder)._replace(clock=clock), gather=0.02, backoff=(0.02, 0.05))
+    task = asyncio.create_task(uplink.run())
     try:
-        yield attempts
+        yield uplink, attempts
     finally:
-        await made.stop(5)
+        await uplink.stop(5)
         await task
 
 
@@ -71,17 +77,22 @@ async def test_directory_keeps_what_it_cannot_read(box: Box, tmp_path: Path) -> 
 
 
 async def test_directory_that_cannot_be_written(box: Box, tmp_path: Path) -> None:
-    """A read-only landing directory is said once with its path; alerts stay in the outbox and land later."""
+    """A read-only landing directory is logged once with its path, and is the uplink's state; alerts stay in the outbox
+    and land later."""
     folder = tmp_path / "landing"
     block(folder)
 
     with capture_logs() as logs:
         box.put(10)
-        async with directory(box, folder) as attempts:
+        async with uplink_into(box, folder) as (uplink, attempts):
             await eventually("further attempts to connect", lambda: len(attempts) > 5)
             assert box.outbox.depth == 10
+            state = uplink.state()
+            assert state["connected"] is False
+            assert state["reason"]
             unblock(folder)
             await eventually("an empty outbox", lambda: box.outbox.depth == 0)
+            await eventually("a connection", lambda: uplink.state()["connected"])
     assert [(e["event"], e["folder"]) for e in logs] == [("uplink_failed", str(folder))]
     assert len(read(folder, "alerts")) == 10
 

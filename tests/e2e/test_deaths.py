@@ -53,6 +53,7 @@ def crash():
 
 true, candidates, of, count = Engine.true, Engine.candidates, AlertBuilder.of, Correlator._count
 gathered, push = Engine.gathered, Windowed.push
+advance, restore = State.advance, State.restore
 
 def does_true(self, event, rules, logsource):
     for number in rules:
@@ -82,6 +83,16 @@ def does_push(self, port, rows):
         crash()
     return push(self, port, rows)
 
+def does_advance(self, received_at):
+    if self.correlator.groups.table:
+        crash()
+    return advance(self, received_at)
+
+def does_restore(self, parts):
+    restore(self, parts)
+    if self.correlator.groups.table:
+        crash()
+
 match sys.argv.pop(1):
     case "rule":
         Engine.true = does_true
@@ -93,6 +104,10 @@ match sys.argv.pop(1):
         Correlator._count = does_count
     case "statement":
         Windowed.push = does_push
+    case "time":
+        State.advance = does_advance
+    case "restore":
+        State.restore = does_restore
 main()
 """
 """The agent, with a part that is deadly."""
@@ -234,7 +249,7 @@ def deadly(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Agent]:
     text = path.read_text()
     other = text.replace("000000000003", "000000000005").replace("'marker-site'", "'marker-site '")
     path.write_text(text + "---\n" + other.replace("title: Marker site", "title: Deadly"))
-    if request.param == "correlation":
+    if request.param in ("correlation", "time", "restore"):
         path.write_text(path.read_text() + THRICE.format(word="site", number=4, of=3) + "generate: true\n")
     if request.param == "statement":
         (tmp_path / "rules" / "window.sql").write_text(WINDOW)
@@ -273,6 +288,32 @@ def test_a_deadly_part(deadly: Agent, request: pytest.FixtureRequest) -> None:
         path = deadly.rules / "site.yml"
         path.write_text(path.read_text().replace("'marker-site '", "'marker-site  '"))
         until("the changed rule", lambda: not deadly.status()["rules"]["quarantined"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("deadly", ["time", "restore"], indirect=True)
+def test_a_deadly_state(deadly: Agent) -> None:
+    """An agent that dies again and again as time passes, or as it restores what it remembers, starts without; every
+    event is evaluated, and nothing is in quarantine."""
+    deadly.up()
+    tcp(("127.0.0.1", deadly.port), lines("zero"))
+    if deadly.program[-1] == "restore":
+        until("its alert", lambda: deadly.alerts())
+        deadly.kill()
+    until("the first death", lambda: not deadly.running())
+    deaths = 0
+    for pause in pauses():
+        if not deadly.running():
+            deaths += 1
+            deadly.start()
+        if deadly.said("state_lost"):
+            break
+        time.sleep(pause)
+    assert deadly.said("state_lost"), deadly.text(all=True)[-4000:]
+    assert deaths == AFTER + (deadly.program[-1] == "restore")  # by its own doing, but for the first
+    status = deadly.ready().settled(1)
+    assert (status["rules"]["quarantined"], letters(deadly)) == ([], [])
+    assert Counter(row["rule_title"] for row in deadly.alerts()) == {"Marker site": 1, "Deadly": 1}
 
 
 @pytest.mark.long

@@ -212,6 +212,7 @@ def test_code_keys_addresses_and_paths_are_the_host_s(path: Path, above: str) ->
     config = under(free, path, "f" * 64, above.encode())
     assert config == under(free, path, "f" * 64, b"")
     assert config.overlay.ignored
+    assert config.overlay.lacking == config.overlay.ignored
     with pytest.raises(ValueError, match=r"no overlay changes this|belongs in|expects"):
         check(tomllib.loads(above))
 
@@ -262,6 +263,10 @@ def test_the_centre_takes_what_agents_take() -> None:
         name = "x"
         max_bytes = "1MiB"
         [[input]]
+        type = "audit"
+        name = "kernel"
+        receive_buffer = "1MiB"
+        [[input]]
         name = "some"
         max_body = "1KiB"
         [[ruleset]]
@@ -278,6 +283,7 @@ def test_the_centre_takes_what_agents_take() -> None:
         ('[[input]]\nformat = "json"\n', r"input\[0\].type: expects one of"),
         ('[[sink]]\nname = "a"\nlevel = "x"\n', r"sink\[0\].level: expects one of"),
         ('[[sink]]\nname = "a"\nurl = "http://x"\n', "sink a.url: no overlay changes this"),
+        ('[[input]]\ntype = "audit"\nname = "a"\n', "input a: no overlay adds one of type audit"),
         ('[[input]]\ntype = "file"\nname = "a"\nformat = 3\n', r"input\[0\].format: expects str"),
         ('[log]\nlevel = "x"\n', "log.level: expects one of"),
         ('[state]\nmax_lateness = "9d"\n', "state.max_lateness: expects 0 to"),
@@ -295,6 +301,26 @@ def test_an_overlay_over_a_file(path: Path) -> None:
     assert made.overlay.sha256 == "f" * 64
     assert made.overlay.ignored == ("raw_log.max_age",)
     assert made.input[1].from_start  # type: ignore[attr-defined]  # an input of files
+
+
+@pytest.mark.parametrize(
+    ("above", "lacking"),
+    [
+        ("[raw_log]\nmax_age = '1d'\n[uplink]\ntype = 'none'\n[[input]]\nname = 'syslog'\ntcp = ':1'\n", ()),
+        ("[[input]]\nname = 'elsewhere'\nmax_rate = 5\n[[sink]]\nname = 'w'\nlevel = 'high'\n", ()),
+        ("[[input]]\nname = 'elsewhere'\ntype = 'http'\nmax_rate = 5\n", ("input elsewhere",)),
+        ("[[input]]\ntype = 'audit'\nname = 'kernel'\n", ("input kernel",)),
+        ("[[input]]\nname = 'files'\nurl = 'x'\n[[sink]]\ntype = 'file'\nname = 's'\npath = '/s'\n",
+         ("input files.url", "sink s")),
+        ("[metrics]\nlisten = ':1'\n[broker]\nca_file = '/x'\n[raw_log]\nnew = 1\nmax_age = '1d'\n",
+         ("metrics", "broker.ca_file", "raw_log.new")),
+    ],
+)  # fmt: skip
+def test_what_is_lacking(path: Path, above: str, lacking: tuple[str, ...]) -> None:
+    """What is ignored and not locked, but for changes of what other hosts have by this name."""
+    overlay = under(path.read_text(), path, "f" * 64, above.encode()).overlay
+    assert overlay.lacking == lacking
+    assert set(lacking) <= set(overlay.ignored)
 
 
 @pytest.mark.parametrize("above", [b"[log]\nlevel = 'x'\n", b"\xff", b"[", b"log = 3\n"])

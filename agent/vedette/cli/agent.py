@@ -62,14 +62,15 @@ def check(config: Path) -> None:
     response and from sinks whose form names it. Says whether the native kernel is in use, what contains functions in
     Python, and which patterns may take long. Looks, as the user of this command, whether inputs find what they read: a
     file, journalctl, the journal, a certificate. Exit code 1 when a rule does not run, an input cannot read what it
-    needs, the fleet's root of trust or the key of [[redact]] cannot be used, [archive] lacks its libraries, or
-    functions are allowed that this host cannot contain, 2 when the configuration is invalid.
+    needs, uplink.path cannot be written, the fleet's root of trust or the key of [[redact]] cannot be used, [archive]
+    lacks its libraries, or functions are allowed that this host cannot contain, 2 when the configuration is invalid.
 
     Example: vedette check -c vedette.toml
     """
     from vedette.archive.stores import lacking
     from vedette.config import backtracking, hidden, redact
     from vedette.decode.codecs import DECLARED
+    from vedette.delivery.directory import unwritable
     from vedette.engine import kernel
     from vedette.runtime import shares as shared
     from vedette.system import descriptors
@@ -92,6 +93,9 @@ def check(config: Path) -> None:
         _check_response(settings)
     click.echo(f"native kernel: {kernel.why_not or 'in use'}")
     bad = _check_inputs(settings)
+    if settings.uplink.path and (wrong := unwritable(settings.uplink.path)):
+        click.echo(safe(f"uplink: {wrong}"), err=True)
+        bad = True
     bad = _check_root(settings) or bad
     if lack := lacking(settings.archive):
         click.echo(safe(lack), err=True)

@@ -46,6 +46,10 @@ class ConfigError(ValueError):
         super().__init__("\n".join(self.mistakes))
 
 
+class UnknownKey(str):
+    """A mistake: a key that is none, or that belongs in another table."""
+
+
 class _Reader:
     """Turns tables of TOML into dataclasses; ``mistakes`` collects what is wrong. ``internal``: takes what is INTERNAL,
     too."""
@@ -168,12 +172,12 @@ class _Reader:
             if key not in known:
                 if "broker" in fields and key in _OF_BROKERS:
                     its = "[broker]" if kind is UplinkSettings else 'the table [broker.NAME] that broker = "NAME" names'
-                    self.mistakes.append(f"{here}: belongs in {its}")
+                    self.mistakes.append(UnknownKey(f"{here}: belongs in {its}"))
                     continue
                 choices = sorted([*known, "broker"]) if kind is Config else known
                 near = difflib.get_close_matches(key, choices, 1)
                 hint = f"did you mean {near[0]}? " if near else ""
-                self.mistakes.append(f"{here}: unknown key; {hint}known: {', '.join(choices)}")
+                self.mistakes.append(UnknownKey(f"{here}: unknown key; {hint}known: {', '.join(choices)}"))
             elif kind is Config and key == "input":
                 given[key] = tuple(self._inputs(item))
             elif kind is Config and key == "sink":

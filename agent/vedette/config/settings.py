@@ -372,7 +372,9 @@ class Overlay:
     sha256: str = ""
     """Of the overlay; empty: there is none."""
     ignored: tuple[str, ...] = ()
-    """Its settings that are locked here."""
+    """Its settings that are not in force here."""
+    lacking: tuple[str, ...] = ()
+    """Those of them that the host does not lock: an earlier release may have taken them."""
     problem: str = ""
     """Why it is not in force: it does not fit the local file any more."""
 

@@ -9,8 +9,10 @@ An alert that this version cannot read goes to the ``bad`` table, as in the regi
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -32,6 +34,15 @@ LEAST_SECONDS = 0.1
 """Shortest heartbeat."""
 
 
+def unwritable(folder: Path) -> str:
+    """Why this user cannot write into ``folder``, or make it; empty where nothing is in the way."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return ""
+    why = "may not be written by this user" if there.is_dir() else "is no folder"
+    return f"{there} {why}: alerts would wait in the outbox"
+
+
 class DirectoryUplink:
     """``[uplink] type = "directory"``: writes into ``path``, or ``data_dir/alerts-landing``."""
 
@@ -47,11 +58,14 @@ class DirectoryUplink:
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self._running = False
+        self._failure = ""
+        """Why the folder cannot be written; empty: it can."""
         self._written: set[int] = set()
         """Seqs that are in the landing, and in the outbox still."""
 
     def state(self) -> dict[str, Any]:
-        return {"type": "directory", "folder": str(self.folder)}
+        state = {"type": "directory", "folder": str(self.folder), "connected": not self._failure}
+        return state | ({"reason": self._failure} if self._failure else {})
 
     async def run(self) -> None:
         """Land what the outbox holds and gets, until ``stop`` or cancelled. Raises OSError of the store."""
@@ -68,12 +82,12 @@ class DirectoryUplink:
                     while await self._land(folder):
                         pass
                     self._backoff.reset()
-                    wait = 0.0
+                    self._failure, wait = "", 0.0
                 except Unwritable as error:
                     if not self._backoff.failing:
                         action = "alerts stay in the outbox; make the folder writable"
                         log.error(Log.UPLINK_FAILED, folder=str(self.folder), reason=str(error), action=action)
-                    wait = self._backoff.failed()
+                    self._failure, wait = str(error), self._backoff.failed()
                 if last:
                     return
                 if wait:

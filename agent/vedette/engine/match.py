@@ -497,23 +497,19 @@ class Engine:
         fields = {name: as_shown(event.get(name)) for name in self.plan.fields_of[rule] if name != KEYWORDS}
         return {name: value for name, value in fields.items() if value is not None}
 
-    def reaches(self, rule: int, codec: str, logsource: LogSource) -> bool:
-        """False when no event of an input with this codec and log source can be of the rule's log source."""
-        possible = possible_source(self.plan.codecs[codec], logsource)
-        return not self.route or self.plan.rules[rule].logsource.fits(possible)
-
     def prepare(self, inputs: Iterable[tuple[str, LogSource]]) -> None:
         """Compile scans of their own for those of these inputs (codec, log source) that few rules can meet.
 
         Without it their chunks are searched for the literals of all rules, to the same end.
         """
         for codec, logsource in inputs:
-            rules = self._reaching(codec, logsource)
+            rules = self.reaching(codec, logsource)
             if self._filtered and rules not in self._narrow and len(rules) * NARROW <= len(self.plan.rules):
                 self._narrow[rules] = Prefilter(self.plan, rules=rules, native=self._kernel)
         self._inputs.clear()
 
-    def _reaching(self, codec: str, logsource: LogSource) -> frozenset[int]:
+    def reaching(self, codec: str, logsource: LogSource) -> frozenset[int]:
+        """The rules of whose log source an event of an input with this codec and log source can be."""
         possible = possible_source(self.plan.codecs[codec], logsource)
         return frozenset(i for i, rule in enumerate(self.plan.rules) if not self.route or rule.logsource.fits(possible))
 
@@ -521,7 +517,7 @@ class Engine:
         """The rules that can meet an event of such an input: those without literals, the bits of all, their scan."""
         known = self._inputs.get((codec, logsource))
         if known is None:
-            rules = self._reaching(codec, logsource)
+            rules = self.reaching(codec, logsource)
             always = rules & self._always
             if self.route and self._filtered:
                 always -= self.prefilter.excused(self.plan.codecs[codec], logsource)
@@ -548,7 +544,7 @@ class Engine:
         known = self._native_views.get((codec, logsource))
         if known is None:
             always, *_ = self._at_input(codec, logsource)
-            known = native.view(codec, logsource, self._reaching(codec, logsource), always)
+            known = native.view(codec, logsource, self.reaching(codec, logsource), always)
             self._native_views[codec, logsource] = known
         return known
 

@@ -3,9 +3,10 @@
 An overlay is TOML of the same form as the file. It changes what OPEN lists, and nothing else: its tables are merged
 into the file's key by key, ``[[input]]``, ``[[sink]]`` and ``[[ruleset]]`` tables by their name, other lists as a
 whole. What is not in OPEN, or is locked by the host (``[fleet] locked``), stays as it is, and what the overlay says of
-it is ``ignored``, also where this release knows no such setting. Overlay and result go through the reader of the file:
-a value that does not validate is never in force, nor an entry of a list with a key that is none, which would say more
-without it.
+it is ``ignored``, also where this release knows no such setting. What is ignored and not locked is ``lacking``, too:
+the centre publishes no such overlay, but an earlier release may have taken it, and what it added then is closed.
+Overlay and result go through the reader of the file: a value that does not validate is never in force, nor an entry of
+a list with a key that is none, which would say more without it.
 
 Which overlay is in force is one file, replaced as a whole (``Applied``)::
 
@@ -22,7 +23,6 @@ either.
 from __future__ import annotations
 
 import copy
-import re
 import tomllib
 from collections.abc import Collection, Container, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -32,7 +32,7 @@ from typing import Any
 import orjson
 
 from vedette.config.enrolled import enrolled
-from vedette.config.read import ConfigError, opened, parse, parse_document, part_mistakes, read_text
+from vedette.config.read import ConfigError, UnknownKey, opened, parse, parse_document, part_mistakes, read_text
 from vedette.config.settings import DEFAULT_SET, Config, Overlay
 from vedette.inputs.table import INPUT_TYPES
 from vedette.sinks.settings import SINK_TYPES
@@ -68,8 +68,6 @@ _TABLES = frozenset(name.partition(".")[0] for name in OPEN)
 _BY_NAME = ("input", "sink", "ruleset")
 _APART: dict[str, Collection[str]] = {"input": INPUT_TYPES, "sink": SINK_TYPES}
 """Tables whose settings go by a type, which the host has; with the types."""
-_UNKNOWN = re.compile(r": (unknown key; |belongs in )")
-"""In what the reader says of a key that is none."""
 MAX_OVERLAY = 1 << 20
 """Bytes."""
 MAX_STARTS = 5
@@ -83,10 +81,19 @@ def merged(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """``local`` with ``overlay`` over it, and which of its settings were left out, as ``table.key``, a table,
     ``input NAME`` or ``input NAME.key``. Neither is changed."""
-    result, ignored = copy.deepcopy(local), list[str]()
+    result, ignored = _merged(local, overlay, locked)
+    return result, tuple(ignored)
+
+
+_Ignored = dict[str, bool]
+"""Whether a setting of the overlay that is left out is lacking: the host does not lock it."""
+
+
+def _merged(local: dict[str, Any], overlay: dict[str, Any], locked: Container[str]) -> tuple[dict[str, Any], _Ignored]:
+    result, ignored = copy.deepcopy(local), _Ignored()
     for table, value in overlay.items():
         if table in locked or table not in _TABLES:
-            ignored.append(table)
+            ignored[table] = table not in locked
         elif table in _BY_NAME and isinstance(value, list):
             result[table] = _named(table, result.get(table, []), value, locked, ignored)
         elif table in OPEN:
@@ -97,19 +104,19 @@ def merged(
             if above:
                 result[table] = above
         else:
-            ignored.append(table)
-    return result, tuple(ignored)
+            ignored[table] = True
+    return result, ignored
 
 
 def _over(
-    below: dict[str, Any], above: dict[str, Any], table: str, where: str, locked: Container[str], ignored: list[str]
+    below: dict[str, Any], above: dict[str, Any], table: str, where: str, locked: Container[str], ignored: _Ignored
 ) -> dict[str, Any]:
     """One table; ``where`` is what it is called in ``ignored``."""
     result = dict(below)
     for key, value in above.items():
         here = f"{table}.{key}"
         if here not in OPEN or here in locked or (here == "broker.url" and _gives_up_tls(below.get(key), value)):
-            ignored.append(f"{where}.{key}")
+            ignored[f"{where}.{key}"] = here not in locked
         else:
             result[key] = copy.deepcopy(value)
     return result
@@ -119,9 +126,9 @@ def _gives_up_tls(before: Any, after: Any) -> bool:
     return str(before).startswith("mqtts:") and not str(after).startswith("mqtts:")
 
 
-def _named(table: str, below: Any, above: list[Any], locked: Container[str], ignored: list[str]) -> list[Any]:
+def _named(table: str, below: Any, above: list[Any], locked: Container[str], ignored: _Ignored) -> list[Any]:
     """Tables of the overlay change those of the same name, and type where they say one; rule sets and inputs of ADDED
-    are added, too."""
+    are added, too. A name alone is for the hosts that have it; with a type it is lacking where it is not."""
     result = [*below] if isinstance(below, list) else []
     for item in above:
         if not isinstance(item, dict):
@@ -129,9 +136,8 @@ def _named(table: str, below: Any, above: list[Any], locked: Container[str], ign
             continue
         where = f"{table} {item.get('name')}"
         at = next((i for i, own in enumerate(result) if isinstance(own, dict) and _same(own, item)), None)
-        new = table == "ruleset" or (table == "input" and item.get("type") in ADDED)
-        if where in locked or (at is None and not new):
-            ignored.append(where)
+        if where in locked or (at is None and not _is_added(table, item)):
+            ignored[where] = where not in locked and "type" in item
             continue
         own = {key: item[key] for key in ("name", "type") if key in item} if at is None else result[at]
         rest = {key: value for key, value in item.items() if key not in ("name", "type")}
@@ -141,6 +147,10 @@ def _named(table: str, below: Any, above: list[Any], locked: Container[str], ign
         else:
             result[at] = changed
     return result
+
+
+def _is_added(table: str, item: dict[str, Any]) -> bool:
+    return table == "ruleset" or (table == "input" and item.get("type") in ADDED)
 
 
 def _same(own: dict[str, Any], item: dict[str, Any]) -> bool:
@@ -156,6 +166,10 @@ def check(overlay: dict[str, Any]) -> None:
     document, ignored = merged(local, overlay)
     if ignored:
         raise ValueError(f"{', '.join(ignored)}: no overlay changes this")
+    for table in _APART:
+        for item in overlay.get(table, ()):
+            if item.keys() == {"name", "type"} and not _is_added(table, item):
+                raise ValueError(f"{table} {item['name']}: no overlay adds one of type {item['type']}")
     parse_document({table: value for table, value in document.items() if table not in _APART}, "overlay")
 
 
@@ -166,7 +180,7 @@ def _typed(table: str, value: Any) -> Any:
 
     def misfit(item: dict[str, Any]) -> tuple[int, int]:
         mistakes = part_mistakes({table: [item]})
-        return sum(_UNKNOWN.search(line) is not None for line in mistakes), len(mistakes)
+        return sum(isinstance(line, UnknownKey) for line in mistakes), len(mistakes)
 
     return [
         min(({**item, "type": kind} for kind in _APART[table]), key=misfit)
@@ -185,11 +199,12 @@ def under(text: str, path: Path, sha256: str, data: bytes) -> Config:
         raise ConfigError(f"overlay {sha256[:12]}", [f"not valid TOML: {error}"]) from error
     by_itself = {table: value for table, value in overlay.items() if table not in _APART}
     said = part_mistakes(by_itself, internal=opened())
-    if mistakes := [line for line in said if not _UNKNOWN.search(line)]:
+    if mistakes := [line for line in said if not isinstance(line, UnknownKey)]:
         raise ConfigError(f"overlay {sha256[:12]}", mistakes)
-    document, ignored = merged(tomllib.loads(text), overlay, local.fleet.locked)
+    document, ignored = _merged(tomllib.loads(text), overlay, local.fleet.locked)
     made = enrolled(parse_document(document, f"{path} with overlay {sha256[:12]}", internal=opened()))
-    return replace(made, overlay=Overlay(sha256, ignored))
+    lacking = tuple(name for name, is_lacking in ignored.items() if is_lacking)
+    return replace(made, overlay=Overlay(sha256, tuple(ignored), lacking))
 
 
 def load(path: Path, *, starting: bool = False) -> Config:

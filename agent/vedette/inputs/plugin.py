@@ -6,6 +6,7 @@ nothing ``put`` waits, so nothing piles up here.
 A plugin that ends or raises before it is to end is made again after a second, then twice as long each time, up to 30 s;
 after ``FAULTS`` in a row it is in quarantine until its settings change or the agent starts. One that does not end when
 it is to end is left behind: its thread keeps nothing of the agent waiting, and what it hands over raises ``Stopped``.
+One at which the agent has died again and again is not begun at all (``runtime/deaths.py``).
 """
 
 from __future__ import annotations
@@ -97,6 +98,9 @@ class PluginRun:
 
     async def run(self) -> None:
         while not self._ending.is_set():
+            if self._health.condemned:
+                await self._rest("not run: install another version, or release it with SIGHUP, and start again")
+                break
             self._began = self._loop.time()
             ended = asyncio.Event()
             threading.Thread(
@@ -119,14 +123,17 @@ class PluginRun:
                     self._fault(f"did not end within {self._stop_seconds:g} s: left behind")
                 break
             if self._health.quarantined:
-                log.error(Log.PLUGIN_QUARANTINED, plugin=self._entry.label, input=self._settings.name,
-                          reason=self._health.error, action="not run again before its settings change")  # fmt: skip
-                await self._ending.wait()
+                await self._rest("not run again before its settings change")
                 break
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._backoff.failed()):
                     await self._ending.wait()
         self._closed = True
+
+    async def _rest(self, action: str) -> None:
+        log.error(Log.PLUGIN_QUARANTINED, plugin=self._entry.label, input=self._settings.name,
+                  reason=self._health.error, action=action)  # fmt: skip
+        await self._ending.wait()
 
     async def stop(self) -> None:
         self._ending.set()
@@ -139,8 +146,9 @@ class PluginRun:
 
     def _work(self, ended: asyncio.Event) -> None:
         try:
-            made: Input = self._entry.load()(self._settings.options)
-            made.run(self)
+            with self._health.at_work():
+                plugin: Input = self._entry.load()(self._settings.options)
+                plugin.run(self)
             error: BaseException | str = "it ended before it was to end"
         except Stopped:
             error = ""

@@ -51,7 +51,7 @@ from vedette.runtime.arrivals import Arrivals
 from vedette.runtime.commands import Commands
 from vedette.runtime.context import RunContext
 from vedette.runtime.control import Control
-from vedette.runtime.deaths import Deaths
+from vedette.runtime.deaths import LASTING, Deaths
 from vedette.runtime.heartbeat import heartbeat
 from vedette.runtime.inputs import Inputs, context_of
 from vedette.runtime.lives import Lives
@@ -194,7 +194,7 @@ class Agent:
         if context.config.plugins.allow:
             from vedette.runtime import decoders
 
-            decoders.adopt(context.config, self._deaths)
+            decoders.adopt(context.config, self._deaths.decoders)
         sets = RuleSets(context.config, lambda: newest_lines(context.raw_log))
         with uncollected():
             loaded = await sets.start()
@@ -235,6 +235,7 @@ class Agent:
                 await control.start()
                 await self._serve_metrics()
                 await self._inputs.start(config.input)
+                asyncio.get_running_loop().call_later(LASTING, self._deaths.last)
                 log.info(
                     Log.STARTED, agent=config.agent.id, version=__version__, inputs=len(self._inputs),
                     descriptors=descriptors.limit(),
@@ -402,7 +403,7 @@ class Agent:
             return f"its configuration is refused: {self._reloads.error}"
         if self.context.health.degraded:
             return "a disk is failing"
-        if self.uplink.state().get("connected") is False:  # a folder in its place is never away
+        if self.uplink.state().get("connected") is False:
             return "the agent is not connected to its region"
         return ""
 

@@ -97,7 +97,7 @@ async def _evaluate(context: RunContext, deaths: Deaths, stop: asyncio.Event) ->
     if config.plugins.allow:
         from vedette.runtime import decoders
 
-        decoders.adopt(config, deaths)
+        decoders.adopt(config, deaths.decoders)
     sets = RuleSets(config, lambda: newest_lines(raw_log))
     loaded = await sets.start()
     context.input_contexts.update((settings.name, context_of(settings)) for settings in config.input)

@@ -8,18 +8,26 @@ something was under way: what it was stands in ``DATA_DIR/under-way`` (``strict/
 | the events of a frame, together | evaluates that frame event by event and rule by rule (``strict/watched.py``) |
 | one part at one event, ``AFTER`` times in a row | has the rule, plugin, correlation or statement in quarantine |
 | one event, no part being at work, as often | leaves that event out |
+| the state: as it was restored, time passed or rows became alerts, no part at work, as often | starts with none |
+| an input or a sink of a plugin, ``AFTER_BESIDE`` times in a row | has it in quarantine |
 
 Each event at which a part is then left out is counted, logged and kept as a dead letter; the raw log has it as ever.
 The quarantine is that of ``failures.py``: it goes by the digest of a rule's meaning or the version of a plugin, so what
 was changed is asked again, and SIGHUP releases all.
 
+An input is at work from its import on until it ends, a sink in each call: in threads of their own, beside evaluation.
+At a death it counts against all that were at work, unless evaluation died of the same as before. A life that lasts for
+``LASTING`` seconds, or ends by a stop, says nothing against them, and ends the row.
+
 **None that is false.** Where a life has come past an event, what was held against it is over; a stop is no death, nor
 is an end together with the host (``lives.py``). So kills from outside count only where they meet the same part of the
-same event in ``AFTER`` lives that get no further, and that part takes microseconds.
+same event in ``AFTER`` lives that get no further, and that part takes microseconds; or an input or a sink at work in
+``AFTER_BESIDE`` lives, none of which lasts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple
 
@@ -30,16 +38,22 @@ from vedette.runtime.context import RunContext
 from vedette.runtime.failures import QUARANTINED
 from vedette.runtime.strict.blackbox import NOWHERE, BlackBox, Note, Stage, cut
 from vedette.runtime.strict.messages import ALL, UNSCANNED, Blamed, Suspect
+from vedette.system import plugins
 from vedette.system.plugins import Entry
 
 log = structlog.get_logger()
 
 DEATHS = "deaths"
 """The store's name for the cases."""
+DEATHS_BESIDE = "deaths_beside"
+"""The same for the deaths in a row of inputs and sinks, by part."""
 AFTER = 3
+AFTER_BESIDE = 5
+LASTING = 60.0
 MOST = 64
 """Cases; the newest."""
 _OF_STATE = (Stage.ALERTS_ALONE, Stage.TIME, Stage.ROWS)
+_OF_ALL_STATE = (Stage.RESTORING, Stage.TIME, Stage.ROWS)
 
 
 class Case(NamedTuple):
@@ -54,6 +68,32 @@ class Case(NamedTuple):
     def decided(self) -> bool:
         return self.deaths >= AFTER
 
+    @property
+    def of_state(self) -> bool:
+        """Whether the state is at fault, and no part of it."""
+        return self.stage in _OF_ALL_STATE and not self.part
+
+
+class Decoders:
+    """Decoder plugins, as a process that has ``box`` loads and calls them; ``forbidden``: by part why one is not."""
+
+    def __init__(self, box: BlackBox, forbidden: Mapping[str, str], *, careful: bool) -> None:
+        self._box, self._forbidden = box, forbidden
+        self.careful = careful
+        """Whether each reading is noted."""
+
+    def forbids(self, entry: Entry) -> str:
+        """Why a plugin is not loaded; empty: it is."""
+        return self._forbidden.get(_part(entry), "")
+
+    def loading(self, entry: Entry) -> AbstractContextManager[None]:
+        """Around the import of a plugin."""
+        return self._box.within(Stage.LOADING, NOWHERE, _part(entry))
+
+    def reading(self, entry: Entry) -> AbstractContextManager[None]:
+        """Around a decoder plugin's reading of a message."""
+        return self._box.within(Stage.DECODING, None, _part(entry))
+
 
 class Deaths:
     """See the module's text. Belongs to the event loop."""
@@ -66,18 +106,56 @@ class Deaths:
             self.box = BlackBox.open(context.config.agent.data_dir / "under-way")
         except OSError:  # a full disk: what this life dies of is not known
             self.box = BlackBox.make()
-        note = self.box.read()
+        note, (at_work, lasted) = self.box.read(), self.box.read_beside()
         self.box.note(Stage.OTHER, NOWHERE, NOWHERE)
+        self.box.rest_beside()
         stored = [Case(Stage(stage), *row) for stage, *row in (self._store.get(DEATHS) or {}).get(self._log_id, ())]
         within = [case for case in stored if case.last >= context.raw_log.start]
         self.cases = after(within, note, crashed)[-MOST:]
         if self.cases != stored:
             self._write(self.cases)
-        if crashed and note.stage is not Stage.OTHER:
-            _report(self.cases[-1])
+        died_of = self.cases[-1] if crashed and note.stage is not Stage.OTHER else None
+        if died_of is not None:
+            _report(died_of)
         for case in self.cases:
             if case.decided and case.stage in (Stage.DECODING, Stage.LOADING):
                 self._failures.plugin(case.part, case.deaths, _reason(case), context.clock())
+        if any(case.decided and case.of_state for case in self.cases):
+            self._forget_state()
+        again = died_of is not None and died_of.deaths > 1
+        self._count_beside(at_work, clear=lasted or again or not crashed, now=context.clock())
+        forbidden = self._failures.forbidden()
+        self.decoders = Decoders(self.box, forbidden, careful=bool(self.cases))
+        plugins.watch(lambda part: self.box.beside(part), lambda part: forbidden.get(cut(part), ""))
+
+    def _forget_state(self) -> None:
+        try:
+            self._store.forget_state()
+        except OSError:  # a full disk: after the next death again
+            return
+        self.cases = [case for case in self.cases if not case.of_state]
+        self._write(self.cases)
+        log.error(
+            Log.STATE_LOST, reason=f"the agent died {AFTER} times in a row over it",
+            action="correlations, statements and suppression start empty; please report this",
+        )  # fmt: skip
+
+    def _count_beside(self, at_work: set[str], *, clear: bool, now: int) -> None:
+        """``clear``: what the life before was at says nothing."""
+        stored: dict[str, int] = self._store.get(DEATHS_BESIDE) or {}
+        counted = {} if clear else {**stored, **{part: stored.get(part, 0) + 1 for part in at_work}}
+        for part in sorted(counted.keys() & at_work):
+            action = f"it is run again, and after {AFTER_BESIDE} in a row no more"
+            if counted[part] >= AFTER_BESIDE:
+                action = "it is in quarantine: change it, or release it with SIGHUP"
+                reason = f"the agent died {counted[part]} times in a row while it was at work"
+                self._failures.plugin(part, counted[part], reason, now)
+            log.error(Log.AGENT_DIED, stage="beside", part=part, deaths=counted[part], action=action)
+        left = {part: deaths for part, deaths in counted.items() if deaths < AFTER_BESIDE}
+        with suppress(OSError):  # a full disk does not prevent the start
+            if left != stored:
+                self._store.put(QUARANTINED, dict(self._failures.quarantined))
+                self._store.put(DEATHS_BESIDE, left or None)
 
     def _write(self, cases: list[Case]) -> None:
         with suppress(OSError):  # a full disk does not prevent the start
@@ -120,20 +198,10 @@ class Deaths:
             self._failures.changed = True
             self._write([case for case in self.cases if not (case.decided and case.part)])
 
-    # --- of plugins
-
-    def forbids(self, entry: Entry) -> str:
-        """Why a plugin is not loaded; empty: it is."""
-        row = self._failures.quarantined.get(_part(entry))
-        return "" if row is None else str(row["reason"])
-
-    def loading(self, entry: Entry) -> AbstractContextManager[None]:
-        """Around the import of a plugin."""
-        return self.box.within(Stage.LOADING, NOWHERE, _part(entry))
-
-    def reading(self, entry: Entry) -> AbstractContextManager[None]:
-        """Around a decoder plugin's reading of a message."""
-        return self.box.within(Stage.DECODING, None, _part(entry))
+    def last(self) -> None:
+        """This life has lasted."""
+        with suppress(ValueError):  # it ends, and the box is closed
+            self.box.outlived()
 
 
 def after(cases: list[Case], note: Note, crashed: bool) -> list[Case]:
@@ -171,10 +239,12 @@ def _reason(case: Case) -> str:
 def _report(case: Case) -> None:
     if not case.decided:
         action = "its events are evaluated one by one; what is deadly again is left out"
+        if case.first == NOWHERE:
+            action = f"it is tried again, and after {AFTER} deaths in a row no more"
     elif case.part:
         action = "it is in quarantine: change it, or release it with SIGHUP"
-    elif case.stage in (Stage.TIME, Stage.ROWS):
-        action = "no part was at work, so nothing is left out; please report this"
+    elif case.of_state:
+        action = "what correlations, statements and suppression remember is given up"
     else:
         action = "the event is left out; it is in the raw log and in quarantine/"
     log.error(

@@ -31,7 +31,7 @@ from vedette.model.counters import Log
 from vedette.system.plugins import FAULTS, Entry, Health, by_name, found, health
 
 if TYPE_CHECKING:
-    from vedette.runtime.deaths import Deaths
+    from vedette.runtime.deaths import Decoders
 
 log = structlog.get_logger()
 
@@ -44,14 +44,14 @@ _NAME = re.compile(r"[^\s\x00-\x1f\x7f\"']{1,128}")
 _HOW = {"verbatim": Provenance.VERBATIM, "synthetic": Provenance.SYNTHETIC}
 
 
-def adopt(config: Config, deaths: Deaths | None = None) -> None:
+def adopt(config: Config, deaths: Decoders | None = None) -> None:
     """Load the decoders that inputs of ``config`` name. One that cannot be loaded, or is in quarantine since the agent
     has died of it, is logged: its inputs' events are read as ``auto`` reads them."""
     if config.plugins.allow:
         plug(config.plugins.allow, [one.format for one in config.input], deaths)
 
 
-def plug(allow: Iterable[str], names: Iterable[str] | None = None, deaths: Deaths | None = None) -> list[str]:
+def plug(allow: Iterable[str], names: Iterable[str] | None = None, deaths: Decoders | None = None) -> list[str]:
     """Load the decoders that ``allow`` lets in, of ``names`` alone where given, each under the names that an input may
     call it; what cannot be loaded is logged, and returned for people."""
     entries, wrong = found(allow)
@@ -79,7 +79,7 @@ def plug(allow: Iterable[str], names: Iterable[str] | None = None, deaths: Death
     return wrong
 
 
-def codec_of(name: str, entry: Entry, account: Health, deaths: Deaths | None = None) -> Codec:
+def codec_of(name: str, entry: Entry, account: Health, deaths: Decoders | None = None) -> Codec:
     """Raises what the plugin raises, and ValueError for fields that cannot be."""
     decoder = _loaded(entry)
     fields = decoder.fields
@@ -119,7 +119,7 @@ def _loaded(entry: Entry) -> Any:
     return made
 
 
-def _noted(read: Callable[[str], Fields], deaths: Deaths, entry: Entry) -> Callable[[str], Fields]:
+def _noted(read: Callable[[str], Fields], deaths: Decoders, entry: Entry) -> Callable[[str], Fields]:
     def noted(message: str) -> Fields:
         with deaths.reading(entry):
             return read(message)

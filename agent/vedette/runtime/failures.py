@@ -195,6 +195,10 @@ class Failures:
             log.error(Log.EVALUATION_FAILED, what=f"statement {about.title}", rule=about.id, reason=reason)
             self._put(about, "statement", 1, reason, now)
 
+    def forbidden(self) -> dict[str, str]:
+        """Of the plugins in quarantine, ``LABEL VERSION``, why."""
+        return {part: str(row["reason"]) for part, row in self.quarantined.items() if row["kind"] == "plugin"}
+
     def digests(self) -> set[str]:
         return {row["digest"] for row in self.quarantined.values() if row["kind"] == "rule"}
 

@@ -110,6 +110,8 @@ class Fleet:
         )
         if config.overlay.problem:
             more["config"] = config.overlay.problem
+        if lacking := config.overlay.lacking:
+            more["overlay"] = f"not in force here, only the host's own file may say it: {', '.join(lacking)}"
         bundles = {
             name: actual.of_bundle(self._active.bundle(name), self._active.sha256(name), loaded.engine.plan.digest)
             for name in self._active.sets.members

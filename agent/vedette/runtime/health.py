@@ -40,8 +40,12 @@ def _rules(status: Mapping[str, Any]) -> Iterator[str]:
         elif row["quarantined"]:
             yield f"the format {row['name']} is in quarantine"
     for row in status["rulesets"]:
-        if (process := row.get("process")) is not None and process["starts_again_in"]:
+        if (process := row.get("process")) is None:
+            continue
+        if process["starts_again_in"]:
             yield f"the process of rule set {row['name']} does not run: {process['last_death']}"
+        for part in process["without_plugins"]:
+            yield f"rule set {row['name']} does without the plugin {part}, which killed its process again and again"
 
 
 def _disk(status: Mapping[str, Any]) -> Iterator[str]:
@@ -58,10 +62,14 @@ def _disk(status: Mapping[str, Any]) -> Iterator[str]:
 def _outward(status: Mapping[str, Any]) -> Iterator[str]:
     uplink = status["uplink"]
     why = f": {uplink['reason']}" if uplink.get("reason") else ""
-    if uplink.get("connected") is False:
+    if uplink.get("connected") is False and "folder" in uplink:
+        yield f"alerts cannot be written into {uplink['folder']}{why}"
+    elif uplink.get("connected") is False:
         yield f"the uplink is not connected to {uplink['broker']}{why}"
     elif why:
         yield f"the uplink to {uplink['broker']} was connected again and again{why}"
+    if status["budgets"]["outbox"]["reached"]:
+        yield "the outbox is full: events wait to be evaluated"
     for row in status["sinks"]:
         if row["failing"]:
             yield f"sink {row['name']}: {row['error']}"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 
 import structlog
@@ -28,6 +29,7 @@ from vedette.runtime.deaths import Deaths
 from vedette.runtime.evaluator import Evaluator
 from vedette.runtime.ingest import Ingest
 from vedette.runtime.stored import RECENT_BYTES
+from vedette.runtime.strict.blackbox import NOWHERE, Stage
 from vedette.runtime.strict.sets import StrictSets
 from vedette.runtime.strict.watched import Watched
 from vedette.state.state import State
@@ -53,7 +55,8 @@ class Pipeline:
         settings = context.config.functions
         self.functions = Host(Limits(settings.max_seconds, settings.max_memory)) if settings.allow else None
         at_work = deaths.box.at_work if deaths is not None and deaths.careful else None
-        self.state = _restored(context, engine, self.functions, at_work)
+        with nullcontext() if deaths is None else deaths.box.within(Stage.RESTORING, NOWHERE):
+            self.state = _restored(context, engine, self.functions, at_work)
         self.ingest = Ingest(context)
         self.checkpointer = Checkpointer(context, self.ingest, self.state)
         of_evaluator = context, self.ingest, self.checkpointer, self.state, engine, bundle

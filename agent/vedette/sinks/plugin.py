@@ -3,7 +3,8 @@
 Delivery: TAKEN when ``send`` returned None, else what it answered. What it raises, answers wrongly, or does not answer
 within ``timeout`` is a fault: its alerts are tried again. A call that hangs is left behind; while it hangs, nothing
 else is asked of the plugin. After ``FAULTS`` in a row the plugin is in quarantine: it is made again and asked
-every ``QUARANTINE_SECONDS``. Alerts wait meanwhile, as for any receiver that is away.
+every ``QUARANTINE_SECONDS``. Alerts wait meanwhile, as for any receiver that is away. One at which the agent has died
+again and again is not asked (``runtime/deaths.py``).
 """
 
 from __future__ import annotations
@@ -79,11 +80,17 @@ class PluginReceiver:
         """Of the thread; None: there is none."""
         self._under_way: asyncio.Future[Any] | None = None
         self._sink: Sink | None = None
+        if self._health.condemned:
+            log.error(Log.PLUGIN_QUARANTINED, plugin=entry.label, sink=settings.name, reason=self._health.error,
+                      action="not asked, its alerts wait: install another version, or release it with SIGHUP, and"
+                      " start again")  # fmt: skip
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
+        if self._health.condemned:
+            return [Answer(Verdict.LATER, self._health.error or "", QUARANTINE_SECONDS)] * len(alerts)
         rows = [deepcopy(dict(one.row)) for one in alerts]
         try:
-            answers = _checked(await self._ask(lambda: self._made().send(rows), self._settings.timeout), len(alerts))
+            answers = _checked(await self._ask(lambda: self._sent(rows), self._settings.timeout), len(alerts))
         except Exception as error:  # of the plugin, whatever it is
             self._sink = None  # made again
             before = self._health.quarantined
@@ -103,11 +110,12 @@ class PluginReceiver:
                     await self._ask(self._sink.close, CLOSE_SECONDS)
             jobs.put(None)
 
-    def _made(self) -> Sink:
+    def _sent(self, rows: Sequence[dict[str, Any]]) -> Any:
         """In the plugin's thread."""
-        if self._sink is None:
-            self._sink = self._entry.load()(self._settings.options)
-        return self._sink
+        with self._health.at_work():
+            if self._sink is None:
+                self._sink = self._entry.load()(self._settings.options)
+            return self._sink.send(rows)
 
     async def _ask(self, call: Callable[[], Any], seconds: float) -> Any:
         """What ``call`` gives in the plugin's thread. Raises what it raises, and TimeoutError."""

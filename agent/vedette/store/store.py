@@ -306,10 +306,10 @@ class Store:
             self._of_sets[name] = Deltas(self._env, _SETS, blake2b(name.encode(), digest_size=16).digest())
         return self._of_sets[name]
 
-    def forget_state(self, name: str) -> None:
-        """The state of a rule set in strict isolation starts empty."""
+    def forget_state(self, name: str = "") -> None:
+        """The state starts empty: of a rule set in strict isolation, or, without a name, of all others."""
         with self._env.write() as txn:
-            self.of_set(name).drop(txn)
+            (self.of_set(name) if name else self._state).drop(txn)
 
     def forget_set(self, name: str) -> None:
         """Nothing of a rule set in strict isolation is kept."""

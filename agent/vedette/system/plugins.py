@@ -2,7 +2,7 @@
 
 Nothing is looked for by itself: ``found`` looks into the distributions that ``allow`` names, and imports none of their
 code. ``Health`` is the account of one plugin where it is used: faults are the plugin's own, and after ``FAULTS`` in a
-row it is in quarantine.
+row it is in quarantine. ``watch`` is for who notes what the process dies of (``runtime/deaths.py``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -96,6 +97,18 @@ class Health:
     """Faults since it last did what it should."""
     error: str | None = None
     """The last fault, until it does what it should."""
+    condemned: bool = False
+    """Whether it is in quarantine from the start, and not asked again."""
+    version: str = ""
+
+    @property
+    def part(self) -> str:
+        """Its name to who notes what is at work: another version is another part."""
+        return f"{self.used} {self.plugin} {self.version}"
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """Around its code, in a thread of its own."""
+        return _at_work(self.part)
 
     @property
     def quarantined(self) -> bool:
@@ -111,7 +124,7 @@ class Health:
 
     def condemn(self, why: str) -> None:
         """It is in quarantine from the start."""
-        self.row, self.error = FAULTS, why
+        self.row, self.error, self.condemned = FAULTS, why, True
 
     def well(self) -> None:
         self.row, self.error = 0, None
@@ -120,12 +133,33 @@ class Health:
 _health: dict[tuple[str, str, str], Health] = {}
 
 
+def _unwatched(part: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def _allowed(part: str) -> str:
+    return ""
+
+
+_at_work: Callable[[str], AbstractContextManager[None]] = _unwatched
+_forbidden: Callable[[str], str] = _allowed
+
+
+def watch(at_work: Callable[[str], AbstractContextManager[None]], forbidden: Callable[[str], str]) -> None:
+    """From here on ``at_work`` is around the code of inputs and sinks, and ``forbidden`` says why one is not asked at
+    all; empty: it is. Both are given a ``part``."""
+    global _at_work, _forbidden
+    _at_work, _forbidden = at_work, forbidden
+
+
 def health(entry: Entry, used: str) -> Health:
     """The account of ``entry`` in this process; begun again, but for its count of faults."""
-    known = _health.get((entry.kind, entry.label, used))
-    made = Health(entry.label, entry.kind, used, 0 if known is None else known.faults)
-    _health[entry.kind, entry.label, used] = made
-    return made
+    before = _health.get((entry.kind, entry.label, used))
+    account = Health(entry.label, entry.kind, used, 0 if before is None else before.faults, version=entry.version)
+    if why := _forbidden(account.part):
+        account.condemn(why)
+    _health[entry.kind, entry.label, used] = account
+    return account
 
 
 def status() -> list[dict[str, Any]]:

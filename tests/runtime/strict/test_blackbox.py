@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,27 @@ def test_at_work() -> None:
     box.at_work(long)
     assert box.read().part == cut(long) == "x" + "ö" * ((ID_BYTES - 1) // 2)
     box.close()
+
+
+def test_beside_evaluation(tmp_path: Path) -> None:
+    """What is at work in threads of its own is read after the process is gone, each name once, and whether that life
+    had lasted; where there is no room it is not noted, and what has ended is not at work."""
+    if not (pid := os.fork()):
+        box = BlackBox.open(tmp_path / "box")
+        with ExitStack() as stack, box.beside("ended"):
+            for _ in range(100):
+                stack.enter_context(box.beside("x" * ID_BYTES))
+        with box.beside("a"), box.beside("b"), box.beside("b"):
+            box.outlived()
+            os._exit(0)
+    os.waitpid(pid, 0)
+    box = BlackBox.open(tmp_path / "box")
+    assert box.read_beside() == ({"a", "b"}, True)
+    box.rest_beside()
+    assert box.read_beside() == (set(), False)
+    with box.beside("späher"):
+        assert box.read_beside() == ({"späher"}, False)
+        box.close()
 
 
 def test_a_step_within_another() -> None:

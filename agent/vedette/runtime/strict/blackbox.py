@@ -6,6 +6,9 @@ nothing is flushed and nothing can tear that matters: the writer is dead when it
 
 Bytes: raw offset of the first event (8), of the last (8), the stage (1), the length of the next (1), the part that is
 at work as UTF-8, cut after ``ID_BYTES``; little-endian. A new stage begins with none at work.
+
+Behind it stands what is at work beside evaluation, in threads of its own: at ``_OUTLIVED`` whether this life has lasted
+(1), then rows of the length of a name (1; 0: a free row) and the name, as above. Without a free row none is noted.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +26,8 @@ from typing import NamedTuple
 _FORM = struct.Struct("<QQBB")
 _STAGE_AT, _LENGTH_AT = _FORM.size - 2, _FORM.size - 1
 ID_BYTES = 200
+_OUTLIVED = 255
+_ROWS = range(_OUTLIVED + 1, mmap.PAGESIZE - ID_BYTES, 1 + ID_BYTES)
 NOWHERE = (1 << 64) - 1
 """The offset of a step that is about no place in the log."""
 
@@ -79,6 +84,8 @@ class BlackBox:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._page = mmap.mmap(descriptor, mmap.PAGESIZE)
+        self._free = [*_ROWS]
+        """Taken and given back by any thread."""
 
     @classmethod
     def make(cls) -> BlackBox:
@@ -135,6 +142,38 @@ class BlackBox:
         self._page[_FORM.size : _FORM.size + len(data)] = data
         self._page[_LENGTH_AT] = len(data)
 
+    @contextmanager
+    def beside(self, part: str) -> Iterator[None]:
+        """``part`` is at work in this thread, which is not that of evaluation."""
+        try:
+            row = self._free.pop()
+        except IndexError:
+            yield
+            return
+        data = cut(part).encode()
+        with suppress(ValueError):  # closed: the agent ends
+            self._page[row + 1 : row + 1 + len(data)] = data
+            self._page[row] = len(data)
+        try:
+            yield
+        finally:
+            with suppress(ValueError):
+                self._page[row] = 0
+            self._free.append(row)
+
+    def outlived(self) -> None:
+        """This life has lasted."""
+        self._page[_OUTLIVED] = 1
+
+    def read_beside(self) -> tuple[set[str], bool]:
+        """The parts that are at work beside evaluation, and whether this life has lasted."""
+        names = (self._page[row + 1 : row + 1 + self._page[row]] for row in _ROWS if self._page[row])
+        return {name.decode(errors="ignore") for name in names}, bool(self._page[_OUTLIVED])
+
+    def rest_beside(self) -> None:
+        """None is at work, and the life begins."""
+        self._page[_OUTLIVED:] = bytes(len(self._page) - _OUTLIVED)
+
     def read(self) -> Note:
         first, last, stage, length = _FORM.unpack_from(self._page)
         part = self._page[_FORM.size : _FORM.size + length].decode(errors="ignore")
@@ -144,5 +183,6 @@ class BlackBox:
         """Closing twice is allowed."""
         if self._page.closed:
             return
+        self.rest_beside()
         self._page.close()
         os.close(self.descriptor)

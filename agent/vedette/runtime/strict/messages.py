@@ -79,6 +79,8 @@ class Begin(NamedTuple):
     counters: dict[str, Any]
     quarantined: Any
     blamed: Blamed
+    forbidden: Mapping[str, str]
+    """Decoder plugins that are not loaded, and why."""
     blackbox: int
     """A descriptor."""
 

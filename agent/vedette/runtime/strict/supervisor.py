@@ -3,10 +3,10 @@
 A change of rules or settings ends the process and starts the next one at the cursor: what it had not committed is
 evaluated again, under the same alert ids. A process that dies is followed by another after a back-off, which is over
 when the cursor has moved. What it was at is in the black box (``blackbox.py``); of what one died of twice, the next
-leaves out the rule, or the event (``watched.py``). A correlation or statement that was at work in ``CONDEMNED_AFTER``
-deaths, less than ``FORGET_SECONDS`` apart, goes into quarantine: the others are then evaluated on the events at which
-they died. Where several in a row die of a step that is about no event, at one cursor, and neither was at work, the
-state is what they die of: the next one starts with an empty one.
+leaves out the rule, or the event (``watched.py``). A correlation, statement or decoder plugin that was at work in
+``CONDEMNED_AFTER`` deaths, less than ``FORGET_SECONDS`` apart, goes into quarantine: the others are then evaluated on
+the events at which they died. Where several in a row die of a step that is about no event, at one cursor, and none of
+these was at work, the state is what they die of: the next one starts with an empty one.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ FINISH_SECONDS = 0.05
 SUSPECTS = 100
 EXCLUDED = 10_000
 CONDEMNED_AFTER = 3
-"""Deaths at one correlation or statement."""
+"""Deaths at one correlation, statement or decoder plugin."""
 FORGET_SECONDS = 3600.0
+OF_PLUGINS = (Stage.LOADING, Stage.DECODING)
 EVENTLESS_DEATHS = 5
 """In a row at one cursor, after which the state is given up: three seconds of back-off."""
 
@@ -93,7 +94,11 @@ class StrictSet:
         self._excluded: dict[int, tuple[str, ...]] = {}
         self._deadly = Counter[str]()
         self._at_work = Counter[str]()
-        """By id of a correlation or statement deaths while it ran."""
+        """By id of a correlation or statement, or name of a plugin, deaths while it ran."""
+        self._plugins: set[str] = set()
+        """Those of ``_at_work`` that are plugins."""
+        self._without: dict[int, str] = {}
+        """By offset of an event the plugin that is in quarantine since."""
         self._blamed_at = 0.0
         """Monotonic: the last of these."""
         self._eventless = 0
@@ -118,6 +123,7 @@ class StrictSet:
         self.settings, self.isolated = settings, isolated
         self.account.max_backlog = settings.backlog_bytes(self._context.config.raw_log)
         self._suspects, self._excluded, self._deadly, self._at_work = [], {}, Counter(), Counter()
+        self._without = {}
         self._again.set()
 
     async def release(self) -> None:
@@ -219,12 +225,18 @@ class StrictSet:
         return Begin(
             context.config, self.settings, one.plan, dict(one.lookups), one.credit, context.raw_log.log_id,
             self._log_now(), context.raw_log.newest, account.committed, account.row()[2],
-            context.store.get(quarantined_of(account.name)), self._blamed(), self._box.descriptor,
+            context.store.get(quarantined_of(account.name)), self._blamed(),
+            {**context.failures.forbidden(), **self._forbidden()}, self._box.descriptor,
         )  # fmt: skip
 
     def _blamed(self) -> Blamed:
-        condemned = {rule_id: deaths for rule_id, deaths in self._at_work.items() if deaths >= CONDEMNED_AFTER}
-        return Blamed(tuple(self._suspects), dict(self._excluded), dict(self._deadly), condemned)
+        condemned = {part: deaths for part, deaths in self._at_work.items() if deaths >= CONDEMNED_AFTER}
+        return Blamed(tuple(self._suspects), dict(self._excluded), dict(self._deadly), condemned, dict(self._without))
+
+    def _forbidden(self) -> dict[str, str]:
+        """The plugins that this set does without, and why."""
+        reason = f"{CONDEMNED_AFTER} processes of the rule set {self.account.name} died while it was at work"
+        return {part: reason for part in sorted(self._plugins) if self._at_work[part] >= CONDEMNED_AFTER}
 
     def _log_now(self) -> tuple[int, int, int, int]:
         raw_log = self._context.raw_log
@@ -275,14 +287,14 @@ class StrictSet:
         await asyncio.shield(done)
         self._suspects = [one for one in self._suspects if one.last >= offset]
         self._excluded = {at: rules for at, rules in self._excluded.items() if at >= offset}
+        self._without = {at: part for at, part in self._without.items() if at >= offset}
 
     # --- what it died of
 
     def _died(self, reason: str, outside: bool) -> None:
         self.deaths += 1
         note, self.figures = self._box.read(), {}
-        at_work = "" if outside or note.stage is Stage.MATCHING else note.part
-        what = self._condemn(at_work) or self._blame(note)
+        what = self._condemn(note, outside) or self._blame(note)
         self.last_death = f"{reason}{what}"
         log.error(
             Log.RULESET_DIED, ruleset=self.account.name, reason=self.last_death, offset=self.account.committed,
@@ -303,16 +315,23 @@ class StrictSet:
             action="correlations, statements and suppression of this rule set start empty",
         )  # fmt: skip
 
-    def _condemn(self, at_work: str) -> str:
-        """``_blame`` of a correlation or statement; empty when none was at work, or it is in quarantine already."""
-        now = time.monotonic()
+    def _condemn(self, note: Note, outside: bool) -> str:
+        """``_blame`` of a correlation, statement or plugin; empty when none was at work, or it is in quarantine
+        already. A plugin may have killed its process itself."""
+        of_plugin, now = note.stage in OF_PLUGINS, time.monotonic()
+        at_work = "" if note.stage is Stage.MATCHING or (outside and not of_plugin) else note.part
         if now - self._blamed_at > FORGET_SECONDS:
             self._at_work = Counter({one: deaths for one, deaths in self._at_work.items() if deaths >= CONDEMNED_AFTER})
         if not at_work or self._at_work[at_work] >= CONDEMNED_AFTER:
             return ""
         self._blamed_at, self._eventless = now, 0
         self._at_work[at_work] += 1
-        return f"; at the correlation or statement {at_work}"
+        if not of_plugin:
+            return f"; at the correlation or statement {at_work}"
+        self._plugins.add(at_work)
+        if note.stage is Stage.DECODING and self._at_work[at_work] >= CONDEMNED_AFTER:
+            self._without[note.first] = at_work
+        return f"; at the plugin {at_work}"
 
     def _blame(self, note: Note) -> str:
         """What the next process does otherwise; in words."""
@@ -343,6 +362,7 @@ class StrictSet:
             "starts": self.starts,
             "deaths": self.deaths,
             "last_death": self.last_death or None,
+            "without_plugins": [*self._forbidden()],
             "starts_again_in": round(max(0.0, self.waiting_until - time.monotonic()), 1) if self.waiting_until else 0,
             "private_bytes": process.private if process else 0,
             "resident_bytes": process.resident if process else 0,

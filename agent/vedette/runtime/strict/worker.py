@@ -37,6 +37,7 @@ from vedette.model.event import Cursor, Frame
 from vedette.rawlog.checkpoint import Checkpoint
 from vedette.runtime.context import EvaluationContext
 from vedette.runtime.dearest import dearest
+from vedette.runtime.deaths import Decoders
 from vedette.runtime.failures import DeadLetters, Failures
 from vedette.runtime.inputs import context_of
 from vedette.runtime.logs import configure_logging, report_suppressed
@@ -108,14 +109,14 @@ class Worker:
         failures = FatalFailures(self._counters, letters, begin.log_id, begin.quarantined)
         self._context = EvaluationContext(config, self._log, self._counters, clock, restart, progress, failures)
         self._context.input_contexts.update((item.name, context_of(item)) for item in config.input)
+        self._box = box = BlackBox(begin.blackbox)
         if config.plugins.allow:
             from vedette.runtime import decoders
 
-            decoders.adopt(config)
+            decoders.adopt(config, Decoders(box, begin.forbidden, careful=bool(begin.blamed.suspects)))
         self._engine = _engine(begin)
         settings = config.functions
         self._functions = Host(Limits(settings.max_seconds, settings.max_memory)) if settings.allow else None
-        self._box = box = BlackBox(begin.blackbox)
         with box.within(Stage.RESTORING, NOWHERE):
             self._state = self._restored()
         self._engine.prepare(tuple(dict.fromkeys((item.codec, item.logsource) for item in config.input)))
