@@ -3,13 +3,14 @@ see ``light``. The release that `make dist` builds has the same in ``test_instal
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.install.conftest import Place, call, emptied
+from tests.install.conftest import ROOT, Place, call, emptied
 from tests.install.light import Light
 from vedette import __version__
 from vedette.config import read as config
@@ -108,6 +109,38 @@ def test_repaired(zip_file: Path, ready: Place) -> None:
     assert ready.install(zip_file).code == 0
     assert call(ready.vedette, "version").code == 0
     assert len(releases(ready)) == 1
+
+
+def test_a_repair_that_does_not_run(light: Light, ready: Place, tmp_path: Path) -> None:
+    """Where the archive's release no longer runs on this host, the one that it was to repair stays as it was."""
+    command = (ROOT / "packaging/vedette.sh").read_bytes()
+    stops = f"#!/bin/sh\n[ ! -e {tmp_path}/stop ] || exit 1\n".encode()
+    release = light.zip("9.4.0", {"bin/vedette": stops + command})
+    assert ready.install(release).code == 0
+    current = ready.current()
+    (ready.prefix / "current/launch.py").write_text("raise SystemExit(3)\n")
+    (tmp_path / "stop").touch()
+    assert ready.install(release).code == 30
+    (tmp_path / "stop").unlink()
+    assert ready.current() == current
+    assert call(ready.vedette, "version").code == 3
+
+
+def test_unpacked_otherwise(zip_file: Path, place: Place, tmp_path: Path) -> None:
+    """A file that the disk gives back otherwise than it was packed: nothing is installed."""
+    tar = tmp_path / "tar"
+    tar.write_text(f"""#!/bin/sh
+{shutil.which("tar")} "$@" || exit
+for folder; do :; done
+echo >>"$folder/launch.py"
+""")
+    tar.chmod(0o755)
+    done = call(
+        "env", f"PATH={tmp_path}:{os.environ['PATH']}", "sh", zip_file, "--no-systemd", "--prefix", place.prefix,
+        "--config-dir", place.config_dir, "--data-dir", place.data_dir,
+    )  # fmt: skip
+    assert (done.code, "is the disk in order?" in done.text) == (20, True), done.text
+    assert [path.name for path in place.folder.rglob("*")] == ["opt", "install.log"]
 
 
 @pytest.mark.parametrize("part", [PAYLOAD, "install.sh", "RELEASE", ""])

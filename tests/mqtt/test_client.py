@@ -18,8 +18,23 @@ from vedette.mqtt import client, connection
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import MAX_PACKET, REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
+from vedette.system.backoff import Backoff
 
 pytestmark = pytest.mark.peer
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that clients wait before they connect again."""
+    every: list[float] = []
+
+    class Noted(Backoff):
+        def failed(self) -> float:
+            every.append(super().failed())
+            return every[-1]
+
+    monkeypatch.setattr(client, "Backoff", Noted)
+    return every
 
 
 def sent(broker: Broker) -> int:
@@ -305,15 +320,16 @@ async def test_closed_while_it_connects(monkeypatch: pytest.MonkeyPatch) -> None
         await task
 
 
-async def test_two_clients_of_one_id(broker: Broker) -> None:
-    """Each takes the session from the other: after a few times both suspect it, though this broker says nothing; one
-    that stays alone is well again, and an outage of the broker is none of that."""
+async def test_two_clients_of_one_id(broker: Broker, waits: list[float]) -> None:
+    """Each takes the session from the other: after a few times both suspect it, though this broker says nothing, and
+    they come ever more seldom; one that stays alone is well again, and an outage of the broker is none of that."""
     settings = MqttSettings(url=broker.url)
     first, second = (MqttClient(settings, "edge-1", backoff=QUICK) for _ in range(2))
     question = "does another machine or process connect under the same client id?"
     async with first.running():
         async with second.running():
             await eventually("both to suspect it", lambda: question in first.trouble and question in second.trouble)
+        assert max(waits) > QUICK[0]
         await eventually("a connection", first.connected.is_set)
         assert question in first.trouble
         broker.kill()

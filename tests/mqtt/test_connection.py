@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from typing import Any
 
 from structlog.testing import capture_logs
 
+from tests.broker import own_port
 from tests.waits import eventually
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import REGION_PACKET, Session
@@ -48,6 +52,28 @@ async def test_a_connection_that_ends_lets_go_of_its_half_received_packet() -> N
         gc.enable()
     assert most > HALF
     assert kept < 2 * HALF, "no more than the connection under way"
+
+
+async def test_an_attempt_that_fails_when_nobody_waits_for_it() -> None:
+    """As of a command whose time to connect is over: asyncio has no traceback to show."""
+    loop, gate, shown = asyncio.get_running_loop(), threading.Event(), list[dict[str, Any]]()
+    loop.set_exception_handler(lambda _, context: shown.append(context))
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    loop.run_in_executor(None, gate.wait)
+
+    async def given_up() -> None:
+        client = MqttClient(MqttSettings(url=f"mqtt://127.0.0.1:{own_port()}"), "a")
+        running = asyncio.create_task(client.run())
+        await eventually("an attempt", lambda: client.attempts)
+        running.cancel()
+        await asyncio.wait({running})
+
+    await given_up()
+    gate.set()
+    await loop.shutdown_default_executor()
+    await asyncio.sleep(0)
+    gc.collect()
+    assert not shown
 
 
 async def test_a_session_that_is_taken_over() -> None:

@@ -125,6 +125,35 @@ def test_not_what_is_large_unsynced_or_young(tmp_path: Path) -> None:
     log.close()
 
 
+class Claims:
+    """A keeper that lets nothing go, and needs the bytes of some segments as they are."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def lets_go(self, segment: str) -> bool:
+        return False
+
+    def claims(self, segment: str) -> bool:
+        return segment in self.names
+
+
+def test_what_is_claimed_stays_as_it_is(tmp_path: Path) -> None:
+    """A segment that is being archived is not compacted; another one is, though it must not be deleted."""
+    keeper = Claims()
+    log = RawLog.open(tmp_path, SMALL, Counters(), clock=lambda: NOW, keeper=keeper)
+    for chunk in single(3000):
+        log.append(chunk)
+    log.sync()
+    first, second = segments(tmp_path)[:2]
+    keeper.names.add(first.path.name)
+    inodes = first.path.stat().st_ino, second.path.stat().st_ino
+    assert compacted(log) > 0
+    assert first.path.stat().st_ino == inodes[0]
+    assert second.path.stat().st_ino != inodes[1]
+    log.close()
+
+
 def test_damage_is_left_as_it_is(tmp_path: Path) -> None:
     """A segment with a damaged frame is not compacted; the rest are."""
     log = open_log(tmp_path, SMALL)
@@ -195,6 +224,56 @@ def test_one_flipped_bit(tmp_path: Path) -> None:
     log.maintain(0, NOW)
     (kept,) = (tmp_path / "damaged").iterdir()
     assert kept.read_bytes() == first.path.read_bytes()[units[0].position :][: kept.stat().st_size]
+    log.close()
+
+
+def test_on_disk_before_it_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compacted file is synced whole before it is renamed, and the folder after that."""
+    log = open_log(tmp_path, SMALL)
+    for chunk in single(2000):
+        log.append(chunk)
+    log.sync()
+    fsync, synced = os.fsync, list[tuple[int, int]]()
+
+    def seen(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        synced.append((status.st_ino, status.st_size))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    assert compacted(log) > 0
+    status = segments(tmp_path)[0].path.stat()
+    assert synced[0] == (status.st_ino, status.st_size)
+    assert synced[1][0] == tmp_path.stat().st_ino
+    log.close()
+
+
+def test_a_hole_stays_one(tmp_path: Path) -> None:
+    """Frames before and behind offsets that are missing become two compacted frames: every offset stays."""
+    log, every = open_log(tmp_path), []
+    for number, chunk in enumerate(single(200)):
+        every.append((log.append(chunk).offset, chunk))
+        if number == 100:
+            log.end += 500  # as where a frame could not be written anew
+            log._events += 1
+    log.close()
+    assert [*compact(segments(tmp_path)[0])]
+    assert [(frame.offset, frame.chunk) for frame in read.frames(tmp_path)] == every
+
+
+def test_no_place_of_before_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places to begin reading at, noted of a segment as it was, are forgotten when it is compacted; others are not."""
+    monkeypatch.setattr("vedette.rawlog.log.MARK_BYTES", 5000)
+    counters = Counters()
+    log = open_log(tmp_path, SMALL, counters)
+    every = [(log.append(chunk).offset, chunk) for chunk in single(3000)]
+    log.sync()
+    active = [mark for mark in log._segments.marks if mark[2] == segments(tmp_path)[-1].base]
+    assert compacted(log) > 0
+    assert log._segments.marks == active
+    for number in range(0, 3000, 97):
+        assert chunks_of(log, every[number][0])[0] == every[number]
+    assert not counters.lost
     log.close()
 
 

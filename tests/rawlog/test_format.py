@@ -114,6 +114,15 @@ def test_frame_of_another_log_is_none() -> None:
         decode(encode(lines(b"hello")), "ff" * 16)
 
 
+def test_a_compacted_frame_says_what_its_frames_say() -> None:
+    """How far the log was durable when the last was written, and when the newest was received."""
+    coder = Coder(LOG)
+    meta = msgpack.packb({"input": "a", "codec": "b"})
+    parts = [format.Part(2, 1, at, durable, meta) for at, durable in ((5, 10), (9, 50), (3, 90))]
+    header = coder.header(b"".join(coder.encode_compacted(parts, b"a\nb\nc\n", 100, 7)))
+    assert (header.durable, header.received_at, header.events, header.end) == (90, 9, 3, 106)
+
+
 def crafted(body: bytes, raw_size: int, meta: bytes | None = None, meta_raw: int = 0, meta_size: int = -1) -> bytes:
     """A frame with true checksums and these parts."""
     seed = crc32(bytes.fromhex(LOG))

@@ -17,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rawlog.samples import NOW, chunks_of, line_chunks, lines, message_chunks, messages, noise, open_log
+from tests.system.test_durable import synced
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk, FilePosition
 from vedette.rawlog import read
-from vedette.rawlog.segment import segments
+from vedette.rawlog.segment import SegmentFile, segments
 
 SMALL = RawLogSettings(max_bytes=80_000, segment_bytes=10_000, max_age=86400)
 
@@ -251,4 +252,34 @@ def test_file_position_comes_back(tmp_path: Path) -> None:
     log.append(lines(b"x", file=FilePosition(path, 12, "ab" * 16, 2)))
     log.append(replace(lines(b"y"), file=FilePosition(path, 12, "ab" * 16, 4)))
     assert [h.file.position for h in log.headers(0) if h.file and h.file.path == path] == [2, 4]
+    log.close()
+
+
+def test_a_log_is_on_disk_with_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new log's first segment is synced, then its folder and the one above, whoever made them; a segment that is
+    begun later is in its folder for good before what lies in it counts as durable."""
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    paths = synced(monkeypatch)
+    log = open_log(folder, SMALL)
+    assert paths[:3] == [segments(folder)[0].path, folder, tmp_path]
+    for i in range(6):
+        log.append(lines(noise(i)))
+    parts = [segment.path for segment in segments(folder)]
+    assert len(parts) == 2
+    paths.clear()
+    log.sync()
+    assert paths == [*parts, folder]
+    log.close()
+
+
+def test_the_newest_receipt(tmp_path: Path) -> None:
+    """No frame was received after it, in whatever order they come; the next segment is begun no earlier."""
+    log = open_log(tmp_path, SMALL)
+    for at in (NOW + 10, NOW - 5):
+        log.append(lines(noise(1, 6000), at=at))
+        assert log.newest == NOW + 10
+    log.append(lines(b"of the next segment"))
+    with SegmentFile(segments(tmp_path)[1]) as file:
+        assert file.header().created_at == NOW + 10
     log.close()

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rawlog.samples import NOW, chunks_of, crash, lines, messages, noise, open_log
+from tests.system.test_durable import synced
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk, Cursor
 from vedette.rawlog import format, read
+from vedette.rawlog import segment as segment_module
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.recover import APART
 from vedette.rawlog.segment import Segment, SegmentFile, Unit, segments
@@ -355,3 +357,26 @@ def test_frame_inside_an_event_is_not_taken_for_one(tmp_path: Path) -> None:
     log = open_log(tmp_path, SMALL)
     assert [chunk.data for _, chunk in chunks_of(log)] == [b"a\n", b"b\n"]
     log.close()
+
+
+def test_what_remains_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not known to be on disk and is gone on with is synced, segment by segment, and so is the folder."""
+    fill(tmp_path, [lines(noise(i)) for i in range(12)])
+    parts = [segment.path for segment in segments(tmp_path)]
+    assert len(parts) == 3
+    paths = synced(monkeypatch)
+    log = open_log(tmp_path, SMALL)
+    assert log.durable == log.end
+    assert paths == [*parts, tmp_path]
+    log.close()
+
+
+def test_a_frame_is_found_wherever_a_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search after damage reads in blocks; a frame that begins at the end of one is found."""
+    fill(tmp_path, [lines(noise(i, 100)) for i in range(3)])
+    segment = segments(tmp_path)[0]
+    units = located(segment)
+    with SegmentFile(segment) as file:
+        for size in range(4, 40):
+            monkeypatch.setattr(segment_module, "_SCAN", size)
+            assert file.find(units[0].position + 1, units[1].header.offset) == units[1]

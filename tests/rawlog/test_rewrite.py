@@ -112,6 +112,31 @@ def test_while_it_keeps_failing(tmp_path: Path, disk: Disk) -> None:
     log.close()
 
 
+def test_the_folder_of_what_is_written_anew(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new segment whose folder could not be synced counts as durable only once that could."""
+    log = open_log(tmp_path, SMALL)
+    log.append(lines(noise(1)))
+    failing, fsync = [".seg", str(tmp_path)], os.fsync
+    ends: list[str] = []
+
+    def fails(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        ends.append(path)
+        if failing and path.endswith(failing[0]):
+            del failing[0]
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError, match="cannot be synced"):
+        log.sync()
+    assert (failing, log.durable) == ([], 0)
+    ends.clear()
+    assert log.sync() == log.end
+    assert ends[-1] == str(tmp_path)
+    log.close()
+
+
 def test_more_than_memory_keeps(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames that are no more in memory are read back; those that the kernel has forgotten are a hole, counted."""
     monkeypatch.setattr(module, "UNSYNCED_BYTES", 7000)

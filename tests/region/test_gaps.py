@@ -71,6 +71,17 @@ def test_what_came_last_is_told_by_the_heartbeat(tmp_path: Path) -> None:
     assert [one.missing for one in find(tmp_path, NOW)] == [0]
 
 
+def test_a_heartbeat_tells_of_the_newest_numbering(tmp_path: Path) -> None:
+    """An agent whose store was lost numbers anew: what its heartbeat says is nothing that the old numbering lacks."""
+    folder = LandingFolder(tmp_path, "x")
+    for log_id, first, last, ago in (("n1", 1, 90, 60), ("n2", 200, 210, 50)):
+        row = {"agent_id": "a1", "fleet": "f1", "log_id": log_id, "first": first, "last": last}
+        folder.write("seqs", [row], NOW - ago * MINUTE)
+    beat(folder, NOW - 40 * MINUTE, 212, 0)
+    missing = {numbering.log_id: numbering.missing for numbering in find(tmp_path, NOW)}
+    assert missing == {"n1": 0, "n2": 2}
+
+
 @pytest.mark.parametrize("waiting", ["1e999", "null", "[" * 1000 + "]" * 1000])
 def test_a_heartbeat_that_makes_no_sense(waiting: str, tmp_path: Path) -> None:
     """What an agent says of its outbox ends no status of the region, whatever it is."""

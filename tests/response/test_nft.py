@@ -46,6 +46,14 @@ def test_elements(tmp_path: Path) -> None:
         assert nft.shape() == ""
 
 
+def test_a_new_time_takes_the_place_of_the_old(tmp_path: Path) -> None:
+    """An element is added, so that it can be deleted, and added again: older kernels than this one keep its time."""
+    script = Nft(tmp_path / "nft", "vedette", 1).added({"203.0.113.9": 5000})
+    element = "element inet vedette blocked4 { 203.0.113.9"
+    add = f"add {element} timeout 5000ms }}"
+    assert script.splitlines() == [add, f"delete {element} }}", add]
+
+
 def test_errors(tmp_path: Path) -> None:
     """Full, missing, hanging, not a program: each says what to do; a refused transaction changes nothing."""
     with hosts() as network:

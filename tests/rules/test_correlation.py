@@ -14,7 +14,7 @@ from vedette.api import compile_rules
 from vedette.plan.aggregates import Kind
 from vedette.plan.grid import Grid
 from vedette.plan.plan import Plan
-from vedette.plan.relation import Clause, Correlation, Slot, Suppress, meaning_digest
+from vedette.plan.relation import MAX_CHAIN, Clause, Correlation, Slot, Suppress, meaning_digest
 from vedette.rules import build
 
 A = """
@@ -235,6 +235,23 @@ correlation: {type: temporal, rules: [e, rule_b], timespan: 1h}
     assert made.silent == {A_ID, *(c.id for c in made.correlations if c.title == "C"), made.rules[1].id}
     changed = plan(body.replace("gte: 2", "gte: 3"), head="title: C\nname: c", more=more)
     assert changed.correlations[1].digest != made.correlations[1].digest
+
+
+def test_a_chain_has_an_end() -> None:
+    """Correlations of correlations run up to a bound, written from the topmost down; of a longer chain the one at its
+    foot runs alone."""
+
+    def chain(length: int) -> Plan:
+        of = "{{type: event_count, rules: [{}], timespan: 1m, condition: {{gte: 2}}}}"
+        text = f"title: C{{}}\nname: c{{}}\ncorrelation: {of}\n"
+        texts = [text.format(n, n, f"c{n - 1}" if n else "rule_a") for n in reversed(range(length))]
+        return build.from_text(A + "---\n".join(texts))
+
+    assert (len(chain(MAX_CHAIN).correlations), chain(MAX_CHAIN).refused) == (MAX_CHAIN, ())
+    made = chain(MAX_CHAIN + 1)
+    assert [correlation.title for correlation in made.correlations] == ["C0"]
+    assert all("is refused: " in refusal.reason for refusal in made.refused)
+    assert f"chained deeper than {MAX_CHAIN}" in "".join(refusal.reason for refusal in made.refused)
 
 
 def test_generate() -> None:

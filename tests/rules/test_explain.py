@@ -121,6 +121,7 @@ def test_rules_whose_field_no_decoder_gives() -> None:
     assert why(WEB % ("nosuch: GET", "c-ip: x", "t and not s"), access) is None
     assert why(WEB % ("nosuch: null", "c-ip: x", "s and t"), access) is None
     assert why(WEB % ("nosuch: GET", "c-ip: x", "s"), access, ("json", LogSource(category="webserver"))) is None
+    assert why(WEB % ("cs-method: GET", "c-ip: x", "s"), ("text", LogSource(category="webserver")), access) is None
     assert "'nosuch'" in str(why(WEB % ("c-ip|fieldref: nosuch", "c-ip: x", "s"), access))
 
 

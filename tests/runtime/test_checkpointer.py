@@ -19,6 +19,7 @@ from vedette.delivery import envelope
 from vedette.model.counters import Dropped
 from vedette.rawlog import checkpoint
 from vedette.runtime.account import broken
+from vedette.runtime.failures import QUARANTINED
 from vedette.runtime.strict.account import Sent
 from vedette.store.rebuild import open_store
 
@@ -54,6 +55,7 @@ def test_a_full_outbox_stops_judging_only(begin: Callable[..., Life]) -> None:
             life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil %d" % i))
             await asyncio.sleep(0)
         await eventually("a full outbox", lambda: life.outbox.bytes >= 2000)
+        assert life.pipeline.checkpointer.full
         for _ in range(2):
             await life.pipeline.checkpointer.commit()
         assert life.pipeline.backlog["in"] > 20
@@ -146,6 +148,49 @@ def test_nothing_is_committed_after_a_failure(begin: Callable[..., Life], monkey
     assert life.store.load().cursor is None
     monkeypatch.undo()
     assert [text[-3:] for _, text in begin(engine("evil")).live().found()] == ["one", "two"]
+
+
+def test_a_list_that_cannot_be_stored(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule goes into quarantine with a commit; where the disk takes the batch and not the list, the batch is not
+    committed a second time, and the list is tried again."""
+    monkeypatch.setattr("vedette.runtime.checkpointer.RETRY_SECONDS", 0)
+    life = begin(evil := engine("evil"))
+    put, refused = life.store.put, list[str]()
+
+    def takes_it_the_second_time(name: str, value: Any) -> None:
+        if name == QUARANTINED and not refused:
+            refused.append(name)
+            raise OSError(28, "no space left", "store")
+        put(name, value)
+
+    monkeypatch.setattr(life.store, "put", takes_it_the_second_time)
+    life.context.failures.quarantine(evil.plan.rules[0], 10, "too long", NOW)
+
+    async def main() -> None:
+        life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
+        for frame in life.pipeline.ingest.frames():
+            await life.pipeline.evaluator.frame(frame)
+        await life.pipeline.checkpointer.commit()
+
+    asyncio.run(main())
+    assert (len(life.found()), refused) == (1, [QUARANTINED])
+    assert life.store.get(QUARANTINED) == life.context.failures.quarantined != {}
+
+
+async def test_no_commit_in_the_middle(begin: Callable[..., Life]) -> None:
+    """While state and alerts are ahead of the cursor a commit waits, with nothing taken."""
+    life = begin(engine("evil"))
+    checkpointer = life.pipeline.checkpointer
+    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
+    for frame in life.pipeline.ingest.frames():
+        await life.pipeline.evaluator.frame(frame)
+    checkpointer.hold()
+    commit = asyncio.create_task(checkpointer.commit())
+    await asyncio.wait([commit], timeout=0)
+    assert (len(checkpointer.alerts), commit.done()) == (1, False)
+    checkpointer.let_go()
+    await commit
+    assert (checkpointer.alerts, len(life.found())) == ([], 1)
 
 
 @pytest.mark.long
@@ -333,6 +378,21 @@ def test_alerts_of_a_lost_store_are_lost_until_they_are_made_again(begin: Callab
     assert figures(life) == (12 + 3 + 1, 3, 11, 2)
     life = begin(engine("evil"))
     assert figures(life.live()) == (16, 3, 11, 2)
+
+
+def test_alerts_of_another_log_are_new(begin: Callable[..., Life], tmp_path: Path) -> None:
+    """With the store the raw log was lost: what comes then takes none of the lost alerts back, wherever it lies."""
+    life = begin(engine("evil"))
+    life.give(*(lines(b"<13>Nov 21 02:40:00 web1 app: evil %d" % i) for i in range(10)))
+    life.live()
+    life.end()
+    rebuilt(tmp_path, dict(life.counters.totals))
+    shutil.rmtree(tmp_path / "raw")
+    life.end = lambda: None  # type: ignore[method-assign]
+    life = begin(engine("evil"), certain=False)
+    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil new"))
+    life.live()
+    assert figures(life) == (11, 0, 1, 10)
 
 
 def test_what_was_receipted_of_a_lost_store_is_known_by_its_note(begin: Callable[..., Life], tmp_path: Path) -> None:

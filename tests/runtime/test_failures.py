@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from vedette.api import compile_rules
+from vedette.model.counters import Counters
 from vedette.model.event import Chunk, Frame
-from vedette.runtime.failures import DeadLetters
+from vedette.runtime.failures import DeadLetters, Failures
 
 RULE = compile_rules(text="title: t\nlogsource: {product: x}\ndetection: {s: {f: a}, condition: s}\n").rules[0]
 
 
-def put(letters: DeadLetters, data: bytes, offset: int = 100) -> None:
+def put(letters: DeadLetters, data: bytes, offset: int = 100, start: int = 0) -> None:
     frame = Frame(offset, Chunk("web", "json", 7, data, origins=("192.0.2.1",)))
-    letters.put(RULE, "too long", frame, "0" * 32, 0, len(data))
+    letters.put(RULE, "too long", frame, "0" * 32, start, len(data))
 
 
 def rows(path: Path) -> list[dict[str, object]]:
@@ -27,7 +29,8 @@ def test_a_row_has_all_it_takes(tmp_path: Path) -> None:
     letters = DeadLetters(tmp_path / "quarantine", 1 << 20)
     put(letters, b'{"f": "x"}\n')
     put(letters, b"\xff\n", 200)
-    first, second = rows(letters.file)
+    put(letters, b"first\nsecond\n", 300, 6)
+    first, second, third = rows(letters.file)
     assert first == {
         "rule_id": RULE.id,
         "rule_title": "t",
@@ -43,7 +46,8 @@ def test_a_row_has_all_it_takes(tmp_path: Path) -> None:
         "raw": '{"f": "x"}\n',
     }
     assert base64.b64decode(str(second["raw_base64"])) == b"\xff\n"
-    assert (letters.events, letters.lost) == (2, 0)
+    assert (third["offset"], third["length"], third["raw"]) == (306, 7, "second\n")
+    assert (letters.events, letters.lost) == (3, 0)
 
 
 def test_the_folder_is_bounded(tmp_path: Path) -> None:
@@ -70,3 +74,19 @@ def test_a_disk_that_takes_nothing(tmp_path: Path) -> None:
     letters = DeadLetters(tmp_path / "file" / "quarantine", 4000)
     put(letters, b"a\n")
     assert (letters.events, letters.lost, letters.bytes()) == (1, 1, 0)
+
+
+def test_quarantine_is_for_a_rule_as_it_was(tmp_path: Path) -> None:
+    """Over a start, too; a rule of that id with another meaning is evaluated. Whenever the list changes, also when all
+    are released, it is to be stored."""
+    letters, counters = DeadLetters(tmp_path, 4000), Counters()
+    first = Failures(counters, letters, "0" * 32)
+    first.quarantine(RULE, 10, "too long", 7)
+    assert first.changed
+    again = Failures(counters, letters, "0" * 32, first.quarantined)
+    assert again.muted([RULE]) == {RULE.id}
+    assert again.muted([replace(RULE, digest="of another meaning")]) == set()
+    assert not again.changed
+    assert (again.release(), again.changed, again.quarantined) == (1, True, {})
+    again.changed = False
+    assert (again.release(), again.changed) == (0, False)

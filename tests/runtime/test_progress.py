@@ -10,17 +10,19 @@ from pathlib import Path
 import pytest
 
 from tests.life import NOW, Life, engine, lines
-from tests.rawlog.samples import noise
+from tests.rawlog.samples import noise, open_log
 from vedette.delivery import envelope
 from vedette.inputs.audit import AuditInput
 from vedette.inputs.base import InputSettings
 from vedette.inputs.file import FileInput
 from vedette.inputs.journal import JournalInput
 from vedette.inputs.kafka import KafkaInput
-from vedette.model.counters import UNKNOWN
-from vedette.model.event import FilePosition
+from vedette.model.counters import UNKNOWN, Counters
+from vedette.model.event import Cursor, FilePosition
 from vedette.rawlog.segment import segments
+from vedette.runtime.progress import Progress
 from vedette.store.rebuild import open_store
+from vedette.store.store import Saved
 
 
 def test_damage_is_counted_as_lost(begin: Callable[..., Life], tmp_path: Path) -> None:
@@ -138,3 +140,12 @@ def test_what_comes_again_is_not_lost(
     assert life.counters.received == life.counters.stored == {"in": 2 if again else 9}
     assert sum(life.counters.lost.values()) == (0 if again else 7)
     assert life.counters.identity(life.pipeline.backlog) == []
+
+
+def test_a_cursor_of_another_log(tmp_path: Path) -> None:
+    """It says nothing of this one: evaluation begins at this log's start, and all that it holds waits."""
+    log = open_log(tmp_path)
+    log.append(lines(b"a", b"b"))
+    progress = Progress(log, Counters(), Saved(Cursor("ab" * 16, 10**9), None, []), {})
+    assert (progress.evaluated, progress.committed, progress.backlog) == (0, 0, {"in": 2})
+    log.close()

@@ -63,6 +63,7 @@ def test_when_events_are_received(name: str) -> None:
     }
     expected = at_pace(c, found, lambda _: start)
     assert len(expected) > 20
+    assert max(len(fired.contributing) for fired in expected) <= windows.MAX_CONTRIBUTING
     for pace, received_at in paces.items():
         assert at_pace(c, found, received_at) == expected, pace
 

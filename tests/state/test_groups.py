@@ -78,6 +78,29 @@ def test_what_cannot_be_packed() -> None:
         assert packed.packed(window) is None
 
 
+@pytest.mark.parametrize(("span", "times"), [(25, [20, 30, 40]), (5, [30, 40])])
+def test_what_is_forgotten_of_bytes(span: int, times: list[int]) -> None:
+    """Of what is settled the newest stay, as many as the condition asks for, where they lie within the span."""
+    window = Window()
+    window.sources = (7,)
+    for number in range(5):
+        window.insert(10 * number, number, meta(0, 1), None, None)
+    value = packed.packed(window)
+    assert value is not None
+    left = packed.unpacked(packed.compacted(value, 2, span, 35), 0)
+    assert [left.time(place) for place in range(len(left))] == times
+
+
+@pytest.mark.parametrize(("time", "held"), [(10, True), (11, False)])
+def test_both_ends_of_a_span_count(time: int, held: bool) -> None:
+    """The second of two matches that are exactly a span apart completes them, one that comes later does not."""
+    first = packed.begun(7, 0, 0, 0, 1, 2)
+    assert first is not None
+    both = packed.appended(first, 7, time, 1, 0, 1, 2, 10)
+    assert both
+    assert bool(both[packed.MARK] & HELD) == held
+
+
 @given(st.lists(st.text(max_size=5), min_size=0, max_size=3))
 def test_keys(values: list[str]) -> None:
     """A group's values come back from its key, and no two have the same."""

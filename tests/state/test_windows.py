@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.state.drawn import row_of
+from vedette.state import windows
 from vedette.state.windows import Window, meta
 
 
@@ -28,3 +31,15 @@ def test_entries_of_one_time_lie_by_their_offsets() -> None:
         assert window.has(3, offset, value, (0,))
         assert not window.has(3, offset, value, (1,))
     assert [window.offset(i) for i in range(5)] == [5, 5, 6, 7, 9]
+
+
+def test_a_window_knows_few_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more, those whose last event is longest ago go, but never the one that is furthest ahead."""
+    monkeypatch.setattr(windows, "LANES", 3)
+    window, waiting = Window(), Window()
+    for lane in range(1, 8):
+        window.join((lane,))
+        waiting.join((lane,), lambda lane: 100 if lane == 1 else lane)
+    assert [*window.sources] == [5, 6, 7]
+    assert [*waiting.sources] == [1, 6, 7]
+    assert window.size == waiting.size

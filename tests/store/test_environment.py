@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
+import lmdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -139,3 +144,45 @@ def test_rehearsing_changes_nothing(env: Environment, tmp_path: Path) -> None:
     env.close()
     environment.rehearse(tmp_path, (A, B))
     assert contents(Environment(tmp_path, (A, B), 1 << 20)) == before
+
+
+def test_a_commit_waits_for_the_disk(env: Environment) -> None:
+    """LMDB syncs data and its first page at each commit."""
+    flags = env._env.flags()
+    assert (flags["sync"], flags["metasync"]) == (True, True)
+
+
+def test_after_a_first_page_that_could_not_be_written(env: Environment, tmp_path: Path) -> None:
+    """LMDB takes nothing more from then on, so the environment is opened again: with what was on disk before."""
+    with env.write() as txn:
+        txn.put(A, b"1", b"one")
+    data = str(tmp_path / "data.mdb")
+    descriptors = [int(path.name) for path in Path("/proc/self/fd").iterdir() if os.path.realpath(path) == data]
+    (pages,) = (fd for fd in descriptors if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DSYNC)  # by which it writes that page
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, pages, inheritable=False)
+    os.close(full)
+    for _ in range(2):
+        with pytest.raises(OSError, match="the store cannot be used"), env.write() as txn:
+            txn.put(A, b"2", b"two")
+    with env.write() as txn:
+        txn.put(A, b"3", b"three")
+    assert contents(env) == {b"1": b"one", b"3": b"three"}
+
+
+@pytest.mark.parametrize(
+    ("free", "flag", "number"),
+    [
+        (environment.LEAST_ROOM - 1, 0, errno.ENOSPC),
+        (environment.LEAST_ROOM, 0, errno.EIO),
+        (environment.LEAST_ROOM, os.ST_RDONLY, errno.EROFS),
+    ],
+)
+def test_what_lmdb_calls_an_input_output_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, flag: int, number: int
+) -> None:
+    """On a full disk it is a full disk, and where nothing may be written that."""
+    monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_bavail=free, f_frsize=1, f_flag=flag))
+    with pytest.raises(OSError, match="the store cannot be used") as caught, environment._translated(tmp_path):
+        raise lmdb.DiskError("mdb_txn_commit: Input/output error")
+    assert caught.value.errno == number

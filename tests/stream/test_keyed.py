@@ -53,6 +53,21 @@ def test_the_budget_lets_the_oldest_keys_of_the_largest_table_go() -> None:
     assert other.values == large.values
 
 
+def test_what_gave_way_is_gone_from_what_is_written() -> None:
+    """Also keys that were written before."""
+    budget = Budget(3 * (KEY_BYTES + 10))
+    full, other = table(budget), table(Budget())
+    for number in range(4):
+        full.put((number,), [0] * 10)
+    other.restore(unpack(pack(full.delta())))
+    assert len(other) == 4
+    budget.settle()
+    assert full.evicted == 1
+    if (delta := full.delta()) is not None:
+        other.restore(unpack(pack(delta)))
+    assert other.values == full.values
+
+
 def test_values_of_rows_survive_packing() -> None:
     """Tuples, decimals, bytes and None come back as they were."""
     value = (1, 2.5, "a", b"b", None, True, Decimal("1.50"), ((1, 2), {"k": (Decimal(3),)}))

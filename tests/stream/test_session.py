@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stream import naive
+from tests.stream.operators.steps import Driven, at
 from tests.stream.test_windowed import AGGREGATES, COLUMNS, EVENTS, TABLE, run, stream, windowed
 from tests.stream.walk import TIME, statement
 from vedette.plan.grid import Grid
 from vedette.plan.query import MILLISECOND, SECOND, Assign, Named
+from vedette.stream.operators.session import Session
 
 
 def _values(held: Sequence[Any]) -> list[Any]:
@@ -51,3 +53,10 @@ def test_a_row_whose_own_session_is_over_counts_if_it_closes_a_gap_to_one_that_i
     found, late = naive.sessions(20 * SECOND, rows)
     assert [len(held) for _, _, held in found] == [3, 1]
     assert late == 1
+
+
+def test_a_session_is_given_when_its_end_is_reached() -> None:
+    """At the watermark of its last millisecond, and not before."""
+    driven = Driven(lambda budget: Session(windowed(Grid("SESSION", 20 * SECOND), AGGREGATES[:1]), budget))
+    assert driven.run([(0, (0, at(10), "a", 1, None)), (0, at(29.998))]) == []
+    assert len(driven.run([(0, at(29.999))])) == 1

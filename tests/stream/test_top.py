@@ -8,10 +8,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.stream.operators.steps import Driven, at
 from tests.stream.test_windowed import COLUMNS, EVENTS, TABLE, run, stream
 from tests.stream.walk import BIGINT, TIME, statement
 from vedette.plan.grid import Grid
 from vedette.plan.query import MILLISECOND, SECOND, Assign, Named, Top
+from vedette.stream.operators.top import Top as Operator
 
 SIZE = 20 * SECOND
 NAMES = (*(Named(*one) for one in COLUMNS), *(Named(f"window_{name}", TIME) for name in ("start", "end", "time")))
@@ -78,3 +80,12 @@ def test_the_first_row_of_a_key_is_given_once(events: list[Any], stops: list[int
     assert found[1] == late
     if stops:
         assert run([statement("a", node)], rows, stops)["a"] == found
+
+
+def test_a_row_at_the_watermark_is_in_time() -> None:
+    """Only one before it is late."""
+    node = Top(TABLE.columns, 1, TABLE, (2,), ((1, False, False),), 1, 1, ranked=False)
+    driven = Driven(lambda budget: Operator(node, budget))
+    driven.run([(0, (0, at(10), "a", 0, None)), (0, at(10))])
+    driven.run([(0, (1, at(10), "b", 0, None)), (0, (2, at(9.999), "c", 0, None)), (0, at(11))])
+    assert ([row[2] for row in driven.taken.rows], driven.operator.late) == (["a", "b"], 1)

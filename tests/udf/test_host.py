@@ -220,7 +220,7 @@ def test_what_is_no_function(host: Host, source: str, target: str, said: str) ->
 
 def test_a_row_can_be_set(host: Host) -> None:
     """By place, by name and as an attribute, as accumulators are."""
-    body = "row = Row(a=n, b=0)\nrow[1] = n + 1\nrow['a'] = 5\nrow.a += 1\nreturn row.a * 100 + row.b"
+    body = "row = Row(a=0, b=n)\nrow[0] = 5\nrow['b'] = n + 1\nrow.a += 1\nreturn row.a * 100 + row.b"
     source = "from pyflink.common import Row\n" + scalar(body)
     assert given(host, source, [1, 2]) == ([602, 603], {})
 
@@ -242,6 +242,7 @@ def test_shapes_of_functions(host: Host) -> None:
         "g = udf(Scale(), result_type='INT', input_types=[DataTypes.BIGINT()])\n"
         "rows = udtf(lambda n: range(n), result_types=['BIGINT'])\n"
         "pairs = udtf(lambda *n: [n], result_types='ROW<a BIGINT, b ARRAY<STRING>>')\n"
+        "drawn = udf(lambda n: n, result_type='INT', deterministic=False)\n"
     )
     of = modules("from pyflink.table.udf import ScalarFunction\n" + source)
     found = host.describe(of, "f.g")
@@ -250,6 +251,7 @@ def test_shapes_of_functions(host: Host) -> None:
     assert host.call(spec(of, result=Type("INT")), [(2,)]).values == [6]
     assert host.describe(of, "f.rows")["kind"] == "table"
     assert host.describe(of, "f.pairs")["most"] is None
+    assert host.describe(of, "f.drawn")["deterministic"] is False
     rows = Spec(of.digest, "f.rows", "eval", (BIGINT,), (BIGINT,))
     assert host.call(rows, [(3,), (0,)]).values == [((0,), (1,), (2,)), ()]
 

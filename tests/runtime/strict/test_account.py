@@ -89,6 +89,22 @@ def test_within_its_backlog_the_log_waits(tmp_path: Path) -> None:
     log.close()
 
 
+def test_what_is_being_committed_is_not_lost(tmp_path: Path) -> None:
+    """A set that is far behind keeps its place while what it sent is being committed: it is evaluated already."""
+    log = open_log(tmp_path, SMALL)
+    accounts = Accounts(log, {})
+    behind = accounts.begin("behind", 0, 0)
+    number = 0
+    while not log.full():
+        append(log, accounts, number)
+        number += 1
+    behind.committing = True
+    assert asyncio.run(accounts.release(log.end, NOW)) == behind.committed == 0
+    behind.committing = False
+    assert asyncio.run(accounts.release(log.end, NOW)) > 0
+    log.close()
+
+
 def test_what_a_kill_left(tmp_path: Path) -> None:
     """A row of a commit is gone on with: events behind its cursor are backlog, those that are gone are lost as
     missing; a set without a row begins where it is told."""

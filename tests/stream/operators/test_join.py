@@ -88,9 +88,21 @@ def test_late_rows() -> None:
 
 def test_the_watermark_below_waits_for_what_may_come() -> None:
     """It is behind by the longer side of the interval, so that nothing that is given is late."""
-    _, driven = run(interval("FULL", -3, 8), both(("l", 1, "a", 1), ("l", 30, "b", 2), ("r", 50, "c", 3)))
-    assert driven.taken.marks == [at(-7), at(22), at(42), FOREVER]
-    assert not driven.taken.late
+    for bounds in ((-3, 8), (-8, 3)):
+        _, driven = run(interval("FULL", *bounds), both(("l", 1, "a", 1), ("l", 30, "b", 2), ("r", 50, "c", 3)))
+        assert driven.taken.marks == [at(-7), at(22), at(42), FOREVER]
+        assert not driven.taken.late
+
+
+def test_that_a_row_has_joined_outlives_a_crash() -> None:
+    """It was written before it joined, and again after: it is not given alone then."""
+    driven = Driven(lambda budget: Operator(interval("LEFT", 0, 10), budget))
+    driven.run([(0, (0, at(1), "a", 1))])
+    driven.again()
+    driven.run([(1, (1, at(2), "a", 2))])
+    driven.again()
+    driven.run([(0, FOREVER), (1, FOREVER)])
+    assert numbers(driven.taken.rows) == [(1, 2)]
 
 
 def test_when_fails() -> None:

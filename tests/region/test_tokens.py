@@ -1,0 +1,34 @@
+"""Tokens by which hosts enrol: how often, how long, and what the file remembers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vedette.fleet.enrolment import EnrolmentRefused
+from vedette.region.tokens import Tokens
+
+
+def test_a_token_is_for_so_many_agents(tmp_path: Path) -> None:
+    """Each may come again, one more is refused; what was used is remembered by whoever reads the file next."""
+    grant = Tokens(tmp_path).create("plants", uses=2, seconds=60, labels={}, now=1000)
+    for name in ("a", "b", "a"):
+        tokens = Tokens(tmp_path)
+        tokens.find(grant.id).check(name, 1001)
+        tokens.spend(grant.id, name)
+    with pytest.raises(EnrolmentRefused, match="used up"):
+        Tokens(tmp_path).find(grant.id).check("c", 1001)
+
+
+def test_a_token_that_ended(tmp_path: Path) -> None:
+    """At its time, or when it is revoked, nobody enrols by it any more, not even who did before."""
+    tokens = Tokens(tmp_path)
+    grant = tokens.create("plants", uses=2, seconds=60, labels={}, now=1000)
+    tokens.spend(grant.id, "a")
+    grant.check("a", 1059)
+    with pytest.raises(EnrolmentRefused, match="expired"):
+        grant.check("a", 1060)
+    tokens.revoke(grant.id, 1001)
+    with pytest.raises(EnrolmentRefused, match="revoked"):
+        Tokens(tmp_path).find(grant.id).check("a", 1002)
