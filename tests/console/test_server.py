@@ -47,6 +47,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
 
 def test_the_first_login_and_a_restart(tmp_path: Path) -> None:
     """An empty console prints a link that makes the first admin, once; the session outlives the process."""
+    # Over 3 s: the command begins twice, in a process of its own.
     port = own_port()
     with serving(tmp_path, "--listen", f"127.0.0.1:{port}") as (running, _):
         assert running.stdout is not None
@@ -62,6 +63,7 @@ def test_the_first_login_and_a_restart(tmp_path: Path) -> None:
 
 def test_killed(tmp_path: Path) -> None:
     """After kill -9 everything that was answered is there, and the audit log is whole."""
+    # Over 3 s: the command begins in processes of its own.
     assert vedette(tmp_path, "user", "add", "root", "--role", "admin").exit_code == 0
     port = own_port()
     command = [sys.executable, "-m", "vedette", "region", "console", "--database", f"sqlite:{tmp_path / 'console.db'}"]

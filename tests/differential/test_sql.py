@@ -197,6 +197,7 @@ def answers(given: dict[str, Any], one: dict[str, Any], sql: str, host: Host | N
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_flinks_answers(file: Path) -> None:
     """Types and rows of each statement of a file, type and value of each expression."""
+    # Over 3 s: in some files: hundreds of statements, and functions in processes of their own.
     given = json.loads(file.read_text("utf-8"))
     with closing(Host()) as started, differences() as case:
         host = started if "modules" in given else None

@@ -218,7 +218,7 @@ class Agent(Process):
         return self.ready()
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = ask(self.data / "control.sock", "status")
+        found: dict[str, Any] = ask(self.data / "control.sock", "status", seconds=DEADLINE)
         return found
 
     def input(self, name: str = "in") -> dict[str, Any]:

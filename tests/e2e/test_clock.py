@@ -140,29 +140,39 @@ def test_steps_of_ntp(host: Host) -> None:
 
 def test_a_clock_that_was_wrong(host: Host) -> None:
     """A clock a year ahead is set right: receipts follow it back, events are no longer taken for late, and nothing was
-    deleted as too old meanwhile."""
+    deleted as too old meanwhile, but what was a day old by the agent's own pace."""
     host.agent.stop()
+    shutil.rmtree(host.agent.data)
+    host.set(-86400 + 280)
     host.agent.configure(
         f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{host.agent.port}"\ntimezone = "UTC"\n'
         '[raw_log]\nsegment_bytes = "4KiB"\nmax_age = "1d"\n'
     )
     host.agent.up()
     filler = " ".join(f"{i:x}" for i in range(3000))
+    for _ in range(2):
+        host.send(filler, host="yesterday")
+    host.agent.stop()
+    host.set(0)
+    host.agent.up()
     for _ in range(3):
         host.send("marker " + filler, host="old")
     host.set(365 * 86400)
     for _ in range(3):
         host.send("marker", host="ahead")
-    time.sleep(2)  # maintenance looks for what is too old five times a second
-    assert len(host.agent.stored()) == 6  # from the first on
+    assert not host.agent.said("segment_deleted")
+    host.set(365 * 86400 + 290)  # a step that is small enough to be believed: the first segment is a day old
+    until("what is too old to be deleted", lambda: host.agent.said("segment_deleted"))
+    assert len(host.agent.stored()) == 7  # of eight
     host.set(0)
     for _ in range(3):
         host.send("marker", host="right")
-    status = host.agent.settled(9)
-    assert (status["identity_broken"], status["clock"]["steps"]) == ([], 2)
+    status = host.agent.settled(11)
+    assert (status["identity_broken"], status["clock"]["steps"]) == ([], 3)
     assert abs(host.received()[-1] / 1e6 - host.now()) < 60
     assert host.titles() == {"Marker": 9, "Three in a Minute": 3}
-    assert len(host.agent.stored()) == 9
+    assert len(host.agent.stored()) == 10
+    assert len(host.agent.said("segment_deleted")) == 1
 
 
 def test_a_restart_after_a_step_back(host: Host) -> None:
@@ -184,14 +194,18 @@ def test_a_restart_after_a_step_back(host: Host) -> None:
 
 
 def test_a_stand_still(host: Host) -> None:
-    """Stopped for some seconds, as a suspended virtual machine is: what came meanwhile is read afterwards, nothing is
-    lost, doubled or in another window, and no clock is said to have been set."""
+    """Stopped for an hour, as a suspended virtual machine is: what came meanwhile is read afterwards, nothing is lost,
+    doubled or in another window, and no clock is said to have been set."""
+    host.agent.stop()
+    for name in ("FAKETIME_DONT_FAKE_MONOTONIC", "DONT_FAKE_MONOTONIC"):
+        del host.agent.environment[name]  # all its clocks go on while it stands
+    host.agent.up()
     at = host.now()
     host.send("marker", at=at)
     host.agent.signal(signal.SIGSTOP)
     stamp = datetime.fromtimestamp(at + 10, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     tcp(("127.0.0.1", host.agent.port), f"<13>1 {stamp} web1 app - - - marker while it stood\n".encode())
-    time.sleep(6)
+    host.set(3600)
     host.agent.signal(signal.SIGCONT)
     until("what came meanwhile", lambda: host.agent.input()["judged"] == 2)
     host.sent = 2

@@ -11,7 +11,6 @@ import signal
 import struct
 import subprocess
 import termios
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ import pytest
 from bench import traffic
 from tests.e2e.agent import VEDETTE, Agent, vedette
 from tests.waits import DEADLINE, until
-from vedette.cli.top import ENTER, LEAVE
+from vedette.cli.top import ENTER, HOME, LEAVE
 
 LINES = 20_000
 INTERVAL = 0.3
@@ -49,12 +48,12 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 class Terminal:
     """``vedette top`` on a pseudo-terminal."""
 
-    def __init__(self, config: Path, rows: int, columns: int) -> None:
+    def __init__(self, config: Path, rows: int, columns: int, interval: float) -> None:
         self._master, self.slave = pty.openpty()
         self.resize(rows, columns)
         self.before = termios.tcgetattr(self.slave)
         self.process = subprocess.Popen(
-            [*VEDETTE, "top", "-c", str(config), "--interval", str(INTERVAL)],
+            [*VEDETTE, "top", "-c", str(config), "--interval", str(interval)],
             stdin=self.slave, stdout=self.slave, stderr=self.slave, env={**os.environ, "TERM": "xterm"},
         )  # fmt: skip
         self.text = ""
@@ -72,14 +71,13 @@ class Terminal:
         bare = re.sub(r"\x1b\[\??[0-9]*[a-zKJ]|\x1b\[m", "", self.read().replace("\x1b[H", "\f"))
         return [frame.replace("\r", "").rstrip("\n").split("\n") for frame in bare.split("\f")[1:-1]]
 
-    def still(self) -> bool:
-        """Whether nothing is drawn for three times as long as between two pages."""
-        drawn = len(self.frames())
-        time.sleep(3 * INTERVAL)
-        return len(self.frames()) == drawn
-
     def press(self, key: str) -> None:
         os.write(self._master, key.encode())
+
+    def reads(self) -> int:
+        """How often the program has read anything."""
+        said = Path(f"/proc/{self.process.pid}/io").read_text()
+        return int(said.partition("syscr: ")[2].split()[0])
 
     def end(self) -> int:
         code = self.process.wait(DEADLINE)
@@ -93,10 +91,10 @@ class Terminal:
 
 
 @contextmanager
-def watching(agent: Agent, rows: int = 60, columns: int = 120) -> Iterator[Terminal]:
-    shown = Terminal(agent.config, rows, columns)
+def watching(agent: Agent, rows: int = 60, columns: int = 120, interval: float = INTERVAL) -> Iterator[Terminal]:
+    shown = Terminal(agent.config, rows, columns, interval)
     try:
-        until("a page with rates", lambda: any("/s evaluated" in "".join(frame) for frame in shown.frames()))
+        until("a page", lambda: "agent edge-1" in shown.read())
         yield shown
     finally:
         shown.process.kill()
@@ -105,24 +103,36 @@ def watching(agent: Agent, rows: int = 60, columns: int = 120) -> Iterator[Termi
 
 @pytest.mark.long
 def test_on_a_terminal(agent: Agent) -> None:
-    """It has what it promises, fits, is held still by the space bar, follows the size, and leaves nothing behind."""
+    """It has what it promises, fits, follows the size, and leaves nothing behind."""
     with watching(agent) as shown:
+        until("a page with rates", lambda: any("/s evaluated" in "".join(frame) for frame in shown.frames()))
         page = shown.frames()[-1]
         text = "\n".join(page)
         for part in ("agent edge-1", "alerts ", "uplink", "input", "rules by cost", "rules by alerts", "correlations:"):
             assert part in text
         assert "newest alerts" in text
         assert f"in{'':<18}" in text
-        shown.press(" ")
-        until("it to be still", shown.still)
-        drawn = len(shown.frames())
         shown.resize(20, 50)
-        shown.press(" ")
-        until("a page of the new size", lambda: len(shown.frames()) > drawn + 1)
+        until("a page of the new size", lambda: max(map(len, shown.frames()[-1])) <= 50)
         assert len(shown.frames()[-1]) <= 20
-        assert max(map(len, shown.frames()[-1])) <= 50
         shown.press("q")
         assert shown.end() == 0
+
+
+@pytest.mark.long
+def test_held_still(agent: Agent) -> None:
+    """The space bar holds it, and lets it go on: where it looks seldom, each other key draws the page again."""
+    with watching(agent, interval=3600) as shown:
+        shown.press("x")
+        until("the page again", shown.frames)
+        for key in " xxx x":
+            before = shown.reads()
+            shown.press(key)
+            until("the key to be read", lambda before=before: shown.reads() > before)
+        until("all pages but the last", lambda: len(shown.frames()) == 3)
+        shown.press("q")
+        assert shown.end() == 0
+        assert shown.text.count(HOME) == 4
 
 
 @pytest.mark.long

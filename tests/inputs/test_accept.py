@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tests.inputs.intake import Bin, listening, looked
+from tests.looptime import forward
 from tests.waits import DEADLINE, eventually
 from vedette.inputs import accept
-from vedette.inputs.accept import Admitted, Gate, network
+from vedette.inputs.accept import IDLE_SECONDS, Admitted, Gate, network
 from vedette.inputs.connections import LOOKS
 from vedette.model.counters import Counters, Log
 from vedette.model.event import MAX_EVENT
@@ -211,14 +212,16 @@ def closed(peer: socket.socket) -> bool:
         return True
 
 
+def newcomers(counters: Counters) -> int:
+    """That came when all places were taken."""
+    return counters.totals["connections_refused"] + counters.totals["connections_evicted"]
+
+
 async def test_who_has_sent_two_bytes_keeps_nobody_out() -> None:
     """Where all places are taken by connections that sent something once and idle since, a newcomer gets the place of
     the one idle longest of the peer that has the most; a single idle sender, and those who send, keep theirs."""
-    bin, counters = Bin(), Counters()
-    async with listening(bin, counters, idle=1.0, max_connections=12, max_connections_per_peer=5) as (
-        _,
-        port,
-    ):
+    bin, counters, loop = Bin(), Counters(), asyncio.get_running_loop()
+    async with listening(bin, counters, max_connections=12, max_connections_per_peer=5) as (_, port):
         honest = connect(port, "127.0.0.2")
         honest.sendall(b"<13>rare\n")
         busy = connect(port, "127.0.0.3")
@@ -231,11 +234,16 @@ async def test_who_has_sent_two_bytes_keeps_nobody_out() -> None:
         await eventually(
             "connections that are counted as refused", lambda: counters.totals["connections_refused"] == 1
         )  # nobody is idle yet
+        tries = sent = 1
         while not counters.totals["connections_evicted"]:
             busy.sendall(b"<13>busy\n")
+            sent += 1
+            await eventually("the events", lambda sent=sent: bin.events.count(b"<13>busy") == sent)  # type: ignore[misc]
+            forward(loop, IDLE_SECONDS / LOOKS)
             newcomer.close()
             newcomer = connect(port, "127.0.0.9")
-            await asyncio.sleep(0.1)
+            tries += 1
+            await eventually("what becomes of it", lambda tries=tries: newcomers(counters) == tries)  # type: ignore[misc]
         newcomer.sendall(b"<13>let in\n")
         await eventually("the events", lambda: b"<13>let in" in bin.events)
         second = connect(port, "127.0.0.5")  # its peer has all that it may have: its own gives way
@@ -301,16 +309,20 @@ async def test_no_descriptor_for_a_connection() -> None:
 async def test_a_message_that_does_not_end(sends: bytes, kept: list[bytes]) -> None:
     """A connection that begins a message and does not end it is closed in time, told and counted, and what came is an
     event; trickling does not help it. One that is silent between messages, or slow but sure, stays."""
-    bin, counters = Bin(), Counters()
-    async with listening(bin, counters, message_timeout=0.6) as (listener, port):
+    bin, counters, loop = Bin(), Counters(), asyncio.get_running_loop()
+    async with listening(bin, counters, message_timeout=DEADLINE) as (listener, port):
         silent, sure, stuck = connect(port), connect(port), connect(port)
         silent.sendall(b"<13>whole\n")
         await eventually("the events", lambda: bin.events == [b"<13>whole"])
         with capture_logs() as logs:
             await asyncio.to_thread(stuck.sendall, sends)
+            sent = 0
             while counters.totals["connections_stalled"] == 0:
                 sure.sendall(b"<13>sure\n<13>and the next\n<13>be")
-                await asyncio.sleep(0.1)
+                sent += 1
+                await eventually("the events", lambda sent=sent: bin.events.count(b"<13>sure") == sent)  # type: ignore[misc]
+                forward(loop, DEADLINE / LOOKS)
+                await asyncio.sleep(0)
                 sure.sendall(b"gun\n")
                 if sends.endswith(b"x"):
                     with contextlib.suppress(ConnectionError):

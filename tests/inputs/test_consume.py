@@ -76,6 +76,7 @@ async def test_too_long(broker: Mocked) -> None:
 async def test_once_over_restarts(broker: Mocked) -> None:
     """It goes on from what the raw log holds, also where the group's offset was never committed; the group has the same
     offset in the end."""
+    # Over 3 s: the broker takes a member into the group three times.
     name, bin, counters = broker.create("restarts", 2), Disk(), Counters()
     for begin in (0, 500):
         send(broker.address, name, numbered(begin, begin + 500))

@@ -23,10 +23,12 @@ pytest.importorskip("httptools", reason="an environment from before: make enviro
 from tests.certificates import Authority
 from tests.inputs.intake import LOCAL, Bin, rsyslogd
 from tests.inputs.test_acknowledge import Disk
+from tests.looptime import forward
 from tests.senders import COLLECTOR, PROMTAIL, PUSHES, Push, configured, needs_collector, needs_promtail
 from tests.waits import DEADLINE, eventually
 from vedette.inputs import http_listen
 from vedette.inputs.connected import TlsListener
+from vedette.inputs.connections import LOOKS
 from vedette.inputs.http import HttpInput
 from vedette.inputs.http_listen import HttpListener
 from vedette.model.counters import Counters, Log
@@ -196,14 +198,17 @@ async def test_rate() -> None:
 async def test_memory_of_bodies_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond HELD_BYTES what comes further is asked to come again; a stalled sender is closed and counted."""
     monkeypatch.setattr(http_listen, "HELD_BYTES", 100_000)
-    bin, counters = Bin(), Counters()
-    async with http_input(bin, counters, message_timeout=2.0) as (_, port):
+    bin, counters, loop = Bin(), Counters(), asyncio.get_running_loop()
+    async with http_input(bin, counters, message_timeout=DEADLINE) as (_, port):
         _, stalled = await asyncio.open_connection("127.0.0.1", port)
         stalled.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n" + b"x" * 80_000)
         await stalled.drain()
         statuses = [(await send(port, "/events", b"y" * 50_000)).status for _ in range(3)]
         assert statuses[-1] == 429
-        await eventually("connections that are counted as stalled", lambda: counters.totals["connections_stalled"] == 1)
+        while not counters.totals["connections_stalled"]:
+            forward(loop, DEADLINE / LOOKS)
+            await asyncio.sleep(0)
+        assert counters.totals["connections_stalled"] == 1
         assert (await send(port, "/events", b"y" * 50_000)).status == 200
         stalled.close()
     assert len(bin.events) == statuses.count(200) + 1
@@ -223,12 +228,18 @@ async def test_the_raw_log_cannot_be_written() -> None:
 async def test_stop_answers_what_has_arrived() -> None:
     """A request whose events are stored is answered at the stop, once they are on disk."""
     bin, counters = Disk(), Counters()
-    async with http_input(bin, counters) as (_, port):
+
+    async def sync() -> None:
+        await eventually("the stop to begin", lambda: vars(listener)["_stopping"])
+        assert not asked.done()
+        await bin.sync(1 << 30)
+
+    async with http_input(bin, counters) as (listener, port):
         asked = asyncio.create_task(send(port, "/events", b"last words"))
         await eventually("the events", lambda: bin.events)
-        stopping = asyncio.get_running_loop().call_later(0.1, lambda: asyncio.ensure_future(bin.sync(1 << 30)))
+        stopping = asyncio.create_task(sync())
     assert (await asked).status == 200
-    stopping.cancel()
+    await stopping
 
 
 async def test_client_certificates(tmp_path: Path) -> None:

@@ -127,6 +127,7 @@ def _noise(size: int) -> bytes:
 @needs_broker
 def test_rows_of_a_failed_write_do_not_come_later(brokers: str) -> None:
     """A topic that is gone is an OSError; once it is there again, the retry writes each row once."""
+    # Over 3 s: each write to a topic that is gone is given up only after its three seconds.
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 

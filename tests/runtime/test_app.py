@@ -150,6 +150,7 @@ def test_a_data_folder_that_cannot_be_made(tmp_path: Path) -> None:
 def test_a_fleet_file_that_is_bad_or_missing(agent: Agent, tmp_path: Path) -> None:
     """The agent runs without its fleet, says so, and follows it once the file is there and a reload asks for it;
     `vedette check` says it before. A damaged audit record is a problem in the status, and ends nobody."""
+    # Over 3 s: commands make keys and documents, and an agent starts.
     vedette(
         "fleet", "init", "plants", "--trust", tmp_path / "trust", "--keys", tmp_path / "keys", "--root-key", "alice",
         "--root-key", "bob", "--targets-key", "carol", "--targets-key", "dave",

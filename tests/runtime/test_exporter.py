@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.looptime import forward
 from tests.waits import DEADLINE, eventually
 from vedette.runtime import exporter
 from vedette.runtime.exporter import EACH, Exporter
@@ -65,12 +66,12 @@ def test_one_who_opens_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Is disconnected after a while, and what was for it is gone."""
-    monkeypatch.setattr(exporter, "SECONDS", 0.2)
 
     async def work(served: Exporter) -> bool:
         with socket.create_connection(("127.0.0.1", served.port)) as connection:
             connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
             await eventually("a connection", lambda: vars(served)["_open"])
+            forward(asyncio.get_running_loop(), exporter.SECONDS)
             await eventually("its end", lambda: not vars(served)["_open"])
 
             def read() -> bool:

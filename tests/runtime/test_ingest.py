@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
 
-from tests.life import Life, engine, lines
+from tests.life import NOW, Clock, Life, engine, lines
 from tests.waits import eventually, pauses
 from vedette.config.settings import RawLogSettings
+from vedette.model.event import Chunk, Frame
 from vedette.runtime import stored
 
 
@@ -28,6 +31,20 @@ def test_a_burst_is_judged_from_the_disk(begin: Callable[..., Life], monkeypatch
 
     life.live(trickle)
     assert [raw.rpartition(" ")[2] for _, raw in life.found()] == [str(i) for i in range(100)]
+
+
+def test_idle_is_no_lag(begin: Callable[..., Life]) -> None:
+    """An event that comes after a long silence has not been waiting since the one before it, and waits from then on."""
+    life, hour = begin(engine("evil")), 3_600_000_000
+    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: before"))
+    life.live()
+    life.clock.later = hour
+    assert life.context.progress.lag(life.clock()) == 0
+    life.give(replace(lines(b"<13>Nov 21 03:40:00 web1 app: after"), received_at=NOW + hour))
+    assert life.context.progress.lag(life.clock()) == 0
+    life.clock.later = 2 * hour
+    life.give(replace(lines(b"<13>Nov 21 04:40:00 web1 app: behind it"), received_at=NOW + 2 * hour))
+    assert life.context.progress.lag(life.clock()) == 3600
 
 
 def test_durable_waits_for_the_disk(begin: Callable[..., Life]) -> None:
@@ -49,10 +66,11 @@ def test_durable_waits_for_the_disk(begin: Callable[..., Life]) -> None:
 
 def test_a_full_disk_pauses_the_inputs(begin: Callable[..., Life]) -> None:
     """At the disk budget inputs are told to wait; once judged segments could go they may go on, and none is lost."""
-    life = begin(engine("evil"), max_bytes=1 << 20, segment_bytes=64 << 10, outbox_bytes=0)  # 0: judges one frame only
+    life = begin(engine("evil"), max_bytes=1 << 20, segment_bytes=64 << 10, outbox_bytes=0)
     noise = Random(1)
 
     async def work() -> None:
+        life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))  # no room for its alert: evaluation stands here
         for pause in pauses():
             if not life.pipeline.ingest.accepting():
                 break
@@ -102,3 +120,60 @@ def test_a_busy_agent_verifies_its_log(begin: Callable[..., Life]) -> None:
     asyncio.run(life.pipeline.ingest.maintain())
     assert not life.context.progress.caught_up
     assert life.log.verifier.rounds == 1
+
+
+class Disk:
+    """Of a life's raw log: while it is ``full``, nothing is appended."""
+
+    def __init__(self, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = True
+        self._append, self._sync = life.log.append, life.log.sync
+        self.syncs = 0
+        monkeypatch.setattr(life.log, "append", self._appended)
+        monkeypatch.setattr(life.log, "sync", self._synced)
+
+    def _appended(self, chunk: Chunk) -> Frame:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self._append(chunk)
+
+    def _synced(self) -> int:
+        self.syncs += 1
+        return self._sync()
+
+
+def test_what_waits_for_the_disk_keeps_its_place(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the raw log does not take is appended once it does: each chunk once, and before what came after it."""
+    life = begin(engine("evil"))
+    ingest, disk = life.pipeline.ingest, Disk(life, monkeypatch)
+    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil 1"))
+    assert not ingest.append_held()
+    assert (dict(ingest.held), ingest.accepting()) == ({"in": 1}, False)
+    disk.full = False
+    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil 2"))
+    assert ingest.append_held()
+    assert (dict(ingest.held), ingest.held_bytes, ingest.accepting()) == ({"in": 0}, 0, True)
+    assert [text[-1] for _, text in life.live().found()] == ["1", "2"]
+
+
+async def test_what_waits_is_not_durable(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sync that has nothing of a chunk which waits for the raw log is no answer: it is asked again."""
+    life = begin(engine("evil"))
+    ingest, disk = life.pipeline.ingest, Disk(life, monkeypatch)
+    end = ingest.store(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
+    waits = asyncio.create_task(ingest.durable(end))
+    await eventually("a sync", lambda: disk.syncs)
+    disk.full = False
+    assert ingest.append_held()
+    await waits
+    assert life.log.durable >= end
+
+
+def test_age_goes_by_the_trusted_clock(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that was set forward makes no segment too old."""
+    monkeypatch.setattr(Clock, "trusted", lambda _: NOW - 1)
+    life = begin(engine("evil"))
+    times: list[int] = []
+    monkeypatch.setattr(life.log, "maintain", lambda evaluated, now: times.append(now) or 0)
+    asyncio.run(life.pipeline.ingest.maintain())
+    assert times == [NOW - 1]

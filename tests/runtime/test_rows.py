@@ -167,6 +167,7 @@ def test_a_kill_between_batches(
     sql: str, commits: int, start: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Again and again after so many commits: no alert is lost or doubled, and none differs, nor do folds."""
+    # Over 3 s: a life for every few commits.
     expected = undisturbed(start, engine(sql))
     each_committed(monkeypatch)
     life = start("killed", engine(sql))

@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,20 +18,26 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.tables.schema import ANOMALIES, BASELINES, CAMPAIGNS, NOISE, RISK, Table
 from spark_jobs.tables.tables import Tables, open_tables
+from tests.broker import own_port
 from tests.spark_jobs import attackers
 from tests.spark_jobs.conftest import LONG, ROOT, run
 from tests.spark_jobs.connected import JOBS
+from tests.waits import DEADLINE, until
 
 HOME = Path(pyspark.__file__).parent
 DAY = "2026-11-20"
 PRIVATE = r"\._(jvm|jsc|jdf|jconf|jsparkSession|sc)\b|\bpy4j\.java_gateway\b|DeltaLog"
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """The server of pyspark's own jars."""
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port = one.getsockname()[1]
+    port = own_port()
     command = [
         HOME / "bin" / "spark-class", "org.apache.spark.deploy.SparkSubmit", "--master", "local[2]",
         "--conf", f"spark.connect.grpc.binding.port={port}", "--conf", "spark.connect.grpc.binding.address=127.0.0.1",
@@ -49,16 +54,12 @@ def server(tmp_path: Path) -> Iterator[str]:
     with (tmp_path / "server.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         try:
-            while process.poll() is None:
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.5)
+            until("the server, or its end", lambda: process.poll() is not None or listens(port))
             assert process.poll() is None, (tmp_path / "server.log").read_text()[-3000:]
             yield f"sc://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(DEADLINE)
 
 
 def content(tables: Tables, table: Table) -> list[str]:

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from spark_jobs.common.session import LOCAL
 from spark_jobs.jobs.ingest import ingest
 from tests.spark_jobs.conftest import SETTINGS, run
 from tests.spark_jobs.landed import alert, land
+from tests.waits import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
         ("ingest --landing l --tables t --every 0s", "expects a time"),
         ("ingest --landing l --tables t --bytes-per-batch 0", "'--bytes-per-batch': 0 is not in the range x>=1"),
         ("ingest --landing l --tables t --conf memory=2g", "expects spark.KEY=VALUE, not 'memory=2g'"),
-        ("ingest --landing l --tables t --backend parquet", "plain Parquet is gone"),
+        ("ingest --landing l --tables t --backend parquet", "expects delta or delta-spark, not 'parquet'"),
         ("campaigns --tables t --days 70", "70 is not in the range"),
         ("campaigns --tables t --days 3 --session-days 4", "--session-days: at most the 3 of --days, not 4"),
         ("report --tables t --date 20.11.2026", "expects YYYY-MM-DD, today or yesterday, not '20.11.2026'"),
@@ -164,6 +164,18 @@ def test_spark_submit_runs_the_package_from_a_zip(tmp_path: Path) -> None:
     assert (tmp_path / "day.html").read_text().endswith("</html>\n")
 
 
+def jvm(job: subprocess.Popen[bytes]) -> bytes:
+    """The command line of the JVM of ``job``; empty as long as there is none."""
+    assert job.poll() is None, "ended before its JVM was seen"
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            of_job = int(entry.read_text().rpartition(")")[2].split()[2]) == job.pid
+            line = (entry.parent / "cmdline").read_bytes()
+            if of_job and b"java\0" in line and b"SparkSubmit" in line:
+                return line
+    return b""
+
+
 def test_the_command_line_has_the_last_word_on_the_jvm(tmp_path: Path) -> None:
     """The JVM of a job has the flags of ``LOCAL``, unless the command line gives others."""
     (tmp_path / "landing").mkdir()
@@ -178,19 +190,9 @@ def test_the_command_line_has_the_last_word_on_the_jvm(tmp_path: Path) -> None:
             stderr=subprocess.DEVNULL,
         )
         try:
-            deadline, found = time.monotonic() + 60, b""
-            while b"SparkSubmit" not in found:
-                assert job.poll() is None, "ended before its JVM was seen"
-                assert time.monotonic() < deadline, "no JVM in 60 s"
-                time.sleep(0.05)
-                for entry in Path("/proc").glob("[0-9]*/stat"):
-                    with contextlib.suppress(OSError):
-                        of_job = int(entry.read_text().rpartition(")")[2].split()[2]) == job.pid
-                        line = (entry.parent / "cmdline").read_bytes()
-                        if of_job and b"java\0" in line and b"SparkSubmit" in line:
-                            found = line
+            line = until("the job's JVM", lambda job=job: jvm(job))
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(job.pid, signal.SIGKILL)
             job.wait()
-        assert (flag.encode() in found) == has
+        assert (flag.encode() in line) == has

@@ -13,27 +13,41 @@ from tests.waits import until
 from vedette.system import turns
 from vedette.system.turns import Turns
 
+PACE = 0.001
+"""Seconds between two turns."""
+
 
 def test_the_loop_goes_on_while_a_step_waits() -> None:
     """And stands still while it computes: what both change needs no lock."""
     shared: list[str] = []
 
+    def stands() -> None:
+        """Another thread of the loop's pace goes on, and the loop does not."""
+        before, beats = len(shared), list[int]()
+
+        def beat() -> None:
+            while len(beats) < 20:
+                beats.append(1)
+                time.sleep(PACE)
+
+        other = threading.Thread(target=beat)
+        other.start()
+        other.join()
+        assert len(shared) == before
+
     def step() -> str:
         shared.append("begins")
-        time.sleep(0.05)
-        assert shared == ["begins"]
+        stands()
         with turns.waiting():
             until("turns of the loop", lambda: len(shared) > 10)
-        before = len(shared)
-        time.sleep(0.05)
-        assert len(shared) == before
+        stands()
         return threading.current_thread().name
 
     async def main() -> str:
         async def other() -> None:
             while True:
                 shared.append("loop")
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(PACE)
 
         beside = asyncio.create_task(other())
         found = await Turns("steps").run(step)

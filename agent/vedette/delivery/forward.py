@@ -19,7 +19,6 @@ kill some alerts come twice, under the same ``alert_id``. Alerts that are tried 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,7 +49,7 @@ IDLE_SECONDS = 60.0
 
 @dataclass(slots=True)
 class _Failed:
-    """An alert to be tried again, not before ``due`` (monotonic seconds)."""
+    """An alert to be tried again, not before ``due`` (of the loop's time)."""
 
     alert: Outgoing
     backoff: Backoff
@@ -74,7 +73,7 @@ class Forwarder:
         """Every alert up to this seq is done, or in ``_left``."""
         self._left: dict[int, _Failed] = {}
         self._not_before = 0.0
-        """When the receiver may be asked again (monotonic seconds)."""
+        """When the receiver may be asked again (of the loop's time)."""
         self._wake = asyncio.Event()
         self._stopping = False
         self._error = ""
@@ -127,7 +126,7 @@ class Forwarder:
 
     async def _round(self) -> float:
         """Deliver what is due; seconds until there is something to do, unless a new alert comes before."""
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         if now < self._not_before:
             return self._not_before - now
         due = [one for one in self._left.values() if one.due <= now]
@@ -167,6 +166,7 @@ class Forwarder:
 
     async def _settle(self, answered: list[tuple[Outgoing, Answer]]) -> None:
         """Act on the answers."""
+        now = asyncio.get_running_loop().time()
         verdicts = {answer.verdict for _, answer in answered}
         alive = bool(verdicts & {Verdict.TAKEN, Verdict.REFUSED})
         pause = max(answer.wait for _, answer in answered)
@@ -183,7 +183,7 @@ class Forwarder:
                     self._retries += 1
                     if alive and not pause:
                         failed.tries += 1
-                        failed.due = time.monotonic() + failed.backoff.failed()
+                        failed.due = now + failed.backoff.failed()
                         if failed.tries >= MAX_TRIES:
                             dead.append((alert, f"failed {MAX_TRIES} times while others were taken: {answer.text}"))
                 case Verdict.UNTRIED:
@@ -196,7 +196,7 @@ class Forwarder:
         else:
             self._failing(next((answer.text for _, answer in answered if answer.verdict is Verdict.LATER), ""))
             pause = max(self._backoff.failed(), pause)
-        self._not_before = time.monotonic() + pause
+        self._not_before = now + pause
 
     async def _keep_dead(self, dead: list[tuple[Outgoing, str]]) -> None:
         """Keep what is refused. What the disk does not take is logged."""

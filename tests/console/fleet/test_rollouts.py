@@ -177,6 +177,7 @@ def proposal(**more: Any) -> Proposal:
 async def test_from_a_rule_to_all_agents(region: Steered) -> None:
     """A proposal is built on the present rules, signed, desired, goes to the canary, is paused, resumed and done; every
     step is in the fleet's record; who may act at one site may steer a group of that site alone."""
+    # Over 3 s: three roll-outs go through rings, each of which soaks for a second or two.
     region.controller.start()
     async with at_work(region) as (fleet, _):
         (first,) = (await fleet.rollouts(ADMIN)).items
@@ -289,6 +290,7 @@ async def test_keys_that_lack(region: Steered) -> None:
 async def test_orders_that_nobody_takes(region: Steered) -> None:
     """Without a controller an order waits, and is carried out when there is one; without a broker, with the wrong key
     or an expired one it is not given, and says why."""
+    # Over 3 s: a controller begins, and commands build and sign the documents of two changes.
     async with at_work(region) as (fleet, _):
         (row,) = (await fleet.rollouts(ADMIN)).items
         assert row.state == "waiting"

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.console.kit import Console
+from tests.waits import until
 from vedette_console.security.identity import cookie_name
 
 CHROMIUM = "/usr/bin/chromium"
@@ -21,6 +22,8 @@ AXE = "axe-core@4.14.1"
 BAD = ("serious", "critical")
 WAIT = 30_000
 """Milliseconds that a page has for something to happen: the machine may be busy."""
+DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
+"""Until two frames have been drawn."""
 
 
 @contextmanager
@@ -79,6 +82,10 @@ class Visitor:
         self.page.on("pageerror", lambda error: self.heard.append(f"error: {error}"))
         self.page.on("console", self._console)
         self.page.on("request", self._request)
+        self.awaited = set[Any]()
+        """Requests that are under way, but for the stream of events."""
+        self.page.on("requestfinished", self._over)
+        self.page.on("requestfailed", self._over)
 
     def close(self) -> None:
         self._context.close()
@@ -87,6 +94,16 @@ class Visitor:
         """Open a page of the console."""
         self.heard.clear()
         return self.page.goto(self.url + path, wait_until="load")
+
+    def settled(self) -> None:
+        """Wait until all that the page asks for has come and is drawn, and its scripts have said what they say."""
+
+        def still() -> bool:
+            before = not self.awaited
+            self.page.evaluate(DRAWN)
+            return before and not self.awaited
+
+        until("what the page asks for", still)
 
     def wide(self) -> int:
         """Pixels that the page is wider than the window."""
@@ -115,8 +132,13 @@ class Visitor:
             self.heard.append(f"console: {message.text[:300]}")
 
     def _request(self, request: Any) -> None:
+        if request.resource_type != "eventsource":
+            self.awaited.add(request)
         if not request.url.startswith((self.url, "data:", "blob:")):
             self.heard.append(f"request: {request.url[:200]}")
+
+    def _over(self, request: Any) -> None:
+        self.awaited.discard(request)
 
 
 class Tab(Visitor):

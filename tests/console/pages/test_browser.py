@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ from tests.console.pages.places import PAGES, places
 
 pytestmark = pytest.mark.peer
 Open = Callable[..., Tab]
+LOOK = 3000
+"""Milliseconds between two looks of live.js."""
+HEARD = """EventSource = class extends EventSource {
+  constructor(...how) { super(...how); this.addEventListener("jobs", () => { document.body.dataset.heard = "jobs"; }); }
+};"""
+"""The page says when it has heard of a job."""
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +51,29 @@ def script(request: pytest.FixtureRequest) -> str:
     return axe(Path(request.config.cache.mkdir("axe")))
 
 
+def of_part(request: Any, part: str) -> bool:
+    """Whether htmx asks for this part of the page."""
+    return bool(request.headers.get("hx-target") == part)
+
+
+@contextmanager
+def renewed(page: Any, part: str) -> Iterator[None]:
+    """What is done within has the page ask for this part again: it is swapped in, and settled."""
+    script = "if (event.detail.elt.id === part) document.body.dataset.settled = part;"
+    page.evaluate(f"(part) => document.body.addEventListener('htmx:afterSettle', (event) => {{ {script} }})", part)
+    yield
+    page.locator(f"body[data-settled={part}]").wait_for()
+
+
 def test_an_attackers_texts_on_every_page(tab: Open, hostile: Console, script: str) -> None:
     """No dialog, no violation of the policy, no error, nothing fetched from elsewhere; fits a phone; accessible."""
+    # Over 3 s: every page there is, each looked through by axe-core.
     found = tab(hostile, width=400, dark=True)
     for name, path in places(hostile).items():
         found.go(path)
-        found.page.wait_for_timeout(150)
+        found.settled()
         found.page.mouse.move(200, 400)
+        found.settled()
         assert found.heard == [], name
         assert found.wide() <= 0, name
         assert found.findings(script) == [], name
@@ -75,6 +98,7 @@ def test_accessible_on_a_wide_screen(tab: Open, plain: Console, nothing: Console
 
 def test_by_keyboard_alone(tab: Open, plain: Console) -> None:
     """Search, rows, open, go elsewhere, help: and letters that are typed into a field are text."""
+    # Over 3 s: five pages are opened, one after the other.
     found = tab(plain)
     page, keys = found.page, found.page.keyboard
     found.go("/")
@@ -143,10 +167,8 @@ def test_news_do_not_touch_what_one_types(tab: Open, plain: Console) -> None:
     page.keyboard.press("j")
     row = page.locator("tr.on").get_attribute("data-row")
     page.locator("#q").press_sequentially("site:vi")
-    with page.expect_response(lambda answer: answer.request.headers.get("hx-target") == "results") as renewed:
+    with renewed(page, "results"):
         plain.app.state.hub.publish_soon("alerts", {})
-    assert renewed.value.status == 200
-    page.wait_for_timeout(300)
     assert page.locator("#q").input_value() == "site:vi"
     assert page.evaluate("document.activeElement.id") == "q"
     assert page.locator("tr.on").get_attribute("data-row") == row
@@ -172,20 +194,17 @@ def test_a_part_that_settles_late_chooses_no_second_row(tab: Open, plain: Consol
 def test_each_live_part_is_asked_for_again(tab: Open, plain: Console) -> None:
     """Of three that one event is about, none is left out."""
     found = tab(plain)
-    asked: list[str] = []
     found.go(PAGES["roll-out"])
     found.page.locator(".live[data-state=live]").wait_for()
-    found.page.on("response", lambda answer: asked.append(answer.request.headers.get("hx-target", "")))
-    plain.app.state.hub.publish_soon("rollouts", {})
-    for _ in range(100):
-        if {"head", "change", "steer"} <= {*asked}:
-            break
-        found.page.wait_for_timeout(100)
-    assert {"head", "change", "steer"} <= {*asked}
+    with ExitStack() as asked:
+        for part in ("head", "change", "steer"):
+            asked.enter_context(found.page.expect_response(lambda answer, part=part: of_part(answer.request, part)))
+        plain.app.state.hub.publish_soon("rollouts", {})
 
 
 def test_now_follows_two_decisions_in_a_row(tab: Open, tmp_path: Path) -> None:
     """Both campaigns leave an open page, though *Now* is made again only now and then."""
+    # Over 3 s: tables and a console of its own, whose *Now* is made again only now and then.
     region.write(tmp_path / "tables", region.now(), hostile=False)
     with kit.console(tmp_path) as own:
         found = tab(own)
@@ -212,10 +231,10 @@ def test_a_field_that_was_resized_is_asked_for_again(tab: Open, plain: Console) 
     found.go(places(plain)["alert"])
     page.locator(".live[data-state=live]").wait_for()
     page.evaluate("document.querySelector('#e-reason').style.height = '9rem'")
-    with page.expect_response(lambda answer: answer.request.headers.get("hx-target") == "evidence"):
+    with renewed(page, "evidence"):
         plain.app.state.hub.publish_soon("jobs", {})
     page.locator("#e-reason:not([style])").wait_for()
-    page.wait_for_timeout(200)
+    found.settled()
     assert found.heard == []
 
 
@@ -296,16 +315,27 @@ def test_the_editor_keeps_its_draft(tab: Open, plain: Console) -> None:
 
 
 def test_what_one_types_stays(tab: Open, plain: Console) -> None:
-    """News come while a reason is half written and the cursor is elsewhere: it is there until it is sent."""
-    found = tab(plain)
+    """News come while a reason is half written and the cursor is elsewhere: it is there until it is sent, however often
+    the page looks again; then the part is asked for."""
+    found, asked = tab(plain), list[Any]()
     page = found.page
+    page.clock.install()
+    page.add_init_script(HEARD)
     found.go(places(plain)["alert"])
     page.locator(".live[data-state=live]").wait_for()
     page.locator("#e-reason").fill("case 41")
     page.locator("h1").click()
+    page.on("request", lambda request: asked.append(request) if of_part(request, "evidence") else None)
     plain.app.state.hub.publish_soon("jobs", {})
-    page.wait_for_timeout(4000)  # longer than live.js waits between two looks
+    page.locator("body[data-heard]").wait_for()
+    for _ in range(3):
+        page.clock.fast_forward(LOOK)
+    found.settled()
+    assert asked == []
     assert page.locator("#e-reason").input_value() == "case 41"
+    page.locator("form:has(#e-reason)").evaluate("(form) => delete form.dataset.dirty")
+    with page.expect_request(lambda request: of_part(request, "evidence")):
+        page.clock.fast_forward(LOOK)
 
 
 def test_pictures_of_few_colours(browser: Any) -> None:
