@@ -171,7 +171,7 @@ class Connection:
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
-            opening.add_done_callback(lambda _: self.drop())
+            opening.add_done_callback(self._too_late)
             raise
         sock = self._client.socket()
         if sock is None:
@@ -183,6 +183,12 @@ class Connection:
         self._timer = self._loop.call_later(1.0, self._tick)
         async with asyncio.timeout(CONNECT_SECONDS):
             await self._accepted
+
+    def _too_late(self, opening: asyncio.Future[None]) -> None:
+        """Nobody waits for the connection any more: it ends, and why it failed is not logged by asyncio."""
+        if not opening.cancelled():
+            opening.exception()
+        self.drop()
 
     def _connect(self, settings: MqttSettings, tls: Renewed[ClientContext] | None) -> None:
         """Blocking: reads the credentials, connects, shakes hands."""
