@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from tests.broker import Broker
 from tests.delivery.kit import Box, Up, alert, block, read, unblock
+from tests.faults import proxied
 from tests.mqtt.kit import connected
 from tests.waits import DEADLINE, eventually, pauses
 from vedette.delivery.envelope import MAX_DEAD_LETTER, dead_letter, encode, pack_batch
@@ -33,8 +34,9 @@ class Land:
     """A running landing; ``kill`` ends it as a crash would."""
 
     def __init__(self, broker: Broker, folder: Path, **settings: Any) -> None:
+        reached = settings.pop("url", broker.url)
         made = LandingSettings(
-            MqttSettings(url=broker.url), folder, **{"max_seconds": 0.05, "backoff": (0.02, 0.1), **settings}
+            MqttSettings(url=reached), folder, **{"max_seconds": 0.05, "backoff": (0.02, 0.1), **settings}
         )
         self.attempts = 0
         """At writing a file."""
@@ -182,6 +184,20 @@ async def test_what_cannot_be_read_goes_to_bad(broker: Broker, tmp_path: Path) -
     assert sum(entry["rows"] for entry in logs if entry["event"] == "payload_undecodable") == 9
 
 
+async def test_a_sender_of_what_cannot_be_read(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many rows of ``bad`` for one agent its messages are acknowledged unread, good ones as well; those of
+    another agent land."""
+    monkeypatch.setattr("vedette.region.land.DEAD_LETTERS", 3)
+    service = await Land(broker, tmp_path / "landing").connected()
+    async with agent(broker) as (flooder, none), agent(broker, "a2") as (honest, receipts):
+        for payload in [b"\x00 no batch"] * 5 + [pack_batch("log", [encode(alert(1))])]:
+            await flooder.publish("vedette/v1/f1/a1/alerts", payload)
+        await honest.publish("vedette/v1/f1/a2/alerts", pack_batch("log", [encode(alert(1, agent_id="a2"))]))
+        await eventually("a receipt", lambda: receipts)
+    await service.stop()
+    assert (service.service.landed["bad"], service.service.landed["alerts"], none) == (3, 1, [])
+
+
 async def test_a_landing_directory_that_cannot_be_written(broker: Broker, box: Box, tmp_path: Path) -> None:
     """A read-only landing directory is said once with its path; nothing is acknowledged; it lands when writable."""
     folder = tmp_path / "landing"
@@ -202,6 +218,23 @@ async def test_a_landing_directory_that_cannot_be_written(broker: Broker, box: B
     failed = [entry for entry in logs if entry["event"] == "landing_failed"]
     assert [entry["folder"] for entry in failed] == [str(folder)]
     assert sorted(row["seq"] for row in read(folder, "alerts")) == list(range(1, 801))
+
+
+async def test_a_receipt_whose_connection_ends_is_sent_again(broker: Broker, tmp_path: Path) -> None:
+    """Without the broker's acknowledgement a receipt is owed, over the next connection, too."""
+    folder = tmp_path / "landing"
+    up = "vedette/v1/f1/a1/alerts"
+    async with proxied(broker.port) as proxy, agent(broker) as (client, receipts):
+        service = await Land(broker, folder, url=proxy.url).connected()
+        proxy.mode = "no puback"
+        await client.publish(up, pack_batch("log", [encode(alert(1))]))
+        await eventually("a receipt that nobody acknowledged", lambda: receipts and proxy.swallowed)
+        proxy.mode = "pass"
+        proxy.cut()
+        await client.publish(up, pack_batch("log", [encode(alert(2))]))
+        await eventually("the next receipt", lambda: [runs[-1][1] for _, runs in receipts].count(2))
+        await service.stop()
+    assert [first <= 1 for _, runs in receipts for first, _ in runs].count(True) == 2
 
 
 async def test_memory_is_bounded_while_the_directory_fails(
@@ -233,7 +266,7 @@ async def test_a_large_message_is_cut_down_beside_the_event_loop(
 
     def slow(payload: bytes, **about: Any) -> dict[str, Any]:
         entered.set()
-        if not release.wait(10):
+        if not release.wait(DEADLINE):
             given_up.set()
         row: dict[str, Any] = dead_letter(payload, **about)
         return row

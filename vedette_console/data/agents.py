@@ -6,7 +6,6 @@ JSON, which is large: a list reads the heartbeats of the last minutes only, an a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from types import SimpleNamespace
@@ -17,6 +16,7 @@ from spark_jobs.report.accounts import accounts_of, troubles
 from spark_jobs.report.figures import Line
 from spark_jobs.tables.ask import text, time, total
 from spark_jobs.tables.schema import ALERTS, HEARTBEATS, HOST_1H, WIN_5M
+from vedette.system import foreign
 from vedette_console.data.alerts import newest
 from vedette_console.data.days import last_days
 from vedette_console.data.models import Listing, Place
@@ -40,8 +40,8 @@ RECENT = timedelta(minutes=15)
 BEATS = 96
 """Of an agent's last day."""
 MAX_VERSIONS = 20
-NOTES, NOTE = 5, 300
-"""Of the landing, with a heartbeat; characters of one."""
+NOTES = 5
+"""Of the landing, with a heartbeat."""
 NEWEST = 20
 MAX_SITES = 2_000
 PLACE_DAYS = 30
@@ -107,18 +107,14 @@ def _labels(reader: Reader) -> dict[tuple[str, str], dict[str, str]]:
         FROM heartbeats WHERE received_at >= {time(newest_beat - RECENT)}::TIMESTAMPTZ AND state <> 'lost'
         AND json_valid(payload) GROUP BY 1, 2"""
     )
-    return {(row["fleet"] or "", row["agent_id"]): _texts(_json(row["labels"])) for row in rows}
+    return {(row["fleet"] or "", row["agent_id"]): foreign.texts(_json(row["labels"])) for row in rows}
 
 
 def _json(found: str | None) -> Any:
     try:
-        return json.loads(found or "null")
-    except (ValueError, RecursionError):
+        return foreign.read(found or "null", cut=True)
+    except ValueError:
         return None
-
-
-def _texts(found: Any) -> dict[str, str]:
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
 
 def _agent(one: Line, labels: Mapping[str, str]) -> AgentRow:
@@ -147,13 +143,11 @@ def agent(reader: Reader, who: Principal, fleet: str, agent_id: str, now: dateti
         raise none("agent")
     known = next(iter(reader.rows(f"SELECT * FROM agents WHERE {is_it}")), {})
     beat = _newest_beat(reader, is_it)
-    actual = beat.get("actual")
-    actual = actual if isinstance(actual, dict) else {}
-    labels = _texts(actual.get("labels"))
+    actual = foreign.table(beat.get("actual"))
+    labels = foreign.texts(actual.get("labels"))
     reader.view("host", HOST_1H, period.since, period.until)
     mine = f"agent_id = {text(agent_id)} AND coalesce(fleet, '') = {text(fleet)} AND coalesce(kind, '') <> 'fold'"
-    values, notes = _values(SimpleNamespace(**rows[0]), labels), beat.get("notes")
-    noted = [str(note)[:NOTE] for note in notes[:NOTES]] if isinstance(notes, list) else []
+    values, noted = _values(SimpleNamespace(**rows[0]), labels), foreign.listed(beat.get("notes"))[:NOTES]
     found = newest(reader, mine, period.start - timedelta(days=6), period.end, NEWEST)
     return AgentAccount(
         **{**values, "backlog": known.get("backlog"), "troubles": [*values["troubles"], *noted]},
@@ -163,9 +157,9 @@ def agent(reader: Reader, who: Principal, fleet: str, agent_id: str, now: dateti
         alerts_made=known.get("alerts_made"),
         alerts_receipted=known.get("alerts_receipted"),
         identity_broken=list(known.get("identity_broken") or ()),
-        group=str(actual.get("group") or ""),
-        problems=[str(one) for one in actual.get("problems") or ()] if isinstance(actual.get("problems"), list)
-        else [f"{key}: {value}" for key, value in _texts(actual.get("problems")).items()],
+        group=foreign.text(actual.get("group")),
+        problems=foreign.listed(actual.get("problems"))
+        or [f"{key}: {value}" for key, value in foreign.texts(actual.get("problems")).items()],
         inputs=_inputs(beat.get("inputs")),
         beats=_beats(reader, is_it),
         hosts=_of_site(reader, fleet, rows[0]["site"]),
@@ -218,7 +212,7 @@ def _inputs(found: Any) -> list[InputRow]:
 def _sum(value: Any) -> int:
     """A number, or those of an object together."""
     parts = value.values() if isinstance(value, dict) else (value,)
-    return sum(part for part in parts if isinstance(part, int))
+    return sum(map(foreign.count, parts))
 
 
 def _of_site(reader: Reader, fleet: str, site: str) -> list[Count]:

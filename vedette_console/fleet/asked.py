@@ -21,6 +21,7 @@ from vedette.bundle.manifest import rfc3339
 from vedette.fleet.replies import Part, records
 from vedette.region.hunts import HostFindings, added
 from vedette.region.requests import Answer, Collection
+from vedette.system import foreign
 from vedette.system.durable import write_whole
 from vedette_console.fleet.models import AgentAnswer, Job
 from vedette_console.fleet.operators import as_given
@@ -68,11 +69,15 @@ class Note:
     @classmethod
     def read(cls, folder: Path) -> Note:
         """Raises OSError, ValueError."""
-        row = orjson.loads((folder / NOTE).read_bytes())
+        row = foreign.read((folder / NOTE).read_bytes())
         try:
-            return cls(**{**row, "totals": Totals(**row["totals"])})
-        except (TypeError, KeyError) as error:
+            note = cls(**{**row, "totals": Totals(**row["totals"])})
+            times = foreign.count(note.created, -1), foreign.count(note.expires, -1)
+            if note.id != folder.name or min(times) < 0 or not {*map(type, note.sites.values())} <= {str}:
+                raise ValueError("its id, its times or its sites are none")
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise ValueError(f"{folder / NOTE} is damaged: {error}") from error
+        return note
 
     def seen(self, who: Principal) -> set[str]:
         """The agents of it that ``who`` may see."""
@@ -144,7 +149,8 @@ class Asked:
         return Totals(
             sum(answer.whole for answer in answers),
             sum(answer.over and answer.state != "done" for answer in answers),
-            sum(one.events for one in last), max(counts.total(), sum(one.matches for one in last)),
+            min(foreign.COUNT, sum(one.events for one in last)),
+            min(foreign.COUNT, max(counts.total(), sum(one.matches for one in last))),
         )  # fmt: skip
 
     def settled(self) -> Note:

@@ -97,8 +97,8 @@ class Desk:
     async def _resume(self, folder: Path, note: Note) -> None:
         try:
             asked = await asyncio.to_thread(self._load, folder, note)
-        except (OSError, ValueError, Problem) as error:
-            log.warning("console_request_failed", request=note.id, reason=str(error))
+        except Exception as error:  # of one request, whose hosts may say anything
+            log.warning("console_request_failed", request=note.id, reason=str(error) or repr(error))
             return
         self._begin(asked, fresh=False)
 
@@ -181,9 +181,9 @@ class Desk:
                         await asyncio.sleep(backoff.failed())
                         fresh = False  # what was sent is asked for again, what was not is sent then
             await asyncio.to_thread(self._settle, asked)
-        except (OSError, ValueError) as error:  # a full disk: the next start goes on
-            asked.outage = str(error)
-            log.error("console_request_failed", request=asked.note.id, reason=str(error))
+        except Exception as error:  # a full disk, or what nobody foresaw of a host: the next start goes on
+            asked.outage = str(error) or repr(error)
+            log.exception("console_request_failed", request=asked.note.id, reason=asked.outage)
         finally:
             self._news(asked.note.id)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from vedette.system.foreign import count
+
 MAX_TEXT = 200
 
 
@@ -45,7 +47,7 @@ def table(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def number(value: object) -> int:
-    return value if type(value) is int and 0 <= value < 1 << 62 else 0
+    return count(value)
 
 
 def text(value: object) -> str:

@@ -3,6 +3,7 @@
 * Heartbeats are retained: after a connection all agents are known within a moment. Of each the figures and the proof of
   what it runs are kept (``Beat``); the newest whole heartbeats up to RAW_BYTES in all, those heard last.
 * More than MAX_AGENTS agents are counted, not kept. A heartbeat that is none is passed over.
+* What one message says ends nothing; a link that ended all the same is logged, and begun again.
 * A broker that is away changes nothing of what was heard: ``link`` says so, and since when. The client connects again.
 * The controller's progress is kept as it came, and opened with the keys that the fleet's documents name for it.
 """
@@ -18,20 +19,27 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
+import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from vedette.bundle.manifest import rfc3339
 from vedette.delivery.envelope import MAX_MESSAGE
 from vedette.delivery.topics import ROOT, parse, steer_topic
+from vedette.fleet.labels import labels_of
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
+from vedette.region.guard import Guard
 from vedette.region.sightings import Sightings
 from vedette.region.steer.sealed import MAX_BYTES, opened
+from vedette.system import foreign
+from vedette.system.backoff import Backoff
 from vedette.system.wallclock import utc_now
 from vedette.system.within import is_name
 from vedette_console.fleet.figures import Figures, figures
 from vedette_console.fleet.models import Link
+
+log = structlog.get_logger()
 
 MAX_AGENTS = 50_000
 RAW_BYTES = 64 << 20
@@ -73,8 +81,7 @@ class Beat:
 
     @property
     def labels(self) -> dict[str, str]:
-        found = (self.actual or {}).get("labels")
-        return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+        return labels_of({"actual": self.actual})
 
     def row(self) -> dict[str, Any]:
         """As ``region.compare`` reads a heartbeat."""
@@ -92,7 +99,9 @@ class Live:
         self._raw: OrderedDict[tuple[str, str], bytes] = OrderedDict()
         self._raw_bytes = 0
         self._dropped: set[tuple[str, str]] = set()
-        self._sightings = Sightings()
+        self._sightings, self._guard = Sightings(), Guard()
+        self._fault = ""
+        """Why the client ended; it is begun again."""
         self._progress: dict[str, bytes] = {}
         self._opened: tuple[bytes, dict[str, Any] | None] = (b"", None)
         self._since = self._clock()
@@ -109,7 +118,7 @@ class Live:
             self._broker, f"vedette-console-{secrets.token_hex(4)}", subscriptions=topics, on_message=self._came,
             session=Session(clean_start=True, max_packet=max(MAX_BYTES, MAX_MESSAGE) + 1024),
         )  # fmt: skip
-        self._tasks = [asyncio.create_task(self._client.run()), asyncio.create_task(self._watch())]
+        self._tasks = [asyncio.create_task(self._hear(self._client)), asyncio.create_task(self._watch())]
 
     async def stop(self) -> None:
         if self._client is not None:
@@ -118,19 +127,30 @@ class Live:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def _hear(self, client: MqttClient) -> None:
+        """Until ``stop``, whatever ends the client."""
+        backoff = Backoff()
+        while True:
+            try:
+                await client.run()
+                return
+            except Exception as error:
+                self._fault = f"{type(error).__name__}: {error}"
+                log.exception("console_link_failed", reason=self._fault, action="connecting again")
+            await asyncio.sleep(backoff.failed())
+
     # --- what comes
 
     def _came(self, message: Message) -> None:
         assert self._client is not None
-        try:
+        with self._guard.over(message.topic):
             if message.topic.endswith("/steer/progress"):
                 if len(message.payload) <= MAX_BYTES:
                     self._progress[message.topic.split("/")[-3]] = message.payload
                     self._news("rollouts", None)
             else:
                 self._heartbeat(message)
-        finally:
-            self._client.ack(message)
+        self._client.ack(message)
 
     def _heartbeat(self, message: Message) -> None:
         try:
@@ -145,7 +165,7 @@ class Live:
             return
         row: object = None
         with suppress(ValueError):
-            row = orjson.loads(message.payload) if len(message.payload) <= MAX_MESSAGE else None
+            row = foreign.read(message.payload) if len(message.payload) <= MAX_MESSAGE else None
         if not isinstance(row, dict):
             return
         beat = self._beats.get(key)
@@ -165,7 +185,7 @@ class Live:
         if beat.lost:
             return  # how it was before stays on record
         beat.heard = beat.heard if message.retain else now
-        beat.time = time if type(time := row.get("time")) is int and 0 <= time < 1 << 62 else 0
+        beat.time = foreign.count(row.get("time"))
         beat.note = self._sightings.heard((beat.fleet, beat.agent), row, now).note
         actual = row.get("actual")
         fits = isinstance(actual, dict) and len(orjson.dumps(actual)) <= ACTUAL_BYTES
@@ -208,13 +228,14 @@ class Live:
             return "none"
         if self._client.connected.is_set():
             return "connected"
-        return "away" if self._client.outage or self._was in ("connected", "away") else "connecting"
+        lost = self._client.outage or self._fault or self._was in ("connected", "away")
+        return "away" if lost else "connecting"
 
     def link(self) -> Link:
         state = self._state()
         if state != self._was:
             self._was, self._since = state, self._clock()
-        reason = self._client.outage if self._client is not None and state == "away" else ""
+        reason = self._client.outage or self._fault if self._client is not None and state == "away" else ""
         url = self._broker.url if self._broker is not None else ""
         return Link(
             state=state,  # type: ignore[arg-type]  # one of ``_state``
@@ -234,8 +255,7 @@ class Live:
     def raw(self, fleet: str, agent: str) -> dict[str, Any] | None:
         """The newest heartbeat itself; None: it is not kept."""
         data = self._raw.get((fleet, agent))
-        row = orjson.loads(data) if data is not None else None
-        return row if isinstance(row, dict) else None
+        return foreign.read(data) if data is not None else None
 
     def progress(self, fleet: str, keys: Iterable[Ed25519PublicKey]) -> dict[str, Any] | None:
         """What the controller last said; None: nothing that one of ``keys`` has signed."""

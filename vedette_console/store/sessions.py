@@ -2,7 +2,7 @@
 
 A session ends after ``idle`` seconds without a request and ``absolute`` seconds after the login, whichever is first,
 and at once when its user logs out, is removed or disabled, or gets another password. A one-time link is good once, for
-``once`` seconds.
+``once`` seconds; it ends with all sessions of its user.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class Sessions:
         self._database.run("DELETE FROM sessions WHERE hash = ?", secret.digest(cookie))
 
     def end_all(self, name: str, *, but: str = "") -> int:
-        """End all sessions of a user, except that of the cookie ``but``; gives how many."""
+        """End all sessions of a user, except that of the cookie ``but``, and one-time links; gives how many
+        sessions."""
+        self._database.run("DELETE FROM once WHERE name = ?", name)
         return self._database.run("DELETE FROM sessions WHERE name = ? AND hash != ?", name, secret.digest(but))
 
     def end_one(self, name: str, id: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ from vedette.cli import asking, fleet_hunt
 from vedette.cli.asking import Asking, as_json, asking_options, end, read_options, state, table
 from vedette.cli.console import safe
 from vedette.fleet.ask import ACTIONS, QUESTIONS
+from vedette.fleet.replies import MAX_RECORD
 from vedette.model.times import written_time
 from vedette.region import evidence as kept
 from vedette.region.requests import Collection
+from vedette.system.foreign import count, listed, text
 
 MIB = 1 << 20
 evidence_option = click.option(
@@ -95,7 +97,7 @@ def evidence(
         if not (since and until):
             raise ValueError("give an ALERT, or --agent with --from and --to")
         body = {"since": _time(since, "--from"), "until": _time(until, "--to"), "limit": limit}
-        body |= {key: text for key, text in (("pattern", pattern), ("input", source)) if text}
+        body |= {key: value for key, value in (("pattern", pattern), ("input", source)) if value}
     collection = asking.ask(read_options(**options), "evidence", body, alert=alert or "")
     raise SystemExit(_stored(collection, place, quiet, as_lines=not options["as_json"]))
 
@@ -171,49 +173,57 @@ def _stored(collection: Collection, place: Path, quiet: bool, *, as_lines: bool)
 
 def _line(row: Mapping[str, Any]) -> None:
     if "note" in row:
-        click.echo(safe(f"({row['note']})"))
+        click.echo(safe(f"({text(row['note'])})"))
         return
-    mark = ">" if row.get("alert") else " "
-    text = row.get("raw", f"base64:{row.get('raw_base64', '')}")
-    click.echo(safe(f"{mark} {rfc3339(int(row['received_at']))} {row['input']}  {text}"))
+    mark, when = ">" if row.get("alert") else " ", rfc3339(count(row.get("received_at")))
+    raw = row.get("raw", f"base64:{row.get('raw_base64', '')}")
+    click.echo(safe(f"{mark} {when} {text(row.get('input'))}  {raw}"))
 
 
-def _time(text: str, option: str) -> int:
-    time = written_time(text)
+def _time(said: str, option: str) -> int:
+    time = written_time(said)
     if time is None:
-        raise ValueError(f"{option}: {text!r} is no time; such as 2026-11-22T20:00:00Z")
+        raise ValueError(f"{option}: {said!r} is no time; such as 2026-11-22T20:00:00Z")
     return time
 
 
 # --- tables
 
 
-def _status(collection: Collection) -> None:
-    rows = [("agent", "state", "version", "bundle", "lag", "outbox", "rules", "quarantined", "dead")]
+def _rows(collection: Collection, names: str, cells: Callable[[Mapping[str, Any]], Sequence[object]]) -> None:
+    """A row of ``cells`` for each record; one of a wrong form says so, and hides no other agent's."""
+    columns = names.split()
+    rows = [("agent", *(name.replace("_", " ") for name in columns))]
     for agent in collection.answers:
-        for one in collection.records(agent):
-            rules, alerts = one["rules"], one["alerts"]
-            rows.append((
-                agent, one["state"], one["version"], one["bundle"] or "none", f"{one['lag_events']}",
-                f"{alerts['in_outbox']}", f"{rules['running'] + rules['correlations'] + rules['statements']}",
-                f"{rules['quarantined_count']}", f"{rules['dead_count']}",
-            ))  # fmt: skip
+        for record in collection.records(agent):
+            try:
+                found = [text(cell) for cell in cells(record)]
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+                found = ["of a wrong form", *[""] * (len(columns) - 1)]
+            rows.append((agent, *found))
     table(rows)
+
+
+def _status(collection: Collection) -> None:
+    def cells(record: Mapping[str, Any]) -> Sequence[object]:
+        rules, alerts = record["rules"], record["alerts"]
+        running = rules["running"] + rules["correlations"] + rules["statements"]
+        return (
+            record["state"], record["version"], record["bundle"] or "none", record["lag_events"], alerts["in_outbox"],
+            running, rules["quarantined_count"], rules["dead_count"],
+        )  # fmt: skip
+
+    _rows(collection, "state version bundle lag outbox rules quarantined dead", cells)
 
 
 def _rules(collection: Collection) -> None:
-    rows = [("agent", "state", "level", "kind", "rule", "title")]
-    for agent in collection.answers:
-        rows += [
-            (agent, one["state"], one["level"], one["kind"], one["rule_id"], one["title"])
-            for one in collection.records(agent)
-        ]
-    table(rows)
+    names = ("state", "level", "kind", "rule_id", "title")
+    _rows(collection, "state level kind rule title", lambda record: [record[name] for name in names])
 
 
 def _texts(collection: Collection) -> None:
     for agent in collection.answers:
-        lines = [str(one.get("text", "")) for one in collection.records(agent)]
+        lines = [text(record.get("text"), MAX_RECORD) for record in collection.records(agent)]
         if lines:
             click.echo(safe(f"{agent}:"))
         for line in lines:
@@ -221,30 +231,30 @@ def _texts(collection: Collection) -> None:
 
 
 def _disk(collection: Collection) -> None:
-    rows: list[tuple[str, ...]] = [("agent", "free", "of", "raw log", "of", "since", "outbox", "failing")]
-    for agent in collection.answers:
-        for one in collection.records(agent):
-            sizes = [f"{one[key] // MIB} MiB" for key in ("disk_free_bytes", "disk_bytes", "raw_log_bytes",
-                                                          "raw_log_max_bytes")]  # fmt: skip
-            failing = ", ".join(map(str, one["failing"])) or "no"
-            rows.append((agent, *sizes, rfc3339(one["raw_log_oldest"]), f"{one['outbox_bytes'] // MIB} MiB", failing))
-    table(rows)
+    def cells(record: Mapping[str, Any]) -> Sequence[object]:
+        free, size, log, most, outbox = (
+            f"{record[key] // MIB} MiB" for key in ("disk_free_bytes", "disk_bytes", "raw_log_bytes",
+                                                    "raw_log_max_bytes", "outbox_bytes")
+        )  # fmt: skip
+        failing = ", ".join(listed(record["failing"])) or "no"
+        return free, size, log, most, rfc3339(record["raw_log_oldest"]), outbox, failing
+
+    _rows(collection, "free of raw_log of since outbox failing", cells)
 
 
 def _versions(collection: Collection) -> None:
-    rows = [("agent", "vedette", "python", "kernel", "bundles", "system")]
-    for agent in collection.answers:
-        for one in collection.records(agent):
-            bundles = ", ".join(f"{name}: {bundle or 'none'}" for name, bundle in one["bundles"].items())
-            kernel = "native" if one["kernel"] else "python"
-            rows.append((agent, one["vedette"], one["python"], kernel, bundles, one["system"]))
-    table(rows)
+    def cells(record: Mapping[str, Any]) -> Sequence[object]:
+        bundles = ", ".join(f"{name}: {bundle or 'none'}" for name, bundle in record["bundles"].items())
+        kernel = "native" if record["kernel"] else "python"
+        return record["vedette"], record["python"], kernel, bundles, record["system"]
+
+    _rows(collection, "vedette python kernel bundles system", cells)
 
 
 def _pairs(collection: Collection) -> None:
     for agent in collection.answers:
-        for one in collection.records(agent):
-            click.echo(safe(f"{agent}: {', '.join(f'{key} {value}' for key, value in one.items())}"))
+        for record in collection.records(agent):
+            click.echo(safe(f"{agent}: {', '.join(f'{key} {value}' for key, value in record.items())}"))
 
 
 TABLES: Mapping[str, Callable[[Collection], None]] = {

@@ -21,6 +21,7 @@ from vedette.model.times import seconds, written_time
 from vedette.region import requests
 from vedette.region.hunts import HostFindings, added
 from vedette.region.requests import Collection
+from vedette.system.foreign import count, text
 
 SECOND = 1_000_000
 NEWS_SECONDS = 2.0
@@ -101,13 +102,13 @@ class News:
         self._said: dict[str, float] = {}
 
     def came(self, agent: str, part: Part) -> None:
-        progress = [row for row in records(part) if row.get("type") == "progress"]
-        if progress and time.monotonic() - self._said.get(agent, -NEWS_SECONDS) >= NEWS_SECONDS:
+        host = HostFindings()
+        host.take(row for row in records(part) if row.get("type") == "progress")
+        last = host.progress
+        if last is not None and time.monotonic() - self._said.get(agent, -NEWS_SECONDS) >= NEWS_SECONDS:
             self._said[agent] = time.monotonic()
-            row = progress[-1]
-            share = 100 * (row["reached"] - row["oldest"]) // max(1, row["until"] - row["oldest"])
-            text = f"{agent}: {row['events']:,} events, up to {rfc3339(row['reached'])} ({share} %)"
-            click.echo(safe(f"{text}, {row['matches']:,} matches"), err=True)
+            said = f"{agent}: {last.events:,} events, up to {rfc3339(last.reached)} ({100 * last.share:.0f} %)"
+            click.echo(safe(f"{said}, {last.matches:,} matches"), err=True)
 
 
 def shown(options: Asking, collection: Collection) -> int:
@@ -129,13 +130,14 @@ def shown(options: Asking, collection: Collection) -> int:
     for agent, found in hosts.items():
         for match in found.matches:
             fields = " ".join(f"{name}={value}" for name, value in match["fields"].items())
-            place = f"{match['input']}:{match['offset']}"
-            click.echo(safe(f"{agent} {match['level']} {match['rule_title']}: {place} {fields}"))
+            place = f"{text(match.get('input'))}:{count(match.get('offset'))}"
+            rule = f"{text(match.get('level'))} {text(match.get('rule_title'))}"
+            click.echo(safe(f"{agent} {rule}: {place} {fields}"))
     counts, where = added(found for found in hosts.values() if found.rules)
     if counts:
         table([
             ("rule", "level", "kind", "matches", "agents"),
-            *((one.title, one.level, one.kind, f"{count:,}", f"{where[one]}") for one, count in counts.most_common()),
+            *((one.title, one.level, one.kind, f"{n:,}", f"{where[one]}") for one, n in counts.most_common()),
         ])  # fmt: skip
     for agent, found in hosts.items():
         for note in found.notes:

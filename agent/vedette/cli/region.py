@@ -16,6 +16,7 @@ from vedette.cli.console_server import console
 from vedette.cli.enroller import enroller, token
 from vedette.cli.steer import steer
 from vedette.region.sign import load_key
+from vedette.system.within import is_name
 
 
 @click.group()
@@ -76,6 +77,7 @@ def publish(
     from vedette.runtime.logs import configure_logging
 
     configure_logging(LogSettings(level="warning"))
+    _check_names(fleet, channel)
     tables = [path for path in paths if path.suffix == ".vlookup"]
     if previous is not None and len(tables) != 1:
         fail("--previous goes with one lookup")
@@ -98,6 +100,13 @@ def publish(
         click.echo(
             f"{path}: published version {announced.version} to fleet {announced.fleet}, channel {announced.channel}"
         )
+
+
+def _check_names(fleet: str | None, channel: str | None) -> None:
+    """End with exit code 2 for what is no name: in a topic it may be a wildcard, or lead to another channel."""
+    for option, name in (("--fleet", fleet), ("--channel", channel)):
+        if name is not None and not is_name(name):
+            fail(f"{option} {safe(name)}: expects letters, digits, '_', '-' or '.' (at most 128, no '.' first)")
 
 
 @region.command()
@@ -123,6 +132,7 @@ def withdraw(key: Path | None, fleet: str, channel: str, lookup: str | None, **b
     from vedette.runtime.logs import configure_logging
 
     configure_logging(LogSettings(level="warning"))
+    _check_names(fleet, channel)
     try:
         settings = broker_settings(broker)
         if lookup is not None:

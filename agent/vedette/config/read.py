@@ -12,7 +12,6 @@ import difflib
 import os
 import re
 import socket
-import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -30,6 +29,7 @@ from vedette.model.event import LogSource
 from vedette.mqtt.settings import MqttSettings
 from vedette.sinks.base import SinkSettings
 from vedette.sinks.settings import SINK_TYPES
+from vedette.system.foreign import read_toml
 from vedette.system.plugins import Entry
 
 T = TypeVar("T")
@@ -363,9 +363,9 @@ def _check_rulesets(config: Config, mistakes: list[str]) -> None:
 def parse(text: str, path: Path | str = "vedette.toml", *, internal: bool = False) -> Config:
     """The configuration in ``text``, where ``internal`` settings may be. Raises ConfigError."""
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(path, [f"not valid TOML: {error}"]) from error
+        document = read_toml(text)
+    except ValueError as error:
+        raise ConfigError(path, [str(error)]) from error
     return parse_document(document, path, internal=internal)
 
 
@@ -410,9 +410,11 @@ def opened() -> bool:
 def tables(path: Path, name: str, kind: type[T]) -> list[T]:
     """The ``[[name]]`` tables of a file of nothing else, each as a dataclass ``kind``. Raises ConfigError."""
     try:
-        document = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(path, [f"not valid TOML: {error}"]) from error
+        document = read_toml(read_text(path))
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(path, [str(error)]) from error
     reader, made = _Reader(), list[T]()
     reader.mistakes += [f"{key}: unknown key; expects [[{name}]] tables" for key in document if key != name]
     items = document.get(name)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from vedette.bundle.manifest import rfc3339
+from vedette.system import foreign
 from vedette.system.durable import sync_path
 from vedette.system.wallclock import utc_now
 
@@ -132,7 +133,7 @@ def _whole(path: Path) -> Iterator[bytes]:
 
 def _read(line: bytes) -> dict[str, Any] | None:
     try:
-        found = orjson.loads(line)
+        found = foreign.read(line)
     except ValueError:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("prev"), str) or type(found.get("seq")) is not int:

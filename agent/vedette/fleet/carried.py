@@ -11,7 +11,6 @@ where it has one, ``audit.jsonl``, ``renewal.json``, its request for the next ce
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 import zlib
@@ -26,6 +25,7 @@ from vedette.fleet import enrolment
 from vedette.fleet.certificates import sign, signed_by, vouched
 from vedette.fleet.documents import canonical
 from vedette.fleet.replies import MAX_MESSAGE
+from vedette.system import foreign
 from vedette.system.within import is_name
 
 FORMAT = 1
@@ -116,13 +116,15 @@ def read_answer(path: Path, fleet: str, authorities: bytes | None, revoked: Coll
             raise ValueError(f"{path}: no answer of a host: `vedette fleet export --answers`")
         parts = {name: file.read(info) for name, info in names.items()}
     try:
-        row = json.loads(parts["answer.json"])
+        row = foreign.read(parts["answer.json"])
         made = Answer(row["fleet"], row["agent"], row["time"], row["status"], parts["audit.jsonl"], False)
-        if row["format"] != FORMAT or type(made.time) is not int or not isinstance(made.status, dict):
+        if row["format"] != FORMAT or not isinstance(made.status, dict):
             raise ValueError("of another format")
+        if foreign.count(made.time, -1) < 0:
+            raise ValueError(f"the time {made.time!r}")
         if not is_name(made.agent):
             raise ValueError(f"the agent {made.agent!r}")
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: no answer of a host: {error}") from error
     if made.fleet != fleet:
         raise ValueError(f"{path}: it is of fleet {made.fleet!r}, this is fleet {fleet!r}")

@@ -45,6 +45,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from vedette.fleet.labels import Expression
 from vedette.fleet.labels import parse as parse_labels
+from vedette.system import foreign
 from vedette.system.within import is_name, is_path
 
 FORMAT = 1
@@ -312,9 +313,9 @@ def opened(data: bytes, fleet: str, most: int = MAX_DOCUMENT) -> dict[str, Any]:
     if len(data) > most:
         raise DocumentRefused(f"{len(data)} bytes, at most {most}")
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise DocumentRefused(f"not JSON: {error}") from error
+        document = foreign.read(data)
+    except ValueError as error:
+        raise DocumentRefused(str(error)) from error
     if not isinstance(document, dict):
         raise DocumentRefused("expects a JSON object")
     if document.get("format") != FORMAT:

@@ -41,6 +41,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from vedette.system import foreign
 from vedette.system.within import is_name
 
 FORMAT = 1
@@ -193,8 +194,8 @@ def _object_of(data: bytes) -> dict[str, Any]:
     if len(data) > MAX_MESSAGE:
         raise EnrolmentRefused(f"a message of {len(data):,} bytes: at most {MAX_MESSAGE:,}")
     try:
-        body = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
+        body = foreign.read(data)
+    except ValueError as error:
         raise EnrolmentRefused(f"not a message of enrolment: {error}") from error
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise EnrolmentRefused(f"not a message of enrolment of format {FORMAT}: is the other side older or newer?")

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from vedette.system.foreign import table, texts
+
 MAX_LENGTH = 4096
 """Characters of an expression."""
 MAX_DEPTH = 32
@@ -63,6 +65,11 @@ class Any:
 
 
 Expression = Test | Not | All | Any
+
+
+def labels_of(heartbeat: Mapping[str, object]) -> dict[str, str]:
+    """Those of an agent, as its heartbeat has them, which may say anything; empty: none."""
+    return texts(table(heartbeat.get("actual")).get("labels"))
 
 
 def possible(expression: Expression, known: Mapping[str, str]) -> tuple[bool, bool]:

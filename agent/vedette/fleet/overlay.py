@@ -37,6 +37,7 @@ from vedette.config.settings import DEFAULT_SET, Config, Overlay
 from vedette.inputs.table import INPUT_TYPES
 from vedette.sinks.settings import SINK_TYPES
 from vedette.system.durable import write_whole
+from vedette.system.foreign import read_toml
 
 OPEN = frozenset({
     "agent.site", "agent.max_memory", "agent.stop_within",
@@ -194,9 +195,9 @@ def under(text: str, path: Path, sha256: str, data: bytes) -> Config:
     """The local file ``text`` with the overlay ``data`` over it. Raises ConfigError, with every mistake."""
     local = enrolled(parse(text, path, internal=opened()))
     try:
-        overlay = tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"overlay {sha256[:12]}", [f"not valid TOML: {error}"]) from error
+        overlay = read_toml(data.decode("utf-8"))
+    except ValueError as error:  # of UTF-8, too
+        raise ConfigError(f"overlay {sha256[:12]}", [str(error)]) from error
     by_itself = {table: value for table, value in overlay.items() if table not in _APART}
     said = part_mistakes(by_itself, internal=opened())
     if mistakes := [line for line in said if not isinstance(line, UnknownKey)]:

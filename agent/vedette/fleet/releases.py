@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from vedette.system import foreign
 from vedette.system.installation import ID
 
 PIECE = 1 << 20
@@ -79,11 +80,11 @@ class Release:
 def read(data: bytes) -> Release:
     """Raises ValueError."""
     try:
-        given = json.loads(data)
+        given = foreign.read(data)
         if given["format"] != FORMAT:
             raise ValueError(f"format {given['format']!r}: this agent knows {FORMAT}")
         return Release(str(given["version"]), {str(arch): _archive(row) for arch, row in given["archives"].items()})
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a description of a release: {error!r}") from error
 
 

@@ -15,17 +15,16 @@ checked: a bomb by an agent whose key was stolen is refused by the frame's own h
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import msgpack
-import orjson
 import zstandard
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from vedette.fleet.certificates import sign, signed_by, vouched
 from vedette.fleet.documents import canonical
+from vedette.system import foreign
 
 FORMAT = 1
 DOMAIN = b"vedette reply 1\n"
@@ -113,9 +112,9 @@ def unpack(message: bytes, fleet: str, authorities: bytes, revoked: Collection[i
         )
         if not all(isinstance(one, bytes) for one in (signed, signature, certificate, data)):
             raise TypeError("expects bytes")
-        head = json.loads(signed)
+        head = foreign.read(signed)
         agent, part = _head(head)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ReplyRefused("malformed", f"not a part of a reply: {str(error)[:200]}") from error
     try:
         vouched(certificate, agent, authorities, revoked)
@@ -131,7 +130,8 @@ def unpack(message: bytes, fleet: str, authorities: bytes, revoked: Collection[i
 
 
 def records(part: Part) -> list[dict[str, Any]]:
-    """What a part says. Raises ReplyRefused for one that is damaged or unpacks to more than it may."""
+    """What a part says, nested as ``foreign.read`` cuts it. Raises ReplyRefused for one that is damaged or unpacks to
+    more than it may."""
     try:
         if len(part.data) > part.size + (part.size >> 7) + _FRAME:
             raise ReplyRefused("bomb", f"{len(part.data)} bytes for {part.size} unpacked")
@@ -141,7 +141,7 @@ def records(part: Part) -> list[dict[str, Any]]:
         lines = zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompress(
             part.data, max_output_size=PART_RAW, allow_extra_data=False
         )
-        found = [orjson.loads(line) for line in lines.splitlines()]
+        found = [foreign.read(line, cut=True) for line in lines.splitlines()]
     except (zstandard.ZstdError, ValueError) as error:
         if isinstance(error, ReplyRefused):
             raise

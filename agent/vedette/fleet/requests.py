@@ -34,7 +34,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-import orjson
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -43,6 +42,7 @@ from vedette.fleet import labels
 from vedette.fleet.documents import canonical
 from vedette.fleet.operators import Operator, Operators
 from vedette.model.times import iso_time
+from vedette.system import foreign
 from vedette.system.within import is_name
 
 FORMAT = 1
@@ -262,14 +262,14 @@ def read(data: bytes) -> tuple[Request, bytes]:
     try:
         if len(data) > MAX_REQUEST:
             raise ValueError(f"{len(data)} bytes, at most {MAX_REQUEST}")
-        envelope = orjson.loads(data)  # which takes no text that is not UTF-8
+        envelope = foreign.read(data)  # which takes no text that is not UTF-8
         if not isinstance(envelope, dict) or envelope.keys() != {"signed", "signature"}:
             raise ValueError("expects an object of signed and signature")
         request = _request(envelope["signed"])
         signature = base64.b64decode(envelope["signature"], validate=True)
         if data != canonical(envelope) or request.document() != envelope["signed"]:
             raise ValueError("not in the one form of a request")
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError) as error:
         raise Refused("malformed", str(error)[:200]) from error
     return request, signature
 

@@ -19,14 +19,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
-import orjson
-
 from vedette.delivery.topics import ROOT, blob_topic, lookup_topic, tuf_topic
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.region import fleetlookups
 from vedette.region.repository import Repository, needed_blobs, needed_metadata
+from vedette.system import foreign
 
 CHANNEL = "fleet"
 """Under which targets lie; the agents' side has the same name (``runtime/fleet_targets.py``)."""
@@ -79,7 +78,7 @@ async def announce(broker: MqttSettings, repository: Repository, *, whole: bool 
 def _named(data: bytes) -> list[str]:
     """The files that a file of metadata names, believed from nobody."""
     try:
-        targets = orjson.loads(data)["signed"]["targets"].values()
+        targets = foreign.read(data)["signed"]["targets"].values()
         named = [one["hashes"]["sha256"] for one in targets]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []
@@ -124,7 +123,7 @@ async def heartbeats(broker: MqttSettings, fleet: str) -> dict[str, dict[str, An
     found = {}
     for topic, payload in (await retained(broker, [f"{ROOT}/{fleet}/+/status"])).items():
         try:
-            row = orjson.loads(payload)
+            row = foreign.read(payload)
         except ValueError:
             continue  # whatever somebody retained there
         if isinstance(row, dict):

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from vedette.fleet.documents import Change, Desired, Group, Rollout, Target, Wanted, wanted
+from vedette.fleet.labels import labels_of
+from vedette.system.foreign import listed, table, text
 
 AWAY, UNKNOWN, PROBLEM, BEHIND, AS_WANTED = "away", "no fleet", "problem", "behind", "as wanted"
 """States of an agent: its last will; it has no ``[fleet]``; it says why not; it does not run it yet; it does."""
@@ -47,10 +49,10 @@ def _row(desired: Desired, rollout: Rollout | None, agent_id: str, beat: Mapping
         return Row(agent_id, "", AWAY, ("its connection was lost",))
     if not isinstance(actual, dict):
         return Row(agent_id, "", UNKNOWN, ("its configuration has no [fleet] root",))
-    group = wanted(desired, rollout, agent_id, _texts(actual.get("labels")))
+    group = wanted(desired, rollout, agent_id, labels_of(beat))
     if group is None:
         return Row(agent_id, "", AS_WANTED, ("in no group: it stays as it is",))
-    reasons = [str(one) for one in _list(actual.get("problems"))]
+    reasons = listed(actual.get("problems"))
     behind = [*_behind(desired, rollout, group, actual)]
     state = PROBLEM if reasons else BEHIND if behind else AS_WANTED
     return Row(agent_id, group.group, state, (*reasons, *behind))
@@ -59,28 +61,29 @@ def _row(desired: Desired, rollout: Rollout | None, agent_id: str, beat: Mapping
 def _behind(desired: Desired, rollout: Rollout | None, group: Wanted, actual: Mapping[str, Any]) -> Iterator[str]:
     """In what the agent differs from what is wanted."""
     if actual.get("desired_serial") != desired.serial:
-        yield f"follows desired serial {actual.get('desired_serial')}, not {desired.serial}"
+        yield f"follows desired serial {text(actual.get('desired_serial')) or 'none'}, not {desired.serial}"
     elif rollout is not None and actual.get("rollout_serial") != rollout.serial:
-        yield f"follows roll-out serial {actual.get('rollout_serial')}, not {rollout.serial}"
-    loaded = _table(actual.get("bundles"))
+        yield f"follows roll-out serial {text(actual.get('rollout_serial')) or 'none'}, not {rollout.serial}"
+    loaded = table(actual.get("bundles"))
     for name, target in group.bundles.items():
-        runs = _table(loaded.get(name))
+        runs = table(loaded.get(name))
         if target is not None and runs.get("sha256") != target.sha256:
             yield f"bundle {name}: runs {_short(runs.get('sha256'))}, wanted {_short(target.sha256)}"
-    has = _table(actual.get("lookups"))
+    has = table(actual.get("lookups"))
     for name in has:
         if group.lookups.get(name) is None:
             yield f"lookup {name}: is not taken away yet"
     for name, target in group.lookups.items():
-        sha256 = _table(has.get(name)).get("sha256")
+        sha256 = table(has.get(name)).get("sha256")
         if target is not None and sha256 != target.sha256:
             yield f"lookup {name}: has {_short(sha256)}, wanted {_short(target.sha256)}"
-    release = _table(actual.get("release"))
+    release = table(actual.get("release"))
     if group.release is not None and release.get("sha256") != group.release.sha256:
-        yield f"release: runs {release.get('id') or release.get('version')}, wanted {_short(group.release.sha256)}"
-    for one in _list(actual.get("waits")):
-        yield f"{one}: waits for a window"
-    config = _table(actual.get("config"))
+        runs_release = text(release.get("id")) or text(release.get("version")) or "none"
+        yield f"release: runs {runs_release}, wanted {_short(group.release.sha256)}"
+    for kind in listed(actual.get("waits")):
+        yield f"{kind}: waits for a window"
+    config = table(actual.get("config"))
     overlay = "" if group.config is None else group.config.sha256
     if config.get("overlay", "") != overlay:
         yield f"overlay: {_short(config.get('overlay'))}, wanted {_short(overlay)}"
@@ -105,8 +108,7 @@ def members(desired: Desired, heartbeats: Mapping[str, Mapping[str, Any]]) -> di
     """Agents by group, of those whose heartbeat states labels."""
     found: dict[str, list[str]] = {group.name: [] for group in desired.groups}
     for agent_id, beat in sorted(heartbeats.items()):
-        actual = beat.get("actual")
-        if isinstance(actual, dict) and (group := desired.group(_texts(actual.get("labels")))) is not None:
+        if isinstance(beat.get("actual"), dict) and (group := desired.group(labels_of(beat))) is not None:
             found[group.name].append(agent_id)
     return found
 
@@ -115,18 +117,5 @@ def _changes(group: Group) -> dict[str, Change]:
     return {f"{kind} {name}".strip(): change for kind, name, change in group.changes()}
 
 
-def _table(value: object) -> Mapping[str, Any]:
-    """A heartbeat may say anything: what is no table has nothing in it."""
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _texts(labels: object) -> dict[str, str]:
-    return {str(name): str(value) for name, value in labels.items()} if isinstance(labels, dict) else {}
-
-
 def _short(sha256: object) -> str:
-    return str(sha256)[:12] if sha256 else "none"
+    return text(sha256)[:12] or "none"

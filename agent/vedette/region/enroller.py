@@ -48,6 +48,7 @@ from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.region import renewals
 from vedette.region.enroll import Region
+from vedette.region.guard import Guard
 from vedette.region.tokens import Grant, Tokens
 
 log = structlog.get_logger()
@@ -88,6 +89,7 @@ class Enroller:
     def __init__(self, settings: EnrollerSettings) -> None:
         self._settings = settings
         self._received: asyncio.Queue[Message] = asyncio.Queue()  # of QoS 1: bounded by the receive maximum
+        self._guard = Guard()
         self._minute, self._refusals = 0, 0
         self._sent = b""
         """The authorities that were sent last."""
@@ -138,10 +140,11 @@ class Enroller:
         with Region.open(self._settings.folder) as region:
             tokens, before = Tokens(region.folder), _access(region)
             for message in batch:
-                if message.topic == enrolment_requests():
-                    answers += self._enrol(region, tokens, message.payload)
-                else:
-                    answers += self._renew(region, message)
+                with self._guard.over(message.topic):
+                    if message.topic == enrolment_requests():
+                        answers += self._enrol(region, tokens, message.payload)
+                    else:
+                        answers += self._renew(region, message)
             if _access(region) != before:
                 region.publish_access()
                 self._reload()

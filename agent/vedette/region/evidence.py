@@ -17,6 +17,7 @@ import orjson
 
 from vedette.bundle.manifest import rfc3339
 from vedette.region.requests import Collection
+from vedette.system import foreign
 from vedette.system.durable import write_whole
 from vedette.system.terminal import safe
 from vedette.system.within import is_name
@@ -36,7 +37,7 @@ def find(alert_id: str, place: Path) -> Found:
     """The alert in ``place``: a Delta table, a landing or another folder of Parquet files, or a JSON file. Raises
     LookupError, ValueError and OSError."""
     if place.is_file():
-        rows = [orjson.loads(place.read_bytes())]
+        rows = [foreign.read(place.read_bytes())]
         if not isinstance(rows[0], dict):
             raise ValueError(f"{place}: expects one alert as a JSON object")
     else:

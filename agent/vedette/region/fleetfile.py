@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -68,6 +67,7 @@ from vedette.lookup.sign import head_of, verify
 from vedette.model.times import micros, seconds
 from vedette.region import fleetreleases
 from vedette.region.steer.gates import read_limits
+from vedette.system.foreign import read_toml
 from vedette.system.within import is_path
 
 KEYS = {
@@ -102,9 +102,9 @@ class FleetFile:
 def read(path: Path, fleet: str) -> FleetFile:
     """Raises FleetFileError with all mistakes, OSError."""
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise FleetFileError(path, [f"not valid TOML: {error}"]) from error
+        document = read_toml(path.read_text("utf-8"))
+    except ValueError as error:  # of UTF-8, too
+        raise FleetFileError(path, [str(error)]) from error
     reader = _Reader(path.parent, fleet)
     made = reader.whole(document)
     if reader.mistakes:
@@ -290,11 +290,7 @@ class _Reader:
     def _overlay(self, data: bytes) -> int:
         if len(data) > MAX_OVERLAY:
             raise ValueError(f"{len(data)} bytes, at most {MAX_OVERLAY}")
-        try:
-            overlay = tomllib.loads(data.decode("utf-8"))
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ValueError(f"not valid TOML: {error}") from error
-        check(overlay)
+        check(read_toml(data.decode("utf-8")))
         return 0
 
 

@@ -13,7 +13,6 @@ Needs pyarrow (``vedette[region]``). Reads only; landings may be writing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vedette.model.times import micros
+from vedette.system import foreign
 
 SETTLE_SECONDS = 900.0
 """Longer than ``uplink.resend_after`` usually is."""
@@ -118,10 +118,10 @@ def _tail(status: dict[str, Any] | None, last: int, settled: int) -> int:
     if status is None or status["seq_high"] is None or micros(status["received_at"]) > settled:
         return 0
     try:
-        waiting = int(json.loads(status["payload"])["alerts"]["in_outbox"])
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):  # an agent's text
+        waiting = foreign.count(foreign.read(status["payload"])["alerts"]["in_outbox"], -1)
+    except (ValueError, TypeError, KeyError):  # an agent's text
         return 0
-    return max(0, int(status["seq_high"]) - last - waiting)
+    return max(0, int(status["seq_high"]) - last - waiting) if waiting >= 0 else 0
 
 
 def _rows(landing: Path, table: str, now: int, days: int, columns: list[str]) -> Iterator[dict[str, Any]]:

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from vedette.fleet.hunt import MAX_FIRST
+from vedette.system.foreign import count, items, listed, table, text
 
 MAX_MATCHES = 2 * MAX_FIRST
 """So many of single events, and so many of what fires over time."""
 MAX_RULES = 5_000
+MAX_TEXT = 500
+"""Characters of a title or a reason."""
 LOST = {
     "gone": "were deleted before they were looked at", "damaged": "cannot be read",
     "unreachable": "are in an archive that did not give them",
@@ -61,18 +64,18 @@ class HostFindings:
             if kind == "match" and len(self.matches) < MAX_MATCHES and isinstance(row.get("fields"), dict):
                 self.matches.append(row)
             elif kind == "rule" and len(self.rules) < MAX_RULES:
-                one = Hunted(*(str(row.get(name, ""))[:500] for name in Hunted._fields))
-                self.rules[one] = self.rules.get(one, 0) + _number(row.get("count"))
+                hunted = Hunted(*(text(row.get(name), MAX_TEXT) for name in Hunted._fields))
+                self.rules[hunted] = self.rules.get(hunted, 0) + count(row.get("count"))
             elif kind in ("progress", "end") and self._newer(row):
                 self.last = row
                 if isinstance(rules := row.get("rules"), dict):
-                    self.running = {str(title)[:500]: _number(count) for title, count in rules.items()}
+                    self.running = {title[:MAX_TEXT]: count(n) for title, n in [*rules.items()][:MAX_RULES]}
 
     def _newer(self, row: Mapping[str, Any]) -> bool:
         last = self.last
         if last is None or row.get("type") == "end":
             return True
-        return last.get("type") != "end" and _number(row.get("events")) >= _number(last.get("events"))
+        return last.get("type") != "end" and count(row.get("events")) >= count(last.get("events"))
 
     @property
     def progress(self) -> Progress | None:
@@ -80,7 +83,7 @@ class HostFindings:
         if (row := self.last) is None:
             return None
         events, matches, oldest, reached, until = (
-            _number(row.get(name)) for name in ("events", "matches", "oldest", "reached", "until")
+            count(row.get(name)) for name in ("events", "matches", "oldest", "reached", "until")
         )
         ended = row.get("type") == "end"
         share = 1.0 if ended else min(1.0, max(0, reached - oldest) / max(1, until - oldest))
@@ -90,14 +93,15 @@ class HostFindings:
     def notes(self) -> list[str]:
         """What its last report says besides matches."""
         last = self.last or {}
-        said = [f"{_number(last[name]):,} events {text}" for name, text in LOST.items() if last.get(name)]
+        said = [f"{count(last[name]):,} events {why}" for name, why in LOST.items() if last.get(name)]
         said += [
-            f"{one.get('title')} could not be decided on {_number(one.get('events')):,} events: {one.get('reason')}"
-            for one in _list(last.get("undecided"))
-            if isinstance(one, dict)
+            f"{text(rule.get('title'))} could not be decided on {count(rule.get('events')):,} events: "
+            + text(rule.get("reason"), MAX_TEXT)
+            for rule in map(table, items(last.get("undecided")))
+            if rule
         ]
-        said += [f"not run: {one}" for one in _list(last.get("not_run"))]
-        return said + [f"not correlated: {one}" for one in _list(last.get("not_correlated"))]
+        said += [f"not run: {rule}" for rule in listed(last.get("not_run"))]
+        return said + [f"not correlated: {rule}" for rule in listed(last.get("not_correlated"))]
 
 
 def added(hosts: Iterable[HostFindings]) -> tuple[Counter[Hunted], Counter[Hunted]]:
@@ -107,7 +111,7 @@ def added(hosts: Iterable[HostFindings]) -> tuple[Counter[Hunted], Counter[Hunte
     agents: Counter[Hunted] = Counter()
     for host in hosts:
         ended = host.last is not None and host.last.get("type") == "end"
-        known = {str(row.get("rule_title")): row for row in host.matches}
+        known = {text(row.get("rule_title"), MAX_TEXT): row for row in host.matches}
         rules = host.rules if ended else {_running(title, known): n for title, n in host.running.items()}
         counts.update(rules)
         agents.update(rules.keys())
@@ -116,12 +120,4 @@ def added(hosts: Iterable[HostFindings]) -> tuple[Counter[Hunted], Counter[Hunte
 
 def _running(title: str, known: Mapping[str, Mapping[str, Any]]) -> Hunted:
     row = known.get(title, {})
-    return Hunted(str(row.get("rule_id", "")), title, str(row.get("level", "")), str(row.get("kind", "")))
-
-
-def _number(value: object) -> int:
-    return value if type(value) is int and value >= 0 else 0
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return Hunted(text(row.get("rule_id")), title, text(row.get("level")), text(row.get("kind")))

@@ -70,6 +70,7 @@ from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.kafka import TOPICS, KafkaLanding
 from vedette.region.sightings import Sightings
+from vedette.system import foreign
 from vedette.system.backoff import BACKOFF, Backoff
 from vedette.system.wallclock import WallClock
 from vedette.system.within import is_name
@@ -286,25 +287,29 @@ class Landing:
                         raise ValueError(f"alert_id: expects 32 hex digits, not {row['alert_id'][:80]!r}")
                     seqs.append(row["seq"])
                     batch.rows["alerts"].append(landed(row, **about))
-                except ValueError as error:
+                except Exception as error:  # what nobody foresaw is kept as well, and ends nothing
+                    reason = str(error) if isinstance(error, ValueError) else repr(error)
                     self._count_dead_letter(sender, topic)
-                    batch.rows["bad"].append(dead_letter(data, topic=topic, reason=str(error), received_at=0))
+                    batch.rows["bad"].append(dead_letter(data, topic=topic, reason=reason, received_at=0))
                     seq = seq_of(data) if one.log_id else None
                     if seq is not None:
                         seqs.append(seq)
         return batch
 
     def _noted(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row of ``STATUS``, with what is known of its agent's machines."""
-        document, agent = orjson.loads(row["payload"]), (row["fleet"], row["agent_id"])
+        """A row of ``STATUS``, with what is known of its agent's machines. Raises ValueError."""
+        document, agent = foreign.read(row["payload"], cut=True), (row["fleet"], row["agent_id"])
         note, begins = self._sightings.heard(agent, document, self._clock())
         if begins:
             action = "give each machine an agent id of its own; see docs/install.md, Images and copies"
             log.warning(Log.AGENT_TWICE, fleet=agent[0], agent=agent[1], reason=note, action=action)
-        try:
-            return {**row, "payload": orjson.dumps({**document, "notes": [note]}).decode()} if note else row
-        except TypeError:  # it nests deeper than orjson writes; the log has the note
+        if not note:
             return row
+        try:
+            noted = {**foreign.read(row["payload"]), "notes": [note]}
+        except ValueError:  # it nests too deep: it lands as it came, and the log has the note
+            return row
+        return {**row, "payload": orjson.dumps(noted).decode()}
 
     def _count_dead_letter(self, sender: tuple[str, str], topic: str) -> None:
         """One more row of ``bad``, of a sender that is not ignored yet."""
@@ -431,8 +436,8 @@ def _taken_apart(message: Message) -> _Received:
         else:
             parts = (message.payload,)
         message = message._replace(payload=b"")
-    except ValueError as error:
-        refused = str(error)
+    except Exception as error:  # see ``_decode``
+        refused = (str(error) if isinstance(error, ValueError) else repr(error)) or "no message of an agent"
     oversized = size if size > MAX_MESSAGE else 0
     kept = MAX_DEAD_LETTER if oversized else sum(map(len, parts)) or size
     return _Received(message, fleet, agent_id, log_id, parts, refused, kept + ITEM_BYTES * (1 + len(parts)), oversized)

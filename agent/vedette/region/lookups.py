@@ -201,7 +201,7 @@ async def withdraw_lookup(broker: MqttSettings, fleet: str, channel: str, name: 
     """Clear what a channel holds of a lookup; returns how many blobs. Raises ValueError for what is no lookup's name,
     OSError."""
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name}: no name of a lookup")
+        raise ValueError(f"{name!r}: no name of a lookup")
     topic = lookup_topic(fleet, channel, name)
     async with connected(broker, topic) as (client, retained):
         channel_of = _Channel(client, retained, fleet, channel)

@@ -34,6 +34,7 @@ from vedette.delivery.topics import blob_topic, manifest_topic
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
+from vedette.system import foreign
 from vedette.system.durable import write_whole
 
 DEFAULT_CHANNEL = "stable"
@@ -144,7 +145,7 @@ async def _previous(retained: asyncio.Queue[Message]) -> _Previous | None:
     try:
         async with asyncio.timeout(RETAINED_SECONDS):
             message = await retained.get()
-        document = orjson.loads(message.payload)
+        document = foreign.read(message.payload)
         version, sha256, replaced = document["version"], document["sha256"], document.get("replaced")
     except (TimeoutError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -35,11 +35,13 @@ from vedette.fleet.audit import Audit
 from vedette.fleet.folded import Folded
 from vedette.fleet.job import PART_FULL, Limits
 from vedette.fleet.kinds import KINDS
+from vedette.fleet.labels import labels_of
 from vedette.fleet.replies import MAX_MESSAGE, Part, Reply, ReplyRefused, records, unpack
 from vedette.fleet.requests import CANCEL, ID, RESUME, Request, cancelled, follow_up, read
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
+from vedette.system import foreign
 from vedette.system.durable import write_whole
 from vedette.system.wallclock import utc_now
 from vedette.system.within import is_name
@@ -337,7 +339,7 @@ def made(folder: Path) -> Made:
         envelope = path.read_bytes()
         request, signature = read(envelope)
         path = folder / "agents.json"
-        agents = orjson.loads(path.read_bytes())
+        agents = foreign.read(path.read_bytes())
         if not isinstance(agents, list) or not all(map(is_name, agents)):
             raise ValueError("expects a list of agent ids")
     except FileNotFoundError as error:
@@ -406,13 +408,6 @@ def chosen(beats: Mapping[str, Mapping[str, Any]], matches: Callable[[Mapping[st
     """The agents whose labels, as their heartbeats have them, match."""
     found = []
     for agent, beat in beats.items():
-        if (labels := labels_of(beat)) and matches(labels):
+        if (own := labels_of(beat)) and matches(own):
             found.append(agent)
     return sorted(found)
-
-
-def labels_of(beat: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An agent's labels, as its heartbeat has them, which may say anything; empty: none."""
-    actual = beat.get("actual")
-    labels = actual.get("labels") if isinstance(actual, dict) else None
-    return labels if isinstance(labels, dict) else {}

@@ -8,7 +8,7 @@ and read as if it were its heartbeat. Requests that were made without a broker t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from vedette.region import fleetlookups, renewals, requests
 from vedette.region.enroll import Region
 from vedette.region.repository import Repository, needed_blobs, needed_metadata
 from vedette.region.requests import CANCELLED, CARRY
+from vedette.system import foreign
 from vedette.system.durable import write_whole
 
 CERTIFICATES = "certificates"
@@ -67,7 +68,7 @@ def files_for(repository: Repository, site: str) -> Iterator[tuple[str, Path | b
 def requests_for(folder: Path, trust: Path, site: str, now: int) -> Iterator[tuple[str, bytes]]:
     """Name and envelope of all that waits in ``folder`` to be carried to agents of ``site``, or to such as have never
     answered; of what was cancelled, that. Raises ValueError and OSError."""
-    sites = {agent: requests.labels_of(row).get("site") for agent, row in answers(trust).items()}
+    sites = {agent: labels.labels_of(row).get("site") for agent, row in answers(trust).items()}
     for mark in sorted(folder.glob(f"*/{CARRY}")):
         cancelled = mark.with_name(CANCELLED)
         request, _, envelope, asked = requests.made(mark.parent)
@@ -80,7 +81,7 @@ def requests_for(folder: Path, trust: Path, site: str, now: int) -> Iterator[tup
 
 def certificates_for(trust: Path, site: str) -> Iterator[tuple[str, Path]]:
     """Name and file of the renewed certificates of agents of ``site``, and of such as have never answered."""
-    sites = {agent: requests.labels_of(row).get("site") for agent, row in answers(trust).items()}
+    sites = {agent: labels.labels_of(row).get("site") for agent, row in answers(trust).items()}
     for path in sorted((trust / CERTIFICATES).glob("*.json")):
         if sites.get(path.stem, site) == site:
             yield f"certificates/{path.name}", path
@@ -150,7 +151,10 @@ def _named(repository: Repository, groups: Any) -> set[str]:
 
 def keep(folder: Path, answer: Answer) -> str:
     """Keep what an agent answered, in place of its answer before; returns what is wrong with its record, or nothing.
-    Raises ValueError for an answer older than the one that is kept, OSError."""
+    Raises ValueError for an answer older than the one that is kept or of a wrong form, of which nothing is kept;
+    OSError."""
+    _head(answer.status)
+    row = orjson.dumps({**answer.status, "time": answer.time, "proved": answer.proved})
     place = folder / "answers"
     place.mkdir(exist_ok=True)
     before = answers(folder).get(answer.agent)
@@ -158,11 +162,21 @@ def keep(folder: Path, answer: Answer) -> str:
         raise ValueError(f"{answer.agent} has answered later than that already")
     record = place / f"{answer.agent}.audit.jsonl"
     write_whole(record, answer.audit)
-    known = before and before.get("actual", {}).get("audit")
-    _, fault = verify(record, Head(known["seq"], known["digest"]) if known and known["seq"] else None)
-    row = {**answer.status, "time": answer.time, "proved": answer.proved}
-    write_whole(place / f"{answer.agent}.json", orjson.dumps(row))
+    _, fault = verify(record, _head(before) if before is not None else None)
+    write_whole(place / f"{answer.agent}.json", row)
     return "" if fault is None else f"its record was changed: line {fault.line}: {fault.reason}"
+
+
+def _head(status: Mapping[str, Any]) -> Head | None:
+    """The end of an agent's record, as its status names it; None: it names none. Raises ValueError."""
+    actual = status.get("actual", {})
+    head = actual.get("audit", {}) if isinstance(actual, dict) else None
+    if not isinstance(head, dict):
+        raise ValueError("actual: expects an object, and in it audit as one")
+    seq, digest = foreign.count(head.get("seq", 0), -1), head.get("digest", "")
+    if seq < 0 or not isinstance(digest, str):
+        raise ValueError("actual.audit: expects the number of a line as seq and its digest")
+    return Head(seq, digest) if seq else None
 
 
 def answers(folder: Path) -> dict[str, dict[str, Any]]:
@@ -170,9 +184,10 @@ def answers(folder: Path) -> dict[str, dict[str, Any]]:
     found = {}
     for path in sorted((folder / "answers").glob("*.json")):
         try:
-            row = orjson.loads(path.read_bytes())
-        except ValueError:
+            row = foreign.read(path.read_bytes())
+            if foreign.count(row["time"], -1) >= 0:
+                _head(row)
+                found[path.stem] = row
+        except (ValueError, TypeError, KeyError):  # of an earlier version, which kept what it was given
             continue
-        if isinstance(row, dict) and type(row.get("time")) is int:
-            found[path.stem] = row
     return found

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from functools import partial
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.console.fleet.kit import ADMIN, NOBODY, VIENNA, Agents, Region
+from tests.console.fleet.kit import ADMIN, NOBODY, VIENNA, Agents, Region, beat
 from tests.fleet.kit import FLEET, desired, group
+from tests.region.anything import spoiled
 from tests.waits import eventually
 from vedette.delivery.topics import steer_topic
+from vedette.mqtt.connection import Message
 from vedette.region.sign import load_key
 from vedette.region.steer.sealed import seal
 from vedette.system.wallclock import utc_now
@@ -165,6 +168,54 @@ async def test_progress_that_the_controller_did_not_sign(region: Region) -> None
                 await eventually("what was sent after it", partial(runs, fleet, state))
                 page = await fleet.rollouts(ADMIN)
                 assert (page.controller.state, page.controller.holder, page.old) == (state, "east", state == "old")
+    finally:
+        region.broker.kill()
+
+
+async def test_any_heartbeat(region: Region) -> None:
+    """Whatever 500 heartbeats of an agent say, nested and out of all bounds too: the link stays, and both it and the
+    others are shown, in lists and on their pages."""
+    region.broker.start()
+    try:
+        async with Agents(region.settings, region.authority, SITES).running() as agents, region.console() as fleet:
+            await eventually("a connection", lambda: fleet.live.link().state == "connected")
+            rng = random.Random(9)
+            good = beat("vienna-1", "vienna", raw_log={"log_id": "a" * 32}, backlog={"in": 1}, trusted_until=utc_now())
+            for turn in range(500):
+                await agents.say("vienna-1", "status", spoiled(rng, good))
+                if turn % 25 == 0:
+                    await agents.heartbeat("linz-1", version=f"turn {turn}")
+                    await eventually("the other agent", lambda: runs(fleet, f"turn {turn}"))  # noqa: B023
+                    assert {row.agent for row in (await fleet.overview(ADMIN)).items} >= {"linz-1"}
+                    if fleet.live.beat(FLEET, "vienna-1"):
+                        assert (await fleet.agent(ADMIN, FLEET, "vienna-1")).model_dump_json()
+            assert fleet.live.link().state == "connected"
+    finally:
+        region.broker.kill()
+
+
+async def test_a_link_that_ended_is_begun_again(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error beside all messages is shown as the reason, and the console connects again."""
+    region.broker.start()
+    try:
+        async with Agents(region.settings, region.authority, SITES).running() as agents, region.console() as fleet:
+            await eventually("a connection", lambda: fleet.live.link().state == "connected")
+            client, acknowledge, failed = fleet.live._client, None, []
+            assert client is not None
+            acknowledge = client.ack
+
+            def ack(message: Message) -> None:
+                if not failed:
+                    failed.append(message)
+                    raise TypeError("nobody foresaw this")
+                acknowledge(message)
+
+            monkeypatch.setattr(client, "ack", ack)
+            await agents.heartbeat("linz-1")
+            await eventually("the error", lambda: "nobody foresaw this" in fleet.live.link().reason)
+            await eventually("the link", lambda: fleet.live.link().state == "connected")
+            await agents.heartbeat("vienna-1")
+            await eventually("a heartbeat", lambda: fleet.live.beat(FLEET, "vienna-1"))
     finally:
         region.broker.kill()
 

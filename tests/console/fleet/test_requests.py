@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.console.fleet.kit import ADMIN, VIENNA, VIEWER, Agents, Region
 from tests.fleet.asking import Authority
 from tests.fleet.kit import FLEET, desired, group
+from tests.region.anything import nested
 from tests.waits import eventually, pauses
 from vedette.fleet.audit import Audit
 from vedette.fleet.replies import Part, pack, packed
@@ -204,6 +205,33 @@ async def test_a_broker_that_goes_away(region: Region) -> None:
         region.broker.start()
         agents.answers = dict.fromkeys(SITES, found)
         assert (await ended(fleet, id, "done")).hunt.matches == 6
+
+
+async def test_hosts_that_say_anything(region: Region) -> None:
+    """A reply that nests, overflows and has no texts: the others' are shown, a console starts on it, and on a request
+    whose note is damaged."""
+    deep = orjson.Fragment(nested(1000))
+    rows = [{"type": "rule", "id": deep, "title": {"a": 1}, "count": 2**64 - 1},
+            {"type": "match", "rule_title": ["x"], "fields": {"deep": deep}},
+            {"type": "end", "events": 2**64 - 1, "matches": 2**64 - 1, "reached": 2**62, "not_run": 7}]  # fmt: skip
+    async with at_work(region) as (fleet, agents):
+        agents.answers = {"linz-1": found, "vienna-1": lambda request: rows}
+        id = (await fleet.start_hunt(ADMIN, order())).hunt.id
+        for pause in pauses():
+            page = await fleet.hunt(ADMIN, id)
+            if {row.agent for row in page.agents if row.state == "done"} == {"vienna-1", "linz-1"}:
+                break
+            await asyncio.sleep(pause)
+        assert page.hunt.matches == 2
+        assert page.model_dump_json()
+    for number, damage in enumerate((b"[1]", b'{"created": "x", "totals": {}}', nested(900))):
+        place = region.folder / "requests" / f"{number:032x}"
+        place.mkdir()
+        (place / "console.json").write_bytes(damage)
+    async with at_work(region) as (fleet, agents):
+        assert [row.id for row in (await fleet.hunts(ADMIN)).items] == [id]
+        agents.answers["vienna-2"] = found
+        assert (await ended(fleet, id, "done")).hunt.matches == 4
 
 
 async def test_forged_replies(region: Region) -> None:

@@ -123,6 +123,10 @@ def test_one_time_links(database: Database) -> None:
     assert sessions.redeem("another") is None
     assert sessions.redeem(token) == ("ann", False)
     assert sessions.redeem(token) is None
+    ends, other = sessions.offer("ann"), sessions.offer("bob")
+    assert sessions.end_all("ann") == 0
+    assert sessions.redeem(ends) is None, "as with another password"
+    assert sessions.redeem(other) == ("bob", False)
     late = sessions.offer("", first=True)
     until = database.one("SELECT until FROM once")
     assert until is not None

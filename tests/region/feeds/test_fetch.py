@@ -22,6 +22,7 @@ from tests.region.feeds.server import COLLECTION, Server
 from tests.waits import DEADLINE
 from vedette.cli.main import main
 from vedette.lookup.table import Lookup
+from vedette.region.feeds import stix
 from vedette.region.feeds.fetch import COLUMNS
 from vedette.region.feeds.settings import Feed
 from vedette.region.feeds.values import KINDS
@@ -346,6 +347,22 @@ def test_mistakes_in_the_file(region: Region) -> None:
     (region.folder / "feeds.toml").write_text("[feed\n")
     assert "not valid TOML" in region.command().stderr
     assert not region.lookups.exists()
+
+
+def test_a_feed_of_which_nobody_foresaw_what_it_says(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error is its own: the feed after it is read."""
+    monkeypatch.setattr(stix, "bundle", lambda *_: 1 + None)  # type: ignore[operator]  # that is the point
+    (region.folder / "bundle.json").write_bytes(bundle(ip(1)))
+    address = {"uuid": "a", "type": "ip-dst", "value": "203.0.113.7", "to_ids": True, "timestamp": "1777593600"}
+    event = {"Event": {"uuid": "e", "date": "2026-05-01", "Attribute": [address]}}
+    (region.folder / "event.json").write_text(json.dumps(event))
+    region.feeds('name = "a"\ntype = "stix"\npath = "bundle.json"\nkinds = ["ip"]',
+                 'name = "b"\ntype = "misp"\npath = "event.json"\nkinds = ["ip"]')  # fmt: skip
+    feeds = region.fetch(code=1)["feeds"]
+    assert [(feed["name"], feed["indicators"], (feed["error"] or "")[:9]) for feed in feeds] == [
+        ("a", 0, "TypeError"), ("b", 1, ""),
+    ]  # fmt: skip
+    assert region.ips() == [7]
 
 
 def test_two_at_once_and_a_broken_store(region: Region) -> None:

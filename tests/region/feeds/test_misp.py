@@ -37,6 +37,14 @@ def read(document: object) -> tuple[list[Entry], dict[str, int]]:
     return found, {reason: count for reason, (count, _) in left.reasons.items()}
 
 
+@pytest.mark.parametrize("objects", [5, "x", {"Attribute": []}, [5], [{"Attribute": 5}], None])
+def test_objects_that_are_none(objects: object) -> None:
+    """Whatever stands where an event's objects do, its attributes are read."""
+    found, left = read(event(1, attribute(1, "domain", "a.example"), Object=objects, Tag=[{"name": ["x"]}, 5]))
+    assert [one.values for one in found] == [(("domain", "a.example"),)]
+    assert left == {}
+
+
 def test_attributes() -> None:
     """Those for detection, of event and objects, in all their parts; times, confidence, labels of the event, too."""
     one = event(

@@ -9,6 +9,7 @@ settings do not ask for is dropped. One whose rows did not change is not written
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -69,10 +70,11 @@ def fetch(feed: Feed, store: Store, now: int, *, full: bool = False) -> Read:
             if (count := store.count(feed.name)) > feed.max_indicators:
                 raise Failed(f"{count:,} indicators, more than {feed.max_indicators:,} (max_indicators)")
             store.note(feed.name, feed.source, after._replace(read=now))
-    except (OSError, ValueError) as error:
-        return Read(
-            feed.name, store.count(feed.name), store.read_at(feed.name), False, left, " ".join(str(error).split())
-        )
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # whatever a feed says, the next one is read
+        why = str(error) if isinstance(error, OSError | ValueError) else repr(error)
+        return Read(feed.name, store.count(feed.name), store.read_at(feed.name), False, left, " ".join(why.split()))
     return Read(feed.name, count, now, after is not state, left)
 
 

@@ -15,6 +15,8 @@ from vedette.model.times import iso_time
 from vedette.region.feeds.entry import Entry, LeftOut, joined, plain
 from vedette.region.feeds.stix import items, shape
 from vedette.region.feeds.values import Refused, canonical
+from vedette.system.foreign import items as listed
+from vedette.system.foreign import table, text
 
 MANIFEST = "manifest.json"
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -87,10 +89,9 @@ def entries(event: Any, left: LeftOut) -> Iterator[Entry]:
     date = event.get("date")
     began = iso_time(f"{date}T00:00:00Z") if isinstance(date, str) else None
     name = plain(event.get("uuid"))
-    objects = event.get("Object")
-    lists = [event.get("Attribute"), *(one.get("Attribute") for one in objects or () if isinstance(one, dict))]
+    lists = [event.get("Attribute"), *(table(part).get("Attribute") for part in listed(event.get("Object")))]
     for attributes in lists:
-        for one in attributes if isinstance(attributes, list) else ():
+        for one in listed(attributes):
             if not isinstance(one, dict):
                 left.add("an attribute that is no object", name)
             elif one.get("to_ids") in (True, 1, "1") and one.get("deleted") not in (True, 1, "1"):
@@ -142,8 +143,7 @@ def _values(one: Mapping[str, Any], name: str, left: LeftOut) -> tuple[tuple[str
 
 
 def _tags(one: Mapping[str, Any]) -> list[str]:
-    found = one.get("Tag")
-    return [str(tag.get("name", "")) for tag in found if isinstance(tag, dict)] if isinstance(found, list) else []
+    return [plain(table(tag).get("name")) for tag in listed(one.get("Tag"))]
 
 
 def _confidence(tags: list[str]) -> int | None:
@@ -156,23 +156,19 @@ def _confidence(tags: list[str]) -> int | None:
 
 def _expired(one: Mapping[str, Any]) -> int | None:
     """The newest sighting of type 2, unless it was seen (type 0) after that."""
-    sightings = one.get("Sighting")
-    if not isinstance(sightings, list):
-        return None
     last = {"0": 0, "2": 0}
-    for sighting in sightings:
-        kind = str(sighting.get("type")) if isinstance(sighting, dict) else ""
-        if kind in last:
+    for sighting in map(table, listed(one.get("Sighting"))):
+        if (kind := text(sighting.get("type"))) in last:
             last[kind] = max(last[kind], stamp(sighting.get("date_sighting")) or 0)
     return last["2"] if last["2"] > last["0"] else None
 
 
 def stamp(value: object) -> int | None:
     """Microseconds of MISP's seconds since 1970, mostly texts of at most ten digits; None for what is no such time."""
-    text = value if isinstance(value, str) else str(value) if type(value) is int else ""
-    if not text.isascii() or not text.isdigit() or len(text) > 10:
+    digits = text(value)
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 10:
         return None
-    return int(text) * SECOND or None
+    return int(digits) * SECOND or None
 
 
 def iso_seen(value: object) -> int | None:

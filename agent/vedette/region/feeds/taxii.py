@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode, urljoin
 
-import orjson
-
 from vedette.region.feeds.entry import Found, LeftOut, plain
 from vedette.region.feeds.settings import Feed
 from vedette.region.feeds.stix import MAX_OBJECT, TYPES, objects
 from vedette.region.feeds.web import Answer, Failed, Web, shown
+from vedette.system import foreign
 
 ACCEPT = "application/taxii+json;version=2.1"
 MAX_PAGES = 100_000
@@ -100,9 +99,9 @@ def envelope(answer: Answer, url: str) -> dict[str, Any]:
     if len(data) > MAX_OBJECT:
         raise ValueError(f"{shown(url)}: a page of more than {MAX_OBJECT >> 20} MiB")
     try:
-        found: object = orjson.loads(data or b"{}")
+        found: object = foreign.read(data or b"{}", cut=True)
     except ValueError as error:
-        raise ValueError(f"{shown(url)}: not JSON: {error}") from None
+        raise ValueError(f"{shown(url)}: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{shown(url)}: expects an object of JSON")
     return found

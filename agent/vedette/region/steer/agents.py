@@ -17,11 +17,12 @@ from typing import Any
 from vedette.fleet.documents import Change, Desired, Target
 from vedette.region.steer.gates import Case, Finding, Limits
 from vedette.region.steer.vitals import Rates, Vitals, rates, read
+from vedette.system.foreign import count, listed, table, text, texts
 
 SECOND = 1_000_000
 MAX_AGENTS = 200_000
 MAX_NAMED = 200
-"""Agents beyond are not looked at, nor what one of them names beyond: labels, bundles, lookups, refusals."""
+"""Agents beyond are not looked at, nor bundles and lookups that one of them names beyond."""
 
 
 class Agent:
@@ -139,8 +140,7 @@ class Agents:
             agent.since = at
         agent.lost = False
         if retained:  # sent when its own clock says, at the latest: an agent that was stopped leaves it for good
-            sent = beat.get("time")
-            agent.heard = max(agent.heard, min(at, sent if type(sent) is int else 0))
+            agent.heard = max(agent.heard, min(at, count(beat.get("time"))))
         else:
             agent.heard = agent.fresh = at
         self._actual(agent, beat.get("actual"))
@@ -150,19 +150,17 @@ class Agents:
         if not isinstance(actual, dict):
             agent.loaded, agent.desired = {}, 0
             return
-        labels = _texts(actual.get("labels"))
+        labels = texts(actual.get("labels"))
         if labels != agent.labels:
             agent.labels = labels
             self._place(agent)
-        serial = actual.get("desired_serial")
-        agent.desired = serial if type(serial) is int else 0
+        agent.desired = count(actual.get("desired_serial"))
         loaded = dict(_loaded(actual))
         if loaded != agent.loaded:
             agent.loaded = loaded
-        refused = {**_texts(actual.get("refused")), **_texts(_part(actual, "config").get("undone"))}
+        refused = {**texts(actual.get("refused")), **texts(table(actual.get("config")).get("undone"))}
         agent.refused = refused or _NONE
-        problems = actual.get("problems")
-        agent.problems = tuple(str(one)[:300] for one in problems[:20]) if isinstance(problems, list) else ()
+        agent.problems = tuple(listed(actual.get("problems"))[:20])
 
     def _vitals(self, agent: Agent, beat: Mapping[str, Any]) -> None:
         now = read(beat, agent.now)
@@ -211,7 +209,7 @@ class Agents:
             for id, heard, labels, old, mark, now, before in rows:
                 agent = self.by_id[str(id)] = Agent(str(id))
                 agent.heard = int(heard)
-                agent.labels = _texts(labels)
+                agent.labels = texts(labels)
                 agent.old, agent.mark, agent.now = (None if one is None else Vitals(*one) for one in (old, mark, now))
                 agent.mid = agent.now
                 agent.before = None if before is None else Rates(*before)
@@ -223,28 +221,14 @@ class Agents:
 _NONE: Mapping[str, str] = {}
 
 
-def _part(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = row.get(name)
-    return part if isinstance(part, dict) else {}
-
-
-def _texts(row: object) -> dict[str, str]:
-    if not isinstance(row, dict):
-        return {}
-    return {str(key)[:300]: str(value)[:300] for key, value in islice(row.items(), MAX_NAMED)}
-
-
 def _loaded(actual: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str]]:
     """What an agent proves to run: kind, name and SHA-256. Overlay and release count once they are confirmed."""
     for kind in ("bundles", "lookups"):
-        for name, one in islice(_part(actual, kind).items(), MAX_NAMED):
-            if isinstance(one, dict) and isinstance(one.get("sha256"), str):
-                yield (kind, str(name)), one["sha256"]
-    config = _part(actual, "config")
-    if config.get("confirmed", True):
-        yield ("config", ""), str(config.get("overlay", ""))
-    else:
-        yield ("config", ""), "not confirmed"
-    release = _part(actual, "release")
+        for name, part in islice(table(actual.get(kind)).items(), MAX_NAMED):
+            if isinstance(sha256 := table(part).get("sha256"), str):
+                yield (kind, name), sha256
+    config = table(actual.get("config"))
+    yield ("config", ""), text(config.get("overlay")) if config.get("confirmed", True) else "not confirmed"
+    release = table(actual.get("release"))
     if isinstance(release.get("sha256"), str) and release.get("state") != "unconfirmed":
         yield ("release", ""), release["sha256"]

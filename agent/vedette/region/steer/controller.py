@@ -9,6 +9,7 @@ it; in between it renews what expires. Promises:
   keeps a second one out of its folder (``kept.py``).
 * A folder that is behind what is published, since another controller went on with a copy, is brought up to that first
   (``adopt.py``).
+* What one message says ends nothing (``system/foreign.py``, ``region/guard.py``).
 * Nothing is believed that is not signed: orders by operators (``orders.py``), leases by the controller's own key. A
   heartbeat is what an agent reports of itself: it may hold its own ring up, or have it stopped, no more.
 """
@@ -23,7 +24,6 @@ from datetime import UTC
 from functools import partial
 from typing import Any
 
-import orjson
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -36,6 +36,7 @@ from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.announce import announce
+from vedette.region.guard import Guard
 from vedette.region.repository import Repository
 from vedette.region.sign import load_key
 from vedette.region.steer.adopt import adopt, version
@@ -46,6 +47,7 @@ from vedette.region.steer.orders import keep_until, taken
 from vedette.region.steer.rings import Move, Step
 from vedette.region.steer.sealed import opened, seal
 from vedette.region.steer.steering import Steering
+from vedette.system import foreign
 from vedette.system.wallclock import utc_now
 
 log = structlog.get_logger()
@@ -72,6 +74,7 @@ class Controller:
         self._broker, self._repository, self._clock = broker, repository, clock
         self._fleet = repository.fleet
         self._kept = Kept(repository.folder / "steer", clock)
+        self._guard = Guard()
         self._agents = Agents()
         self._kept.read_agents(self._agents)
         self._steering = Steering(self._agents, self._kept.notes)
@@ -126,6 +129,11 @@ class Controller:
         self._timestamp, self._published = b"", 0  # the broker may have lost what it had
 
     def _receive(self, message: Message) -> None:
+        with self._guard.over(message.topic):
+            self._came(message)
+        self.client.ack(message)
+
+    def _came(self, message: Message) -> None:
         parts = message.topic.split("/")
         if parts[-1] == "status" and parts[-3] == self._fleet:
             self._heartbeat(parts[-2], message)
@@ -135,13 +143,12 @@ class Controller:
             self._orders[parts[-1]] = message.payload
         elif parts[-1] == "timestamp.json":
             self._timestamp, self._published = message.payload, -1
-        self.client.ack(message)
 
     def _heartbeat(self, agent: str, message: Message) -> None:
         if not 0 < len(message.payload) <= MAX_MESSAGE:
             return
         try:
-            row = orjson.loads(message.payload)
+            row = foreign.read(message.payload)
         except ValueError:
             return
         if isinstance(row, dict):
@@ -261,8 +268,7 @@ class Controller:
     async def _carry_out(self) -> None:
         orders, self._orders = self._orders, {}
         for id, data in orders.items():
-            outcome = await self._order(data)
-            self._outcomes[id] = outcome
+            self._outcomes[id] = await self._order(data)
             await self.client.publish(steer_topic(self._fleet, f"requests/{id}"), b"", retain=True)
             self._reported = 0.0
         while len(self._outcomes) > MAX_ORDERS:

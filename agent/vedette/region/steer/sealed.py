@@ -7,7 +7,6 @@ So nobody who may write at the broker can pretend that a change has come far, or
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from vedette.fleet.documents import canonical
+from vedette.system import foreign
 
 DOMAIN = b"vedette controller 1\n"
 MAX_BYTES = 4 << 20
@@ -28,10 +28,10 @@ def seal(purpose: str, document: Mapping[str, Any], key: Ed25519PrivateKey) -> b
 def opened(purpose: str, data: bytes, keys: Iterable[Ed25519PublicKey]) -> dict[str, Any] | None:
     """The document; None when it is none, or signed by none of ``keys``."""
     try:
-        row = json.loads(data) if len(data) <= MAX_BYTES else None
+        row = foreign.read(data) if len(data) <= MAX_BYTES else None
         document, signature = row["sealed"], bytes.fromhex(row["signature"])  # type: ignore[index]  # TypeError below
         signed = DOMAIN + purpose.encode() + b"\n" + canonical(document)
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         return None
     for key in keys:
         try:

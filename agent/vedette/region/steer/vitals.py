@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from vedette.system.foreign import COUNT, count
+
 MAX_RULES = 64
 """Of a heartbeat's alerts by rule; agents send 20."""
 
@@ -61,25 +63,39 @@ def read(beat: Mapping[str, Any], like: Vitals | None = None) -> Vitals | None:
     """Of a heartbeat; None when it lacks them. ``like``: the one before, with which it shares what is equal."""
     try:
         inputs, totals, rules, process = beat["inputs"].values(), beat["totals"], beat["rules"], beat["process"]
-        named = {sys.intern(str(rule)): int(n) for rule, n in [*rules["alerts"].items()][:MAX_RULES]}
+        named = {sys.intern(str(rule)): _count(n) for rule, n in [*rules["alerts"].items()][:MAX_RULES]}
         alerts: Mapping[str, int] = like.alerts if like is not None and like.alerts == named else named
-        gone = sum(sum(one["dropped"].values()) + sum(one["lost"].values()) for one in inputs)
+        gone = sum(_count(n) for one in inputs for part in ("dropped", "lost") for n in one[part].values())
         return Vitals(
-            int(beat["time"]), int(beat["started_at"]), sum(int(one["judged"]) for one in inputs),
-            float(process["cpu_seconds"]), float(beat["budgets"]["memory"]["used"]), float(beat["lag_seconds"]),
-            int(process["crashes"]), _quarantined(beat), int(totals.get("undecided", 0)),
-            int(totals.get("poisoned", 0)), int(gone) + int(beat["alerts"]["lost"]), alerts,
-            min(alerts.values()) if len(alerts) >= 20 else 0, int(process.get("starts", -1)),
+            _count(beat["time"]), _count(beat["started_at"]), _count(sum(_count(one["judged"]) for one in inputs)),
+            _amount(process["cpu_seconds"]), _amount(beat["budgets"]["memory"]["used"]), _amount(beat["lag_seconds"]),
+            _count(process["crashes"]), _count(_quarantined(beat)), _count(totals.get("undecided", 0)),
+            _count(totals.get("poisoned", 0)), _count(gone + _count(beat["alerts"]["lost"])), alerts,
+            min(alerts.values()) if len(alerts) >= 20 else 0, count(process.get("starts"), -1),
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         return None  # of an agent before 0.2, or of anybody
 
 
 def _quarantined(beat: Mapping[str, Any]) -> int:
     """Strict sets have rules of their own, which are not among those of the agent."""
-    strict = (int(one["quarantined"]) for one in beat.get("rulesets", ()) if one.get("isolation") == "strict")
+    strict = (_count(one["quarantined"]) for one in beat.get("rulesets", ()) if one.get("isolation") == "strict")
     named = (*beat["rules"].get("formats", ()), *beat.get("plugins", ()))
-    return int(beat["rules"]["quarantined_count"]) + sum(strict) + sum(bool(one["quarantined"]) for one in named)
+    return _count(beat["rules"]["quarantined_count"]) + sum(strict) + sum(bool(one["quarantined"]) for one in named)
+
+
+def _count(value: object) -> int:
+    """Raises ValueError."""
+    if (whole := count(value, -1)) < 0:
+        raise ValueError("expects a count")
+    return whole
+
+
+def _amount(value: object) -> float:
+    """Raises ValueError."""
+    if type(value) not in (int, float) or not abs(value) <= COUNT:  # type: ignore[arg-type]  # a number; no NaN either
+        raise ValueError("expects an amount")
+    return float(value)  # type: ignore[arg-type]  # see above
 
 
 def rates(before: Vitals, now: Vitals) -> Rates | None:
