@@ -30,6 +30,9 @@ MAX_AGE = timedelta(days=400)
 MAX_AHEAD = timedelta(days=1)
 """An event time further from ``received_at`` than this is absurd."""
 
+MAX_COUNT = (1 << 53) - 1
+"""No agent counts further; beyond it, sums of what agents say would leave 64 bits."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = datetime(1, 1, 1, tzinfo=UTC)
 _LAST = datetime.max.replace(tzinfo=UTC)
@@ -187,11 +190,11 @@ def agents(beats: DataFrame) -> DataFrame:
         *map(over_inputs, ("received", "stored", "judged")),
         _total(F.map_values("said.backlog")).alias("backlog"),
         *map(over_reasons, ("dropped", "lost")),
-        F.col("said.alerts.made").alias("alerts_made"),
-        F.col("said.alerts.receipted").alias("alerts_receipted"),
-        F.col("said.alerts.in_outbox").alias("in_outbox"),
-        F.col("said.lag_seconds").alias("lag_seconds"),
-        F.col("said.rules.dead_count").alias("dead_rules"),
+        _count(F.col("said.alerts.made")).alias("alerts_made"),
+        _count(F.col("said.alerts.receipted")).alias("alerts_receipted"),
+        _count(F.col("said.alerts.in_outbox")).alias("in_outbox"),
+        _count(F.col("said.lag_seconds")).alias("lag_seconds"),
+        _count(F.col("said.rules.dead_count")).alias("dead_rules"),
         F.coalesce("said.identity_broken", F.array().cast("array<string>")).alias("identity_broken"),
         "first_seen",
         "last_seen",
@@ -202,6 +205,13 @@ def _or_empty(numbers: Column) -> Column:
     return F.coalesce(numbers, F.create_map().cast("map<string, bigint>"))
 
 
+def _count(number: Column) -> Column:
+    """A count, or seconds, by an agent's word; null below 0, beyond ``MAX_COUNT`` and where it is no number."""
+    return F.when(number.between(0, MAX_COUNT), number)
+
+
 def _total(numbers: Column) -> Column:
-    """Sum of an array of integers; null when there is no array."""
-    return F.aggregate(numbers, F.lit(0).cast("long"), lambda sum, one: sum + F.coalesce(one, F.lit(0).cast("long")))
+    """Sum of an array of counts, at most ``MAX_COUNT``; null when there is no array."""
+    zero = F.lit(0).cast("long")
+    most = F.lit(MAX_COUNT).cast("long")
+    return F.aggregate(numbers, zero, lambda sum, number: F.least(sum + F.coalesce(_count(number), zero), most))

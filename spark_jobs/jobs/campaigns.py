@@ -238,8 +238,8 @@ def _row(way: Way, before: Row | None, wanted: Period) -> Row:
 
 
 def _names(row: Row) -> list[tuple[str, str]]:
-    """The entities of a row; those of earlier releases name one, outside of the list."""
-    return [(one["kind"], one["value"]) for one in row["entities"] or ()] or [(row["kind"], row["value"])]
+    """The entities of a row."""
+    return [(one["kind"], one["value"]) for one in row["entities"] or ()]
 
 
 def paused(known: Iterable[Row], wanted: Period) -> list[Row]:

@@ -223,8 +223,7 @@ def _day(text: str) -> date:
 
 def _backend(text: str) -> str:
     if text not in BACKENDS:
-        gone = "; plain Parquet is gone: docs/tables.md says how to convert it" if text == "parquet" else ""
-        raise ValueError(f"expects {' or '.join(BACKENDS)}, not {text!r}{gone}")
+        raise ValueError(f"expects {' or '.join(BACKENDS)}, not {text!r}")
     return text
 
 

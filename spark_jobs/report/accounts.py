@@ -13,7 +13,7 @@ from datetime import timedelta
 from spark_jobs.common.period import Period
 from spark_jobs.common.plain import many
 from spark_jobs.report.figures import Line, Listed, lines
-from spark_jobs.tables.ask import Reader, total
+from spark_jobs.tables.ask import LARGEST, Reader, narrow, total, wide
 from spark_jobs.tables.schema import AGENTS, ALERTS, DEAD_LETTERS, HEARTBEATS, SEQS
 
 MAX_AGENTS = 200
@@ -112,7 +112,8 @@ def _whole(period: Period, runs: bool) -> str:
         SELECT coalesce(a.fleet, r.fleet) AS fleet, coalesce(a.agent_id, r.agent_id) AS agent_id,
             coalesce(site, '') AS site, coalesce(state, '') AS state, coalesce(version, '') AS version,
             coalesce(bundle, '') AS bundle, last_seen, coalesce(beats, 0) AS beats, last_beat, received, stored, judged,
-            dropped, lost, in_outbox, lag_seconds, dead_rules, identity_broken,
+            dropped, lost, in_outbox, dead_rules,
+            CASE WHEN lag_seconds BETWEEN 0 AND {LARGEST} THEN lag_seconds END AS lag_seconds, identity_broken,
             coalesce(CAST(identity_broken AS STRING), '[]') <> '[]' AS broken, coalesce(landed, 0) AS landed,
             coalesce(missing, 0) AS missing,
             newest IS NOT NULL AND coalesce(last_beat < newest - {limit}, true) AS silent
@@ -127,13 +128,13 @@ def _whole(period: Period, runs: bool) -> str:
 def _landed(period: Period, runs: bool) -> str:
     """SQL: what landed of each agent; and how many numbers are missing, by the ``runs`` of numbers that landed, or
     where no landing wrote any, by the alerts of the period."""
-    alerts = """SELECT coalesce(fleet, '') AS fleet, agent_id, count(*) AS landed,
-        max(seq) - min(seq) + 1 - count(DISTINCT seq) AS missing
+    missing = narrow(f"{wide('max(seq)')} - min(seq) + 1 - count(DISTINCT seq)")
+    alerts = f"""SELECT coalesce(fleet, '') AS fleet, agent_id, count(*) AS landed, {missing} AS missing
         FROM landed GROUP BY 1, 2"""
     if not runs:
         return alerts
     gaps = f"""SELECT coalesce(fleet, '') AS fleet, agent_id, {total("first - reached - 1", "missing")} FROM (
-            SELECT fleet, agent_id, date, first, max(last) OVER (
+            SELECT fleet, agent_id, date, {wide("first")} AS first, max({wide("last")}) OVER (
                 PARTITION BY fleet, agent_id, log_id ORDER BY first, last
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached
             FROM seqs) o

@@ -202,10 +202,9 @@ def _named(campaigns: Sequence[Line]) -> str:
 
 
 def _entities(campaign: Line) -> list[tuple[str, str]]:
-    """Kinds and values of a campaign's first entities; those of earlier releases name one."""
-    several = getattr(campaign, "entities", None) or ()
-    named = dict.fromkeys([(campaign.kind, campaign.value), *((one["kind"], one["value"]) for one in several)])
-    return list(named)[:MAX_ENTITIES]
+    """Kinds and values of a campaign's first entities."""
+    others = ((entity["kind"], entity["value"]) for entity in campaign.entities or ())
+    return list(dict.fromkeys([(campaign.kind, campaign.value), *others]))[:MAX_ENTITIES]
 
 
 def _samples(reader: Reader, period: Period, campaigns: Sequence[Line]) -> Mapping[str, Sequence[Line]]:

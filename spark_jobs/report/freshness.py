@@ -1,13 +1,14 @@
 """How far a report can be believed: whether its counts agree with alerts, and up to when there are data.
 
 Counts are compared day by day, in the days of the report. How new the data are is said of the tables as a whole: the
-newest alert, the last heartbeat of any agent, the last run of any job by ``all``, and the jobs whose last run failed.
+newest alert, the last heartbeat of any agent, the last run of any job by ``all``, and the jobs that failed or are
+behind. A host's clock may be ahead, so no alert is said to be newer than what landed last.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from spark_jobs.common.period import Period
 from spark_jobs.common.plain import many
@@ -15,6 +16,11 @@ from spark_jobs.report.figures import Line, in_period, lines
 from spark_jobs.tables import sums
 from spark_jobs.tables.ask import Reader, total
 from spark_jobs.tables.schema import AGENTS, RUNS
+
+BEHIND = {"ingest": timedelta(hours=2)}
+"""How long before the newest run of any job the last one of a job may be; ``all`` runs ingest each time."""
+DAILY = timedelta(hours=26)
+"""The same of other jobs: ``all`` runs each at least once a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +31,27 @@ class Freshness:
     """Days of which the counts say something else than the alerts: ``date``, ``alerts`` and ``counted``, and the same
     of ``matches`` and ``counted_matches``. A day without alerts has outlived them: its counts stay."""
     alerts: datetime | None
-    """When the newest alert was; None without any. So below."""
+    """When the newest alert was, or landed if that was earlier; None without any. So below."""
     heard: datetime | None
     ran: datetime | None
-    failed: tuple[str, ...]
-    """Jobs whose last run failed."""
+    late: tuple[Line, ...]
+    """Jobs whose last run failed (``failed``), or which are behind: ``job``, and ``ran``, when its own last one was."""
 
 
 def freshness(reader: Reader, period: Period) -> Freshness:
-    """Of the tables, for a report of ``period``; asks the views of ``figures.counts``."""
+    """Of the tables, for a report of ``period``; asks the views of ``figures.counts`` and ``accounts.accounts``."""
     reader.view("every_agent", AGENTS)
     reader.view("runs", RUNS)
+    alerts = reader.only("SELECT max(last_time) AS newest FROM rules")["newest"]
+    landed = reader.only("SELECT max(received_at) AS newest FROM seqs")["newest"]
+    jobs = lines(reader, "SELECT job, succeeded_at AS ran, coalesce(error, '') <> '' AS failed FROM runs ORDER BY job")
+    ran = max((job.ran for job in jobs if job.ran), default=None)
     return Freshness(
         differing=lines(reader, _differing(period)),
-        alerts=reader.only("SELECT max(last_time) AS newest FROM rules")["newest"],
+        alerts=alerts and min(alerts, landed or period.now),
         heard=reader.only("SELECT max(last_seen) AS newest FROM every_agent")["newest"],
-        ran=reader.only("SELECT max(succeeded_at) AS newest FROM runs")["newest"],
-        failed=tuple(row["job"] for row in reader.rows("SELECT job FROM runs WHERE error <> '' ORDER BY job")),
+        ran=ran,
+        late=tuple(job for job in jobs if job.failed or not job.ran or ran - job.ran > BEHIND.get(job.job, DAILY)),
     )
 
 
@@ -80,9 +90,15 @@ def _ages(fresh: Freshness, now: datetime) -> str:
         "no agent heard yet" if fresh.heard is None else f"agents heard up to {_clock(fresh.heard, now)}",
         "no run of jobs noted" if fresh.ran is None else f"jobs run up to {_clock(fresh.ran, now)}",
     ]
-    if fresh.failed:
-        said.append(f"failed: {', '.join(fresh.failed)}")
+    for word, failed in (("failed", True), ("behind", False)):
+        jobs = [f"{job.job} ({_ran(job, now)})" for job in fresh.late if job.failed == failed]
+        if jobs:
+            said.append(f"{word}: {', '.join(jobs)}")
     return ", ".join(said)
+
+
+def _ran(job: Line, now: datetime) -> str:
+    return "never run" if job.ran is None else f"run up to {_clock(job.ran, now)}"
 
 
 def _clock(time: datetime, now: datetime) -> str:

@@ -100,9 +100,22 @@ def open_reader(tables: Tables, spark: SparkSession | None) -> Reader:
     return Duck(tables)
 
 
+LARGEST = (1 << 63) - 1
+
+
+def wide(number: str) -> str:
+    """SQL: a whole number for arithmetic. Of two that an agent says, a sum of 64 bits could end the question."""
+    return f"CAST({number} AS DECIMAL(38, 0))"
+
+
+def narrow(number: str) -> str:
+    """SQL: what comes of ``wide`` numbers as one of 64 bits, the nearest where it is beyond these, 0 for none."""
+    return f"CAST(greatest(least(coalesce({number}, 0), {LARGEST}), -{LARGEST}) AS BIGINT)"
+
+
 def total(column: str, name: str = "") -> str:
     """SQL: the sum of a column of whole numbers, 0 for none, under its own name."""
-    return f"CAST(coalesce(sum({column}), 0) AS BIGINT) AS {name or column}"
+    return f"{narrow(f'sum({wide(column)})')} AS {name or column}"
 
 
 def severity(column: str = "level") -> str:

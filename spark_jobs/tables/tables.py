@@ -19,7 +19,6 @@ loses a race is done again on what the other one left.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -31,9 +30,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
-from spark_jobs.tables import storage
 from spark_jobs.tables.arrow import conform
-from spark_jobs.tables.schema import ALERTS, Table
+from spark_jobs.tables.schema import Table
 
 Rows: TypeAlias = DataFrame | pa.Table
 Ranges: TypeAlias = Mapping[str, Sequence[tuple[datetime, datetime]] | Sequence[tuple[str, str]]]
@@ -174,15 +172,10 @@ class Tables(ABC):
 def open_tables(root: str, backend: str = "delta", *, spark: SparkSession | None = None) -> Tables:
     """The tables under ``root``; the backend ``delta-spark`` needs ``spark``.
 
-    Raises ValueError for an unknown backend, and for tables of a release that wrote plain Parquet; ImportError when a
-    library is missing.
+    Raises ValueError for an unknown backend, ImportError when a library is missing.
     """
     if backend not in BACKENDS:
         raise ValueError(f"backend: expects one of {', '.join(BACKENDS)}, not {backend!r}")
-    old = f"{root}/{ALERTS.name}/_txn"
-    if os.path.isdir(old) or (spark is not None and "://" in root and storage.exists(old)):
-        raise ValueError(f"{root}: holds tables of plain Parquet; convert them: "
-                         f"python -m spark_jobs.tables.convert {root} NEW_FOLDER")  # fmt: skip
     tables: Tables = resolve_name(BACKENDS[backend])(root, spark)
     return tables
 

@@ -57,7 +57,7 @@ MAPS = st.dictionaries(TEXT, TEXT, max_size=5)
 ALERTS = st.builds(
     Alert,
     alert_id=st.text("0123456789abcdef", min_size=32, max_size=32),
-    seq=st.integers(0, (1 << 63) - 1),
+    seq=st.integers(0, envelope.MAX_SEQ),
     agent_id=TEXT.filter(bool),
     event_time=TIME,
     detected_at=st.integers(0, LATEST),
@@ -190,7 +190,7 @@ def test_with_every_bound_spent_an_alert_fits() -> None:
     ("data", "seq"),
     [
         (msgpack.packb({"a": [[1]] * 999, "seq": 7}), 7),
-        (msgpack.packb({"seq": 1 << 63}), None),
+        (msgpack.packb({"seq": 1 << 53}), None),
         (msgpack.packb({"seq": -1}), None),
         (msgpack.packb({"seq": [7]}), None),
         (msgpack.packb({"a": 7}), None),
@@ -258,7 +258,8 @@ def test_a_newer_minor_is_read() -> None:
         ({"new": msgpack.ExtType(1, b"x")}, "max_ext_len"),
         ({"new": [[[]] * 64] * 64 + [0]}, "65 exceeds max_array_len"),
         ({"event_time": float("nan")}, "event_time: expects timestamp, not float"),
-        ({"seq": -1}, "seq: -1 is below 0"),
+        ({"seq": -1}, "seq: expects 0 to 9007199254740991, not -1"),
+        ({"seq": 1 << 53}, "seq: expects 0 to 9007199254740991, not 9007199254740992"),
         ({"count": 0}, "count: expects 1 to"),
         ({"count": (1 << 40) + 1}, "count: expects 1 to"),
         ({"received_date": "2026-02-30"}, "received_date: expects YYYY-MM-DD"),
@@ -336,6 +337,8 @@ def test_status_rows() -> None:
     assert (row["state"], row["version"], row["seq_high"], row["bundle"], row["site"]) == ("up", "0.1.0", 9, None, None)
     assert row["payload"].encode() == payload
     assert row["ingest"] == {"collector_id": "land1", "topic": "t/status"}
+    highest = {said: status(b'{"seq_high":%d}' % said)["seq_high"] for said in (envelope.MAX_SEQ, 1 << 53, 1 << 63, -1)}
+    assert [said for said, seq_high in highest.items() if seq_high == said] == [envelope.MAX_SEQ]
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b'{"agent_id":"web2"}', b'{"fleet":"other"}', b"\xff"])

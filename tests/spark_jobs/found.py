@@ -24,12 +24,12 @@ HOSTILE = (
 def campaign(number: int, **changes: Any) -> dict[str, Any]:
     """Campaign ``number`` of an address at two sites, at noon."""
     step = {"time": AT, "fleet": "north", "site": "plant", "rule_id": "rule-a", "tactic": "initial-access", "alerts": 2}
+    named = {"kind": changes.get("kind", "ip"), "value": changes.get("value", "203.0.113.9")}
     later = {"time": AT + timedelta(minutes=30), "site": "office", "rule_id": "rule-b", "tactic": "execution"}
     return {
         "date": DAY,
         "campaign_id": f"campaign-{number}",
-        "kind": "ip",
-        "value": "203.0.113.9",
+        **named,
         "first_seen": AT - timedelta(hours=2),
         "last_seen": AT + timedelta(hours=1),
         "state": "open",
@@ -45,6 +45,7 @@ def campaign(number: int, **changes: Any) -> dict[str, Any]:
         "steps": [step, {**step, **later}],
         "reason": "2 sites within an hour",
         "updated_at": AT,
+        "entities": [{**named, "alerts": 3, "tactics": []}],
         **changes,
     }  # fmt: skip
 

@@ -86,7 +86,7 @@ def campaign(reader: Reader, who: Principal, campaign_id: str, now: datetime | N
     steps = [step for step in row["steps"] or () if step]
     known = titles(reader, [rule for rule in row["rules"] or () if rule])
     decided = held(reader, [campaign_id], now).get(campaign_id, NEW)
-    entities = _entities(row)
+    entities = [_entity(one) for one in row["entities"] or () if one]
     return Campaign(
         **_values(row, decided),
         techniques=[technique(name) for name in row["techniques"] or () if name],
@@ -106,14 +106,10 @@ def campaign(reader: Reader, who: Principal, campaign_id: str, now: datetime | N
     )  # fmt: skip
 
 
-def _entities(row: Row) -> list[CampaignEntity]:
-    """Of a campaign; those of earlier releases name one."""
-    found = [
-        CampaignEntity(kind=one["kind"] or "", value=one["value"] or "", alerts=one["alerts"] or 0,
-                       tactics=list(one["tactics"] or ()))
-        for one in row["entities"] or () if one
-    ]  # fmt: skip
-    return found or [CampaignEntity(kind=row["kind"], value=row["value"], alerts=row["alerts"] or 0, tactics=[])]
+def _entity(row: Row) -> CampaignEntity:
+    return CampaignEntity(
+        **texts_of(row, "kind", "value"), alerts=row["alerts"] or 0, tactics=list(row["tactics"] or ())
+    )
 
 
 def _chapter(part: Row) -> Chapter:
@@ -130,7 +126,7 @@ def _chapter(part: Row) -> Chapter:
 def graph(reader: Reader, row: Row, entities: Sequence[CampaignEntity]) -> Graph:
     """Entities on the left, sites on the right, those with most alerts above; an edge where one was met."""
     first, last = row["first_seen"], row["last_seen"]
-    if first is None or last is None:
+    if first is None or last is None or not entities:
         return Graph(nodes=[], edges=[], more=0)
     reader.view("entity", ENTITY_SITE_5M, f"{first:%Y-%m-%d}", f"{last:%Y-%m-%d}")
     shown = entities[:MAX_GRAPH]
@@ -169,7 +165,7 @@ def graph(reader: Reader, row: Row, entities: Sequence[CampaignEntity]) -> Graph
 
 def _samples(reader: Reader, row: Row, entities: Sequence[CampaignEntity]) -> list[AlertRow]:
     """The most severe of its newest alerts."""
-    if row["first_seen"] is None or row["last_seen"] is None:
+    if row["first_seen"] is None or row["last_seen"] is None or not entities:
         return []
     named = " OR ".join(
         f"list_contains(entities, {{'kind': {text(one.kind)}, 'value': {text(one.value)}}})"

@@ -58,6 +58,8 @@ MAX_ENTITIES = 32
 MAX_CONTRIBUTING = 20
 MAX_COUNT = 1 << 40
 """Matches that one alert counts, so that sums of them fit 64 bits."""
+MAX_SEQ = (1 << 53) - 1
+"""No log reaches it; beyond it, sums and differences of numbers that landed would leave 64 bits."""
 MAX_ALERT = 512 << 10
 """Bytes of one encoded alert; with every other bound spent it has less."""
 BATCH_BYTES = 128 << 10
@@ -367,8 +369,8 @@ def decode_row(data: bytes) -> dict[str, Any]:
         raise ValueError(f"kind: expects one of {', '.join(KINDS)}, not {row['kind'][:80]!r}")
     if not row["alert_id"] or not row["agent_id"]:
         raise ValueError("alert_id, agent_id: must not be empty")
-    if row["seq"] < 0:
-        raise ValueError(f"seq: {row['seq']} is below 0")
+    if not 0 <= row["seq"] <= MAX_SEQ:
+        raise ValueError(f"seq: expects 0 to {MAX_SEQ}, not {row['seq']}")
     if not 0 < row["count"] <= MAX_COUNT:
         raise ValueError(f"count: expects 1 to {MAX_COUNT}, not {row['count']}")
     if not _is_date(row["received_date"]):
@@ -409,7 +411,7 @@ def seq_of(data: bytes) -> int | None:
         for _ in range(min(unpacker.read_map_header(), MAX_FIELDS)):
             if unpacker.unpack() == "seq":
                 seq = unpacker.unpack()
-                return seq if type(seq) is int and 0 <= seq < 1 << 63 else None
+                return seq if type(seq) is int and 0 <= seq <= MAX_SEQ else None
             unpacker.skip()
     except (ValueError, msgpack.UnpackException):
         pass
@@ -524,7 +526,7 @@ def status_row(
         value = document.get(key)
         row[key] = cut(value, MAX_VALUE) if isinstance(value, str) else None
     seq_high = document.get("seq_high")
-    row["seq_high"] = seq_high if type(seq_high) is int and 0 <= seq_high < 1 << 63 else None
+    row["seq_high"] = seq_high if type(seq_high) is int and 0 <= seq_high <= MAX_SEQ else None
     row["payload"] = payload.decode("utf-8", "replace")
     return landed(row, received_at=received_at, collector_id=collector_id, topic=topic)
 

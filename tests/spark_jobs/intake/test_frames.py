@@ -245,7 +245,7 @@ def test_rows_without_identity_or_time_are_refused(spark: SparkSession) -> None:
 
 def test_agents_are_their_newest_heartbeats(spark: SparkSession) -> None:
     """The account adds up counters over inputs and reasons as the agent's own status has them; a payload of another
-    form leaves nulls, and so does a last will."""
+    form leaves nulls, and so does a last will; a number that counts nothing is left out."""
     counters = Counters()
     for name in ("syslog", "files"):
         counters.received[name], counters.stored[name], counters.judged[name] = 7, 5, 4
@@ -263,7 +263,18 @@ def test_agents_are_their_newest_heartbeats(spark: SparkSession) -> None:
         beat("b", 3, "lost", '{"state": "lost"}'),
         *(beat(f"c{n}", 1, "odd", text) for n, text in enumerate((None, "", "{", "[]", '{"inputs": 3}'))),
     ]
+    last = (1 << 63) - 1
+    absurd = {"inputs": {name: {"received": last, "stored": -1, "judged": 2} for name in "ab"}, "backlog": {"r": last}}
+    rows.append(beat("d", 1, "running", json.dumps({**absurd, "alerts": {"made": last, "in_outbox": 3}})))
+    lags = ("NaN", "Infinity", 1e308, -1.0)
+    rows += [beat(f"l{n}", 1, "running", json.dumps({"lag_seconds": lag})) for n, lag in enumerate(lags)]
+    many = {"inputs": {str(n): {"received": (1 << 53) - 1} for n in range(3000)}}
+    rows.append(beat("e", 1, "running", json.dumps(many)))
     got = {row.agent_id: row for row in frames.agents(spark.createDataFrame(rows, columns)).collect()}
+    d = got["d"]
+    assert (d.received, d.stored, d.judged, d.backlog, d.alerts_made, d.in_outbox) == (0, 0, 4, 0, None, 3)
+    assert got["e"].received == (1 << 53) - 1
+    assert all(got[f"l{n}"].lag_seconds is None for n in range(4))
     a = got["a"]
     assert (a.state, a.received, a.stored, a.judged, a.dropped, a.lost) == ("running", 18, 10, 8, 4, 0)
     assert (a.lag_seconds, a.identity_broken, a.seq_high) == (3.0, ["x"], 9)

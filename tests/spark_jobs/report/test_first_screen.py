@@ -28,6 +28,7 @@ from spark_jobs.tables.schema import (
     HEARTBEATS,
     NOISE,
     RISK,
+    SEQS,
     TRIAGE,
     WIN_5M,
 )  # fmt: skip
@@ -44,7 +45,7 @@ def tables(tmp_path: Path) -> Tables:
     return open_tables(str(tmp_path / "tables"))
 
 
-def made(tables: Tables, days: int = 1) -> Report:
+def report_of(tables: Tables, days: int = 1) -> Report:
     reader = open_reader(tables, None)
     try:
         return figures(reader, period(date.fromisoformat(DAY), days))
@@ -64,10 +65,27 @@ def test_dead_rules_are_no_trouble(tables: Tables) -> None:
     tables.upsert(AGENTS, pa.Table.from_pylist([agent]))
     beat = {"date": DAY, "fleet": "north", "agent_id": "edge-1", "received_at": AT}
     tables.append(HEARTBEATS, pa.Table.from_pylist([beat]))
-    found = made(tables)
+    found = report_of(tables)
     (shown,) = found.accounts.agents.items
     assert (troubles(shown), shown.trouble, found.accounts.fleet.troubled) == ([], 0, 0)
     assert '<td class="n">17</td>' in page.html(found)
+
+
+def test_numbers_at_their_end(tables: Tables) -> None:
+    """What an agent says is no sum's end: counts and numbers of alerts at the end of 64 bits."""
+    last = (1 << 63) - 1
+    agent = {"fleet": "north", "state": "running", "last_seen": AT}
+    counters = dict.fromkeys(("received", "stored", "judged", "dropped", "lost", "in_outbox", "dead_rules"), last)
+    tables.upsert(AGENTS, pa.Table.from_pylist([{**agent, **counters, "agent_id": name} for name in ("a", "b")]))
+    run = {"date": DAY, "fleet": "north", "log_id": "0" * 32, "received_at": AT, "batch": "b"}
+    ends = [(name, number) for name in ("a", "b") for number in (0, last, last)]
+    tables.append(SEQS, pa.Table.from_pylist([{**run, "agent_id": name, "first": n, "last": n} for name, n in ends]))
+    accounts = report_of(tables).accounts
+    assert (accounts.fleet.events, accounts.fleet.missing) == (last, last)
+    assert [(row.agent_id, row.received, row.missing) for row in accounts.agents.items] == [
+        ("a", last, last - 1),
+        ("b", last, last - 1),
+    ]
 
 
 def test_few_critical_alerts_among_many_are_seen(tables: Tables) -> None:
@@ -79,7 +97,7 @@ def test_few_critical_alerts_among_many_are_seen(tables: Tables) -> None:
     ]
     severe = {"site": "vault", "rule_id": "r-critical", "level": "critical", "rule_title": "Ransom note", "alerts": 9}
     count(tables, *loud, severe)
-    heat = page.heat(made(tables).counts)
+    heat = page.heat(report_of(tables).counts)
     assert (heat.rules[0], heat.rows[0].name) == ("r-critical", "north/vault")
     assert (heat.rows[0].cells[0].rank, heat.rows[0].cells[0].step) == (5, page.HEAT_STEPS - 1)
 
@@ -89,7 +107,7 @@ def test_every_critical_campaign_is_on_the_first_screen(tables: Tables) -> None:
     many = [campaign(n, score=99.0, level="low", value=f"192.0.2.{n}") for n in range(120)]
     severe = [campaign(500 + n, score=51.0, level="critical", value=f"203.0.113.{n}") for n in range(15)]
     write(tables, CAMPAIGNS, *many, *severe)
-    found = made(tables)
+    found = report_of(tables)
     first = [one for one in look_first(found) if one.kind == "campaign"]
     assert [one.level for one in first] == ["low"] * 3 + ["critical"] * 15
     listed = [one.value for one in found.findings.campaigns.items]
@@ -105,7 +123,7 @@ def test_slow_and_low_is_not_buried_by_lone_critical_alerts(tables: Tables) -> N
     slow = {**risk, "risk_id": "slow", "value": "slow", "score": 104.0, "level": "low", "reason": "14 rules"}
     calm = {**risk, "risk_id": "calm", "value": "calm", "score": 99.0, "level": "low", "over": False}
     write(tables, RISK, *lone, slow, calm)
-    found = made(tables)
+    found = report_of(tables)
     values = [one.value for one in found.findings.risks.items]
     assert (values[0], values[1], "calm" in values) == ("slow", f"lone{MAX_RISKS - 1:03}", False)
     assert next(one.text for one in look_first(found) if one.kind == "risk") == "user slow: 14 rules"
@@ -131,7 +149,7 @@ def test_a_host_of_a_campaign_is_no_finding_of_its_own(tables: Tables) -> None:
          "contributions": [part, {**part, **more[host]}]}
         for site, some in (("plant", hosts), ("office", ["met"])) for n, host in enumerate(some)
     ))  # fmt: skip
-    found = made(tables)
+    found = report_of(tables)
     assert len(found.findings.campaigns.items[0].steps[0]["hosts"].items) == 3
     named = {f"{one.value} {one.scope}" for one in unnamed_risks(found.findings)}
     others = {"met north/office", "busy north/plant", "later north/plant", "struck north/plant"}
@@ -145,7 +163,7 @@ def test_a_host_of_a_campaign_is_no_finding_of_its_own(tables: Tables) -> None:
     decided = {"finding_id": "campaign-1", "kind": "campaign", "state": "false-positive", "author": "ann",
                "reason": "r", "updated_at": AT + timedelta(days=9)}  # fmt: skip
     write(tables, TRIAGE, decided)
-    assert len(unnamed_risks(made(tables).findings)) == 6
+    assert len(unnamed_risks(report_of(tables).findings)) == 6
 
 
 def test_no_kind_of_anomaly_crowds_out_another(tables: Tables) -> None:
@@ -155,7 +173,7 @@ def test_no_kind_of_anomaly_crowds_out_another(tables: Tables) -> None:
     fleet = anomaly(300, kind="new_rule", fleet="", site="", rule_id="fresh", score=12.0, observed=18_000.0)
     bursts = [anomaly(400 + n, kind="burst", rule_id="r", observed=90.0, score=6.0 + n) for n in range(3)]
     write(tables, ANOMALIES, *rules, fleet, *bursts, anomaly(500, score=7.0))
-    found = made(tables)
+    found = report_of(tables)
     listed = found.findings.anomalies
     kinds = [one.kind for one in listed.items]
     assert (len(kinds), listed.of, kinds.count("burst"), kinds.count("silence")) == (200, 305, 3, 1)
@@ -177,16 +195,16 @@ def test_steps_name_their_hosts(tables: Tables) -> None:
     times = {f"web{n}": AT + timedelta(minutes=n) for n in range(5)} | {"later": AT + timedelta(hours=9)}
     rows = [{**alert(n), "host": host, "counted_at": at, "batch": "made"} for n, (host, at) in enumerate(times.items())]
     tables.append(ALERTS, pa.Table.from_pylist(rows, arrow_schema(ALERTS.columns)))
-    first, second = made(tables).findings.campaigns.items[0].steps
+    first, second = report_of(tables).findings.campaigns.items[0].steps
     assert (first["hosts"].items, first["hosts"].of) == (("web0", "web1", "web2"), 5)
     assert second["hosts"].items == ()
-    assert "web0, web1, web2; and 2 more" in page.html(made(tables))
+    assert "web0, web1, web2; and 2 more" in page.html(report_of(tables))
 
 
 def test_a_campaign_tells_its_story(tables: Tables) -> None:
     """Stages in order, entities, what is against it, what is new, where the rows have them; hostile texts are text."""
     write(tables, CAMPAIGNS, campaign(1))
-    found = made(tables)
+    found = report_of(tables)
     (one,) = found.findings.campaigns.items
     stage = {"first": AT, "last": AT, "tactic": "initial-access", "sites": ["north/plant"], "rules": ["r"], "alerts": 2}
     one.story, one.against, one.new_steps, one.confidence = (stage,), ("<b>one rule",), 3, 0.8
@@ -198,7 +216,7 @@ def test_a_campaign_tells_its_story(tables: Tables) -> None:
     assert "Against it: &lt;b&gt;one rule." in shown
     assert "3 new steps · confidence 80%" in shown
     for name in ("story", "against", "new_steps", "confidence", "entities"):
-        setattr(one, name, None)  # of a table that an earlier release wrote
+        setattr(one, name, None)
     assert "<h3>Story</h3>" not in page.html(found)
 
 
@@ -206,13 +224,13 @@ def test_one_is_no_plural_and_days_have_no_zero(tables: Tables) -> None:
     """ "1 burst", "8 November", and matches only where they differ from alerts."""
     write(tables, ANOMALIES, anomaly(1, kind="burst"), anomaly(2, kind="new_entity"), anomaly(3, kind="new_entity"))
     count(tables, {"site": "s", "rule_id": "r", "level": "high", "alerts": 1})
-    found = made(tables, days=13)
+    found = report_of(tables, days=13)
     assert next(one.note for one in cards(found) if one.name == "anomalies") == "1 burst, 2 new entities"
     said = text.text(found)
     assert "Vedette report, 8 November to 20 November 2026" in said
     assert "\n1 alert by 1 rule, on 0 hosts at 1 site.\n" in said
     count(tables, {"site": "s", "rule_id": "r", "level": "high", "alerts": 0, "matches": 6})
-    assert "\n1 alert (7 matches) by 1 rule," in text.text(made(tables, days=13))
+    assert "\n1 alert (7 matches) by 1 rule," in text.text(report_of(tables, days=13))
 
 
 def test_a_campaign_s_line_has_no_false_plural(tables: Tables) -> None:
@@ -225,22 +243,22 @@ def test_a_campaign_s_line_has_no_false_plural(tables: Tables) -> None:
         "updated_at": AT + timedelta(minutes=9),
     }
     tables.append(TRIAGE, pa.Table.from_pylist([row], arrow_schema(TRIAGE.columns)))
-    shown = page.html(made(tables))
+    shown = page.html(report_of(tables))
     assert "1 site · 1 rule · 1 alert · open · Execution · 1 new step since " in shown
     assert not re.search(r"\b1 (sites|rules|alerts|hosts|days|tactics|matches|new steps)\b", shown)
 
 
 def test_what_has_not_run_is_said_once(tables: Tables) -> None:
     """One place names the jobs whose tables are not there, and what runs them; a job that found nothing has run."""
-    said = page.html(made(tables))
+    said = page.html(report_of(tables))
     assert said.count("have not run") == 1
     assert "ingest, campaigns, baselines, noise, coverage and risk have not run on these tables." in said
-    assert "`vedette-spark all` runs every job" in text.text(made(tables))
+    assert "`vedette-spark all` runs every job" in text.text(report_of(tables))
     for table in (ALERTS, CAMPAIGNS, ANOMALIES, NOISE, RISK):
         tables.append(table, pa.table({}))
-    assert made(tables).findings.unrun == ("coverage",)
+    assert report_of(tables).findings.unrun == ("coverage",)
     write(tables, COVERAGE, covered("rule-a", "T1110"))
-    assert "not run" not in page.html(made(tables))
+    assert "not run" not in page.html(report_of(tables))
 
 
 def test_techniques_have_names_and_links() -> None:
@@ -259,7 +277,7 @@ def test_the_chart_s_legend_and_the_map_s_names(tables: Tables, tmp_path: Path) 
     place = {"name": "Vienna", "latitude": 48.2, "longitude": 16.4}
     row = {**alert(1, site="s"), "counted_at": AT, "batch": "made", "place": place}
     tables.append(ALERTS, pa.Table.from_pylist([row], arrow_schema(ALERTS.columns)))
-    (tmp_path / "report.html").write_text(page.html(made(tables, days=3)), "utf-8")
+    (tmp_path / "report.html").write_text(page.html(report_of(tables, days=3)), "utf-8")
     size = "[...document.querySelectorAll('.names')].map((one) => getComputedStyle(one).display)"
     with Browser() as browser:
         browser.open(tmp_path / "report.html", width=1400)

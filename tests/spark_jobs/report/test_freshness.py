@@ -16,7 +16,7 @@ from spark_jobs.report import page, text
 from spark_jobs.report.headline import Report, cards, look_first
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import open_reader
-from spark_jobs.tables.schema import AGENTS, HEARTBEATS, RUNS, WIN_5M, Table
+from spark_jobs.tables.schema import AGENTS, HEARTBEATS, RULES, RUNS, SEQS, WIN_5M, Table
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.conftest import ingest_alerts
 from tests.spark_jobs.landed import DAY, HOUR, NOON, alert, land
@@ -75,16 +75,35 @@ def test_agents_that_nobody_heard_are_not_called_well(tables: Tables) -> None:
 
 
 def test_how_fresh_the_data_are(tables: Tables) -> None:
-    """Newest alert, last heartbeat, last run of a job and those that failed, with their day where it is another."""
+    """Newest alert, last heartbeat, last run of a job, those that failed or are behind, with their day where it is
+    another."""
     assert first_line(seen(tables, AT)) == (
         "Vedette report, Friday, 20 November 2026 (UTC): counts agree with alerts; no alerts yet, no agent heard yet, "
         "no run of jobs noted"
     )
     beat(tables, "agent-1", AT - timedelta(days=2))
-    fill(tables, RUNS, job="ingest", succeeded_at=AT, error="")
-    fill(tables, RUNS, job="campaigns", succeeded_at=AT - timedelta(hours=3), error="no space left")
+    fill(tables, RUNS, job="report", succeeded_at=AT, error="")
+    fill(tables, RUNS, job="noise", succeeded_at=AT - timedelta(hours=25), error="")
     said = first_line(seen(tables, AT + timedelta(hours=2)))
-    assert said.endswith("no alerts yet, agents heard up to 18 Nov 12:00, jobs run up to 12:00, failed: campaigns")
+    assert said.endswith("no alerts yet, agents heard up to 18 Nov 12:00, jobs run up to 12:00")
+    fill(tables, RUNS, job="campaigns", succeeded_at=AT - timedelta(hours=3), error="no space left")
+    fill(tables, RUNS, job="risk", error="no space left")
+    fill(tables, RUNS, job="ingest", succeeded_at=AT - timedelta(hours=3), error="")
+    fill(tables, RUNS, job="coverage", succeeded_at=AT - timedelta(days=2), error="")
+    said = first_line(seen(tables, AT + timedelta(hours=2)))
+    assert said.endswith(
+        "jobs run up to 12:00, failed: campaigns (run up to 09:00), risk (never run), "
+        "behind: coverage (run up to 18 Nov 12:00), ingest (run up to 09:00)"
+    )
+
+
+def test_an_alert_dated_ahead_is_no_fresh_data(tables: Tables) -> None:
+    """A host whose clock is most of a day ahead does not hide a landing that stands still."""
+    fill(tables, RULES, rule_id="rule-a", last_time=AT + timedelta(hours=20))
+    assert "alerts up to 12:05, " in first_line(seen(tables, AT + timedelta(minutes=5)))
+    for minutes in (1, 2):
+        fill(tables, SEQS, date=DAY, fleet="north", agent_id="a", received_at=AT + timedelta(minutes=minutes))
+    assert "alerts up to 12:02, " in first_line(seen(tables, AT + timedelta(hours=5)))
 
 
 def test_a_day_that_has_outlived_its_alerts(tables: Tables) -> None:

@@ -1,0 +1,55 @@
+"""No number and no time that an agent says ends a question of the console."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.tables.delta import DeltaTables
+from tests.spark_jobs.extremes import LONGS, fill
+from tests.spark_jobs.found import AT, write_all
+from vedette_console.data import agents, alerts, campaigns, counting, export, findings, now, related, rules
+from vedette_console.data.reader import Pool
+from vedette_console.security.principal import Grant, Principal
+from vedette_console.security.roles import Role
+
+WHEN = AT + timedelta(hours=2)
+ALL = Principal("ann", "user", (Grant(Role.ANALYST),))
+SITE = Principal("ben", "user", (Grant(Role.ANALYST, "north", "plant"),))
+
+
+@pytest.mark.parametrize("who", [ALL, SITE], ids=["all", "site"])
+async def test_questions_of_extremes(tmp_path: Path, who: Principal) -> None:
+    """Pages and the export answer from tables that hold every number and time at its extremes."""
+    tables = DeltaTables(str(tmp_path))
+    fill(tables, runs=True)
+    write_all(tables)
+    pool = Pool(tables.root, seconds=600.0)
+
+    async def ask(question: Any, *args: Any, **more: Any) -> Any:
+        answer = await pool.ask(question, who, *args, **more)
+        assert answer.model_dump_json()
+        return answer
+
+    try:
+        await ask(now.now, at=WHEN)
+        listed = await ask(agents.agents, now=WHEN)
+        assert listed.total == len(LONGS)
+        for row in listed.items:
+            await ask(agents.agent, row.fleet, row.agent_id, now=WHEN)
+        for question in (agents.sites, campaigns.campaigns, findings.anomalies, findings.risks, counting.histogram,
+                         counting.facets, rules.rules, rules.coverage):  # fmt: skip
+            await ask(question, now=WHEN)
+        await ask(rules.rule, "rule-a", now=WHEN)
+        page = await ask(alerts.search, "kind:*", "", 100, WHEN)
+        assert len(page.items) == len(LONGS) * 4
+        for row in page.items:
+            await ask(alerts.alert, row.day, row.agent_id, row.alert_id)
+            await ask(related.related, row.day, row.agent_id, row.alert_id)
+        for form in export.FORMATS:
+            assert [piece async for piece in await pool.stream(export.lines, who, "kind:*", form, WHEN)]
+    finally:
+        await pool.close()
