@@ -132,8 +132,9 @@ class Work(NamedTuple):
         return f"{self.query.replace('-', '')[:12]}-{self.number:09d}"
 
 
-def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
-    """Steps 1 to 4 for a micro-batch; the same batch a second time leaves the tables as they were."""
+def alerts(work: Work, batch: Batch, lookups: Lookups | None = None, *, counting: bool = True) -> Account:
+    """Steps 1 to 4 for a micro-batch; the same batch a second time leaves the tables as they were. ``counting`` False:
+    the counts stay as they are."""
     spark, tables = work.spark, work.tables
     rows = batch.rows.withColumn("trouble", F.coalesce("undecoded", frames.trouble(*frames.NEEDED)))
     rows = rows.withColumn("file", frames.file())
@@ -154,11 +155,12 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
             with counts(spark, tables, work.label, dates) as made:
                 rules = made.rules()
                 if rules.num_rows:
+                    account.new, account.odd_times = (pc.sum(rules[name]).as_py() for name in ("rows", "odd"))
+                if rules.num_rows and counting:
                     with ThreadPoolExecutor(1) as ahead:  # counts a table while the previous one is written
                         for table, cells in [(table, ahead.submit(made.of, table)) for table in COUNTS]:
                             tables.upsert(table, cells.result(), work.txn)
                     tables.upsert(RULES, rules.drop_columns(["odd", "rows"]), work.txn)
-                    account.new, account.odd_times = (pc.sum(rules[name]).as_py() for name in ("rows", "odd"))
     finally:
         keys.unpersist()
     account.duplicates = account.rows - account.unusable - account.new

@@ -150,7 +150,7 @@ def overlooked(spark: SparkSession, checkpoint: str, batch_id: int, listed: Sequ
     return missing
 
 
-def leftovers(spark: SparkSession, folder: str) -> int:
+def leftovers(folder: str) -> int:
     """How many temporary files lie in the hour folders below ``folder``."""
     return storage.count(folder, "*/*/*.tmp")
 

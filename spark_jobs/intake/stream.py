@@ -108,17 +108,24 @@ def take_batch(work: Work, stream: Stream, frame: DataFrame, checkpoint: str) ->
     """One micro-batch, with the files that cannot be read as dead letters. A second time it changes nothing.
 
     Raises ValueError when the last one in the tables is neither this one, planned at the same time, nor the one before
-    it: then the tables, or the checkpoint, are of another time.
+    it: then the tables, or the checkpoint, are of another time. So too when a new query would begin after one that was
+    cut short: it knows the alerts of that one's batch, and would not count them.
     """
-    plan = _hash(storage.text(f"{checkpoint}/offsets/{work.number}"))
-    done, last = manifest.Done(work.number, plan), manifest.read(work.tables.root).batches.get(work.query)
+    plan, query = _hash(storage.text(f"{checkpoint}/offsets/{work.number}")), f"{stream.source.kind}{stream.name}:"
+    former = manifest.read(work.tables.root)
+    done, last = manifest.Done(work.number, plan), former.batches.get(work.query)
+    if not work.number and {name for name in former.writers if name.startswith(query)} - {f"{query}{work.query}"}:
+        raise ValueError(
+            f"{work.tables.root}: a batch of {stream.name} was cut short whose checkpoint is not {checkpoint}: run "
+            f"ingest with that one, or vedette-spark reconcile --tables {work.tables.root} --landing DIR"
+        )
     if last is not None and last != done and last.number + 1 != work.number:
         raise ValueError(
             f"{checkpoint}: batch {work.number} does not follow {last.number} in {work.tables.root}: one of them is "
             "of another time; restore both from one backup, or delete this folder to read again all that has landed"
         )
     batch = stream.source.batch(work.spark, frame, work.number, checkpoint)
-    with manifest.writing(work.tables, stream.name, stream.tables) as noted:
+    with manifest.writing(work.tables, f"{query}{work.query}", stream.tables) as noted:
         account = _take(work, stream, batch, checkpoint)
         noted.batches[work.query] = done
     return account
@@ -136,8 +143,9 @@ def take_changed(spark: SparkSession, tables: Tables, stream: Stream, checkpoint
     try:
         for file, tries in unread.changed(checkpoint):
             work = Work(spark, tables, _hash((stream.name, file.path)), tries)
+            writer = f"{stream.source.kind}{stream.name} {file.name}"
             try:
-                with manifest.writing(tables, stream.name, stream.tables):
+                with manifest.writing(tables, writer, stream.tables):
                     batch = stream.source.files(spark, [file])
                     account = _take(work, stream, batch, checkpoint)
                     if not account.bad_files:
@@ -145,6 +153,7 @@ def take_changed(spark: SparkSession, tables: Tables, stream: Stream, checkpoint
             except Exception as error:  # whatever it is: one file must not stop all streams
                 if _begun(work, stream):
                     raise
+                manifest.withdraw(tables.root, writer)
                 log.error("%s: %s could not be taken, and is tried again: %s", stream.name, file.name, error)
                 continue
             stream.account.add(account)

@@ -43,6 +43,11 @@ def changed(checkpoint: str) -> list[tuple[File, int]]:
     return files
 
 
+def paths(checkpoint: str) -> set[str]:
+    """Of the files noted, without scheme."""
+    return {storage.bare(path) for path in _read(checkpoint)}
+
+
 def forget(checkpoint: str, file: File) -> None:
     """Note that ``file`` has been read."""
     _store(checkpoint, {path: tried for path, tried in _read(checkpoint).items() if path != file.path})

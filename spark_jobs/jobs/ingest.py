@@ -128,8 +128,10 @@ def take_over(
     every: float | None = None,
     landed: str | None = None,
     stop: Event | None = None,
+    counting: bool = True,
 ) -> list[Stream]:
-    """Run the streams of ``given`` sources, once or until ``stop``, and return them with their accounts.
+    """Run the streams of ``given`` sources, once or until ``stop``, and return them with their accounts. ``counting``
+    False: alerts that come in are not counted.
 
     Raises FileNotFoundError when there is no landing (``landed``), BlockingIOError when another ingest writes these
     tables, and what Spark raises when storage fails.
@@ -137,14 +139,14 @@ def take_over(
     if landed is not None:
         if not storage.exists(landed):
             raise FileNotFoundError(f"{landed}: no such landing folder; name the one that `vedette region land` writes")
-        if left := landing.leftovers(spark, f"{landed}/alerts"):
+        if left := landing.leftovers(f"{landed}/alerts"):
             log.warning(
                 "%s/alerts: %d temporary files of an interrupted landing, skipped; agents send those alerts again",
                 landed,
                 left,
             )
     takes = {
-        "alerts": lambda work, one: batch.alerts(work, one, lookups),
+        "alerts": lambda work, one: batch.alerts(work, one, lookups, counting=counting),
         "status": batch.heartbeats,
         "seqs": batch.seqs,
         "bad": batch.dead_letters,

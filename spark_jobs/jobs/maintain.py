@@ -14,8 +14,9 @@ In this order, each step whole by itself and harmless when done again:
    edge's, whose clock may be far behind: one stays as long as any of its alerts landed within the days kept.
 4. **Vacuum.** Files that no reader of the last ``--vacuum-hours`` can need are deleted.
 5. **Landing.** ``--landing-days N``: folders of days before the last N are deleted when ingest has taken over every
-   file in them; one with a file that it has not is kept, and logged; so is a file that comes meanwhile. Their alerts
-   are in the tables then, and recognised there when they are sent again; so keep ``alerts`` longer than the landing.
+   file in them; one with a file that it has not is kept, and logged; so is a file that comes meanwhile, or that ingest
+   could not read: it is tried again once it has changed. The alerts of the others are in the tables then, and
+   recognised there when they are sent again; so keep ``alerts`` longer than the landing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common.period import Period, held, period
 from spark_jobs.common.plain import many
-from spark_jobs.intake import frames
+from spark_jobs.intake import frames, unread
 from spark_jobs.intake.counts import COUNTS, counted_from
 from spark_jobs.intake.sources import KafkaSource, LandingSource
 from spark_jobs.jobs.ingest import LANDED
@@ -91,10 +92,10 @@ def maintain(
     checkpoints = checkpoints or f"{tables.root}/_checkpoints"
     manifest.check(tables, newer=False)  # what somebody added to a table is what step 1 looks for
     with (
-        storage.one_writer(tables.root, "maintain"),
-        manifest.writing(tables, "maintain", TABLES.values()),
+        storage.one_writer(tables.root, manifest.MAINTAIN),
+        manifest.writing(tables, manifest.MAINTAIN, TABLES.values()),
     ):
-        with ingest_held_off(spark, tables, checkpoints) as alone:
+        with ingest_held_off(tables, checkpoints) as alone:
             if alone:
                 try:
                     done += exact(spark, tables, wanted, max_rewrite)
@@ -113,14 +114,14 @@ def maintain(
 
 
 @contextmanager
-def ingest_held_off(spark: SparkSession, tables: Tables, checkpoints: str) -> Iterator[bool]:
+def ingest_held_off(tables: Tables, checkpoints: str) -> Iterator[bool]:
     """Whether ingest has done all that it has begun; while the context lasts, it begins nothing."""
     with ExitStack() as held_off:
         why = ""
         try:
             held_off.enter_context(storage.one_writer(tables.root, "ingest"))
-            if interrupted(spark, checkpoints):
-                why = "ingest was interrupted; run it again first"
+            if cut_short := interrupted(tables, checkpoints):
+                why = f"ingest was interrupted ({', '.join(cut_short)}); run it again first"
         except BlockingIOError:
             why = "ingest is running; stop it for that from time to time"
         if why:
@@ -128,15 +129,17 @@ def ingest_held_off(spark: SparkSession, tables: Tables, checkpoints: str) -> It
         yield not why
 
 
-def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
-    """Names of ingest's queries that have begun a batch and not finished it."""
+def interrupted(tables: Tables, checkpoints: str) -> list[str]:
+    """Names of the checkpoints of ingest's queries that have begun a batch and not finished it, as Spark has noted, or
+    as the tables have: of a file that is tried again, or with a checkpoint that is gone, these alone know."""
 
     def newest(folder: str) -> int:
         return max((int(name) for name in storage.names(folder) if name.isdecimal()), default=-1)
 
     names = [kind + name for kind in (LandingSource.kind, KafkaSource.kind) for name, *_ in LANDED]
     folders = {name: f"{checkpoints}/{name}" for name in names}
-    return [name for name, folder in folders.items() if newest(f"{folder}/offsets") > newest(f"{folder}/commits")]
+    begun = [name for name, folder in folders.items() if newest(f"{folder}/offsets") > newest(f"{folder}/commits")]
+    return sorted({*begun, *set(names).intersection(manifest.read(tables.root).ingests)})
 
 
 def clean_up(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]) -> list[str]:
@@ -179,6 +182,9 @@ def exact(spark: SparkSession, tables: Tables, wanted: Period, max_rewrite: int 
             before = gone.get(other, (0, 0))
             gone[other] = before[0] + number, before[1] + matches
     days = {*unequal(spark, tables, wanted), *(day for day in gone if known_whole(spark, tables, day, gone[day]))}
+    if frozen := sorted(days.intersection(manifest.read(tables.root).frozen)):
+        log.warning("counts of %s are kept: reconcile had fewer alerts of them than they say", ", ".join(frozen))
+        days.difference_update(frozen)
     rebuilt = [day for day in sorted(days) if rebuild(spark, tables, day, max_rewrite)]
     done += [f"counts of {day} rebuilt" for day in rebuilt]
     if len(rebuilt) == len(days) and (rebuilt or rules_differ(spark, tables)):
@@ -323,11 +329,15 @@ def clean(spark: SparkSession, landing: str, checkpoints: str, until: date) -> i
         if not days:
             continue
         files = there(spark, folder, days, f"{checkpoints}/{name}").persist()
+        unreadable = unread.paths(f"{checkpoints}/{name}")
         try:
             left = files.where("NOT taken").groupBy("day").agg(F.count("*").alias("n")).collect()
             kept = {row.day: row.n for row in left}
             for row in files.where(~F.col("day").isin(*kept)).select("path").toLocalIterator():
-                storage.delete(row.path)
+                if storage.bare(row.path) in unreadable:
+                    log.warning("%s: ingest could not read it; kept", storage.bare(row.path))
+                else:
+                    storage.delete(row.path)
         finally:
             files.unpersist()
         for day in days:

@@ -1,10 +1,12 @@
 """The job ``reconcile``: the tables one set again, after some of them were lost or restored from another time.
 
 1. With ``--landing`` or ``--kafka``, all that these still have is read again, whatever the checkpoints say: what the
-   tables hold is known by its id, and what they have lost comes back.
+   tables hold is known by its id, and what they have lost comes back. It is not counted: of an alert that comes back
+   nobody knows whether it had been.
 2. The counts of every day that has alerts are made again from these, and the sums of ``rules`` from the counts. Days
-   whose alerts retention has dropped, or of which nobody has any, keep their counts; so does a day that had counted
-   more than the alerts that are there now, which may not be all (``--lower`` takes these for all).
+   whose alerts retention has dropped, or of which nobody has any, keep their counts as they are; so does a day that
+   had counted more than the alerts that are there now, which may not be all (``--lower`` takes these for all).
+   ``maintain`` leaves such a day as it is, too.
 3. Every table is noted as it stands (``manifest``). Until then all other jobs refuse the tables, so that a run that was
    cut short is done again.
 
@@ -13,16 +15,12 @@ No ingest and no upkeep runs meanwhile.
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping, Sequence
 from datetime import date
 from operator import lt
-from typing import cast
 
 import click
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from spark_jobs.common.plain import many
 from spark_jobs.intake.enrich import Lookups
@@ -35,8 +33,6 @@ from spark_jobs.tables.tables import Tables
 
 log = logging.getLogger(__name__)
 
-NOTE = "_reconcile.json"
-"""Under the folder of the tables, while this job is under way: what each day had counted before."""
 NO_LIMIT = 1 << 62
 """Alerts of a day whose counts are made again."""
 
@@ -65,7 +61,7 @@ def reconcile(
             f"{folder}: holds no landed alerts: name the folder that the landing writes to; nothing was done"
         )
     done = []
-    with storage.one_writer(tables.root, "maintain"):
+    with storage.one_writer(tables.root, manifest.MAINTAIN):
         with storage.one_writer(tables.root, "ingest"):
             sources = {}
             if kafka:
@@ -73,53 +69,48 @@ def reconcile(
             elif folder:
                 sources = landing_sources(folder)
             else:
-                _refuse(spark, tables, checkpoints)
-            for name, source in sources.items():
-                storage.delete(f"{checkpoints}/{source.kind}{name}")
-            before = _before(spark, tables)
+                _refuse(tables, checkpoints)
+            read_again = {f"{source.kind}{name}" for name, source in sources.items()}
+            # A batch of another source that was cut short would add to counts that have its alerts by then.
+            for name in read_again.union(interrupted(tables, checkpoints)):
+                storage.delete(f"{checkpoints}/{name}")
             manifest.begin_again(tables.root)
         if sources:
-            streams = take_over(spark, tables, sources, lookups=lookups, checkpoints=checkpoints, landed=folder)
+            streams = take_over(
+                spark, tables, sources, lookups=lookups, checkpoints=checkpoints, landed=folder, counting=False
+            )
             done.append(said(streams))
         with storage.one_writer(tables.root, "ingest"), manifest.writing(tables, manifest.RECONCILE, TABLES.values()):
-            days = recount(spark, tables, {} if lower else before)
-            storage.delete(f"{tables.root}/{NOTE}")
+            days = recount(spark, tables, lower=lower)
             done.append(f"counts of {many(len(days), 'day')} rebuilt")
     return "reconcile: " + "; ".join(done)
 
 
-def _refuse(spark: SparkSession, tables: Tables, checkpoints: str) -> None:
+def _refuse(tables: Tables, checkpoints: str) -> None:
     """Raise ValueError where counts alone do not mend the tables."""
-    wrong = manifest.problems(tables, manifest.readable(tables.root), whole=True)
+    noted = manifest.read(tables.root)
+    wrong = manifest.problems(tables, noted, whole=True)
     why = ", ".join(f"{problem.table.name} {problem.text}" for problem in wrong if problem.landed)
-    if not why and interrupted(spark, checkpoints):
+    if not why and interrupted(tables, checkpoints):
         why = "ingest was interrupted, so that some alerts are counted and others not"
+    if not why and manifest.RECONCILE in noted.writers and noted.batches:
+        why = "reconcile was cut short while it read what has landed"
     if why:
         raise ValueError(f"{tables.root}: {why}; name --landing DIR (or --kafka), to read again what has landed")
 
 
-def _before(spark: SparkSession, tables: Tables) -> Mapping[str, Sequence[int]]:
-    """Alerts and matches of each day as they were counted before, also before a run that was cut short."""
-    path = f"{tables.root}/{NOTE}"
-    if manifest.RECONCILE in manifest.readable(tables.root).writers and (content := storage.text(path)):
-        return cast(dict[str, list[int]], json.loads(content))
-    counted = said_by_day(spark, tables, date.min.isoformat(), date.max.isoformat())
-    storage.store(path, json.dumps(counted))
-    return counted
-
-
-def recount(spark: SparkSession, tables: Tables, before: Mapping[str, Sequence[int]]) -> list[str]:
-    """Step 2; the days whose counts were made again, but those of which ``before`` says more than the alerts do."""
+def recount(spark: SparkSession, tables: Tables, *, lower: bool = False) -> list[str]:
+    """Step 2; the days whose counts were made again."""
     rebuild_rules(spark, tables)  # counts take titles and levels from them
     expired = manifest.read(tables.root).dropped.get(ALERTS.name, "")
-    day = F.date_format("counted_at", "yyyy-MM-dd").alias("day")
-    days = sorted(row.day for row in tables.frame(spark, ALERTS).select(day).distinct().collect() if row.day > expired)
-    there = sums_by_day(tables.frame(spark, ALERTS))
-    fewer = [name for name in days if any(map(lt, there.get(name, (0, 0)), before.get(name, ())))]
-    for name in fewer:
-        log.warning("counts of %s are kept: they say more than its %d alerts that are there", name, there[name][0])
-    days = [name for name in days if name not in fewer]
-    for name in days:
-        rebuild(spark, tables, name, NO_LIMIT)
+    there = {day: sums for day, sums in sums_by_day(tables.frame(spark, ALERTS)).items() if day > expired}
+    said_before = {} if lower else said_by_day(spark, tables, date.min.isoformat(), date.max.isoformat())
+    fewer = [day for day in there if any(map(lt, there[day], said_before.get(day, ())))]
+    for day in sorted(fewer):
+        log.warning("counts of %s are kept: they say more than its %d alerts that are there", day, there[day][0])
+    manifest.freeze(tables.root, fewer)
+    days = sorted(there.keys() - set(fewer))
+    for day in days:
+        rebuild(spark, tables, day, NO_LIMIT)
     rebuild_rules(spark, tables)
     return days

@@ -19,7 +19,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.fs
 from deltalake import CommitProperties, DeltaTable, Field, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +42,6 @@ MAX_END = (1 << 63) - 1
 _WRITER = WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=65_536)
 _NOT_HELD = re.compile(r"[\[\]^|\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
 """What deltalake takes in no path."""
-_S3 = re.compile("s3[an]?://")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -147,8 +145,8 @@ class DeltaTables(Tables):
         if not files:
             return ds.dataset(schema.empty_table())
         # deltalake's own dataset at times aborts the process at its end; pyarrow's file systems do not.
-        filesystem = file_system(uri(self.path(table)))
-        paths = [_inside(uri(file)) for file in files]
+        filesystem = storage.file_system(uri(self.path(table)))
+        paths = [storage.inside(uri(file)) for file in files]
         return ds.FileSystemDataset.from_paths(
             paths,
             schema=schema,
@@ -403,25 +401,6 @@ def _configuration(table: Table) -> dict[str, str | None]:
 def uri(path: str) -> str:
     """The URL of a path as ``--tables`` gives it."""
     return path if "://" in path else Path(os.path.abspath(path)).as_uri()
-
-
-def file_system(url: str) -> pyarrow.fs.FileSystem:
-    """pyarrow's file system of ``url``.
-
-    Spark and deltalake know S3 as ``s3a://`` too, pyarrow does not. Address and region of the store are deltalake's own
-    environment variables, so that both read the same one; who may is in the usual ones of AWS.
-    """
-    if not _S3.match(url):
-        return pyarrow.fs.FileSystem.from_uri(url)[0]
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
-    return pyarrow.fs.S3FileSystem(endpoint_override=endpoint, region=region)
-
-
-def _inside(url: str) -> str:
-    """The path of ``url`` in its ``file_system``."""
-    found: str = url.partition("://")[2] if _S3.match(url) else pyarrow.fs.FileSystem.from_uri(url)[1]
-    return found
 
 
 def _place(uri: str) -> str:

@@ -3,9 +3,11 @@
 ``_set.json`` under the folder of the tables holds, as JSON,
 
 * ``tables``: of each table its id in Delta, its version and its rows, when a batch, or upkeep, was last done;
-* ``writers``: who has begun to write and not ended. A kill leaves its name here until the same work is done again;
+* ``writers``: who has begun to write and not ended: a job, or of ingest the query (``alerts:ID``), or the file that is
+  tried again (``alerts FILE``). A kill leaves the name here until that very work is done again;
 * ``batches``: of each query of ingest the number of its last batch, and a hash of Spark's plan of it;
-* ``dropped``: of each table the newest day that retention took.
+* ``dropped``: of each table the newest day that retention took;
+* ``frozen``: days whose counts say more than the alerts that reconcile had of them: nobody makes them again.
 
 A table that is lost, another one than was noted, or older is refused by whoever opens the tables (``check``): a backup
 of some of them is no backup of the set. Of ``TOGETHER`` a newer one is refused as well, but while somebody writes, as
@@ -18,6 +20,7 @@ step with taking its name out (``writing``). So the note is never ahead of the d
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -47,6 +50,7 @@ TOGETHER = (ALERTS, HOST_1H, ENTITY_SITE_5M, WIN_5M, RULES)
 LANDED = (ALERTS, HEARTBEATS, AGENTS, SEQS, DEAD_LETTERS)
 """What can be made again from the landing alone."""
 
+MAINTAIN = "maintain"
 RECONCILE = "reconcile"
 """The writer after which nobody else opens the tables until it is done."""
 
@@ -66,6 +70,13 @@ class Manifest:
     writers: list[str] = field(default_factory=list)
     batches: dict[str, Done] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
+    frozen: list[str] = field(default_factory=list)
+
+    @property
+    def ingests(self) -> list[str]:
+        """Checkpoints of the queries of ingest that have begun to write and not ended."""
+        names = (re.split("[: ]", name)[0] for name in self.writers if name not in (MAINTAIN, RECONCILE))
+        return sorted(set(names))
 
 
 class Problem(NamedTuple):
@@ -94,15 +105,10 @@ def read(root: str) -> Manifest:
         batches = {query: Done(*done) for query, done in said.pop("batches").items()}
         return Manifest(states, batches=batches, **said)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path}: cannot be read ({error}); {_remedy(root)}") from error
-
-
-def readable(root: str) -> Manifest:
-    """``read``, a damaged file taken for none."""
-    try:
-        return read(root)
-    except ValueError:
-        return Manifest()
+        raise ValueError(
+            f"{path}: cannot be read ({error}); restore it, or delete it and run vedette-spark reconcile "
+            f"--tables {root}"
+        ) from error
 
 
 def check(tables: Tables, *, newer: bool = True, whole: bool = False) -> None:
@@ -161,18 +167,29 @@ def writing(tables: Tables, who: str, which: Collection[Table]) -> Iterator[Mani
         manifest.writers = [name for name in manifest.writers if name != who]
 
 
+def withdraw(root: str, who: str) -> None:
+    """Note that ``who`` has begun to write, and has written nothing."""
+    with _changing(root) as manifest:
+        manifest.writers = [name for name in manifest.writers if name != who]
+
+
 def begin_again(root: str) -> None:
     """Forget the ``batches``, and who else has begun; until ``writing`` as ``RECONCILE`` has ended, ``check``
     refuses."""
-    with storage.locked(root, "set"):
-        former = readable(root)
-        _store(root, Manifest(former.tables, [RECONCILE], dropped=former.dropped))
+    with _changing(root) as manifest:
+        manifest.writers, manifest.batches = [RECONCILE], {}
 
 
 def dropping(root: str, name: str, day: str) -> None:
     """Note that retention takes the days of a table up to ``day``."""
     with _changing(root) as manifest:
         manifest.dropped[name] = max(day, manifest.dropped.get(name, ""))
+
+
+def freeze(root: str, days: Collection[str]) -> None:
+    """Note that the counts of these days stay as they are, and of no others."""
+    with _changing(root) as manifest:
+        manifest.frozen = sorted(days)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Lock
@@ -143,6 +143,11 @@ def replacing(file: Path) -> Iterator[TextIO]:
         out.flush()
         os.fsync(out.fileno())
     temporary.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the name as well, before anything that is written after it
+    finally:
+        os.close(folder)
 
 
 def replace(file: Path, text: str) -> None:
@@ -172,6 +177,20 @@ def store(path: str, content: str) -> None:
         out.write(content.encode())
 
 
+def create(path: str, content: str) -> bool:
+    """Make an object of an object store; False when there is one. Raises ImportError without obstore."""
+    import obstore
+    from obstore.exceptions import AlreadyExistsError
+    from obstore.store import from_url
+
+    folder, _, name = _S3.sub("s3://", path).rpartition("/")
+    try:
+        obstore.put(from_url(folder), name, content.encode(), mode="create")
+    except AlreadyExistsError:
+        return False
+    return True
+
+
 @contextmanager
 def locked(path: str, name: str) -> Iterator[None]:
     """Hold ``path`` against who locks it by the same ``name``; wait for it. A local one is made when missing, and held
@@ -189,13 +208,16 @@ def locked(path: str, name: str) -> Iterator[None]:
 
 @contextmanager
 def one_writer(path: str, job: str) -> Iterator[None]:
-    """Hold ``path`` (made when missing) against a second ``job`` on this host.
+    """Hold ``path`` (made when missing) against a second ``job``: on this host, or in an object store from anywhere.
 
     The lock ends with the process, however it ends. Nothing is locked on other file systems. Raises BlockingIOError.
     """
+    from spark_jobs.tables.lease import STORES, leased  # which asks this module
+
     folder = local(path)
     if folder is None:
-        yield
+        with leased(path, job) if STORES.match(path) else nullcontext():
+            yield
         return
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / f".{job}.lock", "w") as lock:

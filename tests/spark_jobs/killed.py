@@ -52,14 +52,15 @@ __main__.run()
 """``POINT JOB …``: the job, killed in its second batch right after the write of the table ``POINT``."""
 
 
-def start(tables: Path, source: Sequence[str], *, point: str = "") -> subprocess.Popen[bytes]:
-    """Ingest from ``source`` (options), in a process group of its own; killed at ``point`` when there is one."""
+def start(tables: Path, source: Sequence[str], *, point: str = "", job: str = "ingest") -> subprocess.Popen[bytes]:
+    """Ingest from ``source`` (options), or another ``job`` with these options, in a process group of its own; killed at
+    ``point`` when there is one."""
     settings = {**SETTINGS, "spark.jars": ",".join(map(str, JARS))} if "--kafka" in source else SETTINGS
     program = ["-c", DIE, point] if point else ["-m", "spark_jobs"]
-    job = ["ingest", *source, "--tables", str(tables), "--master", "local[2]"]
+    words = [job, *source, "--tables", str(tables), "--master", "local[2]"]
     confs = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     return subprocess.Popen(
-        [sys.executable, *program, *job, *confs],
+        [sys.executable, *program, *words, *confs],
         cwd=ROOT,
         start_new_session=True,
         stdout=subprocess.DEVNULL,

@@ -16,10 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.tables import manifest
-from spark_jobs.tables.schema import ALERTS
+from spark_jobs.tables.schema import ALERTS, WIN_5M
 from spark_jobs.tables.tables import open_tables
 from tests.spark_jobs.conftest import Calm, content, ingest_alerts
 from tests.spark_jobs.killed import COMMIT, LIMIT, kill_in_batch, start
+from tests.spark_jobs.landed import alert, land
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -54,6 +55,25 @@ def test_killed_between_its_output_and_sparks_commit(
         kill_in_batch(start(tmp_path, _source(calm)), tmp_path, 2, random.uniform(0, 3))
 
     _assert_as_undisturbed(spark, calm, tmp_path)
+
+
+def test_a_file_that_is_tried_again_killed_between_alerts_and_counts(tmp_path: Path) -> None:
+    """Met half, and then whole: killed when its alerts are in and not counted, with upkeep before it is tried once
+    more, each is counted once, and nobody is noted as writing."""
+    tables, words = tmp_path / "tables", ["--landing", str(tmp_path / "landing")]
+    late = land(tmp_path / "landing", [alert(n) for n in range(4)])
+    land(tmp_path / "landing", [alert(8)])
+    whole = late.read_bytes()
+    late.write_bytes(whole[:-9])
+    assert start(tables, words).wait(LIMIT) == 0
+    late.write_bytes(whole)
+    assert start(tables, words, point="alerts").wait(LIMIT) == -signal.SIGKILL
+    there = open_tables(str(tables))
+    assert (there.arrow(ALERTS).num_rows, manifest.read(there.root).writers) == (5, [f"alerts {late}"])
+    assert start(tables, [*words, "--date=2026-11-20", "--landing-days=1"], job="maintain").wait(LIMIT) == 0
+    assert start(tables, words).wait(LIMIT) == 0
+    assert sum(there.arrow(WIN_5M, ["alerts"])["alerts"].to_pylist()) == 5
+    assert manifest.read(there.root).writers == []
 
 
 @pytest.mark.skipif(not KILLS, reason="one such kill is in the test above: make test-crash")

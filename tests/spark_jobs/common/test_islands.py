@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.common.islands import most_within
+from spark_jobs.common.islands import most_within, runs
 
 pytestmark = pytest.mark.spark
 
@@ -36,3 +36,12 @@ def test_the_most_within_a_time_is_that_of_every_window(spark: SparkSession) -> 
         )
         for walk, visits in walks.items()
     }  # fmt: skip
+
+
+def test_a_long_row_holds_its_run_together(spark: SparkSession) -> None:
+    """A short row within it is not the end from which the gap is counted."""
+    times = [(0, 100), (10, 20), (115, 120), (145, 150)]
+    rows = [("a", *(START + timedelta(seconds=second) for second in pair)) for pair in times]
+    frame = spark.createDataFrame(rows, "site STRING, first_time TIMESTAMP, last_time TIMESTAMP")
+    parted = runs(frame, ["site"], 20, "first_time", "last_time").orderBy("first_time")
+    assert [row.run for row in parted.collect()] == [1, 1, 1, 2]

@@ -43,6 +43,16 @@ def test_no_breadth_outweighs_the_level_nor_the_stage_within_it(one: dict[str, A
     assert later["score"] >= first["score"]
 
 
+def test_each_doubt_leaves_less() -> None:
+    """What is against it adds up, in the confidence and in the score."""
+    doubts: list[dict[str, Any]] = [{}, {"deep": 0}, {"deep": 0, "forward": 0}, {"deep": 0, "forward": 0, "cells": 16}]
+    rows = [weight.weighed(way(**changes)) for changes in doubts]
+    assert [len(row["against"]) for row in rows] == [0, 1, 2, 3]
+    assert [row["confidence"] for row in rows] == [0.8, 0.68, 0.58, 0.49]
+    scores = [row["score"] for row in rows]
+    assert scores == sorted({*scores}, reverse=True)
+
+
 SITES = [f"north/s{n}" for n in range(20)]
 
 
@@ -56,7 +66,8 @@ SITES = [f"north/s{n}" for n in range(20)]
         ("", {"tactics": ["reconnaissance"], "level": "critical"}),
         ("", {"entities": [{"kind": "ip", "value": "x"}], "tactics": ["reconnaissance", "resource-development"],
               "level": "critical", "sites": SITES}),
-        ("scan", {"entities": [{"kind": "ip", "value": "x"}], "tactics": ["initial-access"], "sites": SITES}),
+        ("scan", {"entities": [{"kind": "ip", "value": "x"}], "tactics": ["initial-access"], "sites": SITES[:8]}),
+        ("", {"entities": [{"kind": "ip", "value": "x"}], "tactics": ["initial-access"], "sites": SITES[:7]}),
         ("", {"entities": [{"kind": "ip", "value": "x"}], "tactics": ["initial-access"]}),
         ("", {"entities": [{"kind": "ip", "value": "x"}], "tactics": ["initial-access"], "sites": SITES,
               "level": "critical"}),

@@ -67,9 +67,10 @@ def test_rows_by_place_are_those_of_spark(spark: SparkSession, tmp_path: Path, m
         assert _sorted(found.to_pylist()) == _sorted(plain)
 
 
-@pytest.mark.parametrize("odd", ["type", "case", "struct", "twice", "damaged", "gone", "remote"])
+@pytest.mark.parametrize("odd", ["type", "case", "struct", "twice", "damaged", "gone", "remote", "beyond"])
 def test_what_spark_would_read_otherwise_is_left_to_it(spark: SparkSession, tmp_path: Path, odd: str) -> None:
-    """Columns of another type or another case, damaged and missing files, places elsewhere: nothing is given."""
+    """Columns of another type or another case, damaged and missing files, places elsewhere or beyond a file's end:
+    nothing is given."""
     plain = pa.Table.from_pylist([_full(0)], COLUMNS)
     names, columns = plain.column_names, plain.columns
     if odd == "type":
@@ -86,7 +87,8 @@ def test_what_spark_would_read_otherwise_is_left_to_it(spark: SparkSession, tmp_
         file.write_bytes(file.read_bytes()[:-20])
     elif odd == "gone":
         file.unlink()
-    assert landed.rows(pa.table({"file": [1], "position": [0]}), {1: origin}, LANDED_ALERT) is None
+    position = int(odd == "beyond")
+    assert landed.rows(pa.table({"file": [1], "position": [position]}), {1: origin}, LANDED_ALERT) is None
     assert landed.rows(pa.table({"file": [2], "position": [0]}), {1: origin}, LANDED_ALERT) is None
 
 

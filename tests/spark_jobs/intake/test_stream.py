@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -13,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.intake import landing, unread
 from spark_jobs.intake.batch import Account, Work
 from spark_jobs.intake.sources import Batch, LandingSource
-from spark_jobs.intake.stream import Stream, run_all
+from spark_jobs.intake.stream import Stream, run_all, take_changed
 from spark_jobs.jobs import ingest, maintain
+from spark_jobs.tables import manifest
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.schema import ALERTS, LANDED_ALERT
 from spark_jobs.tables.tables import open_tables
@@ -90,9 +92,33 @@ def test_a_file_that_fails_again_stops_no_stream(spark: SparkSession, tmp_path: 
     run()
     assert taken == [1]
     assert [(file.path, tries) for file, tries in unread.changed(checkpoint)] == [(late.path, 1)]
+    assert manifest.read(tables.root).writers == []
     begins = True
     with pytest.raises(OSError, match="unavailable"):
         run()
+    assert manifest.read(tables.root).writers == [f"alerts {late.name}"]
+
+
+def test_a_file_tried_again_hides_no_batch_that_was_cut_short(spark: SparkSession, tmp_path: Path) -> None:
+    """Who wrote the batch stays noted until that very batch is done."""
+    land(tmp_path, [alert(1)])
+    late = landing.File(f"file:{land(tmp_path / 'elsewhere', [alert(2)])}", AT, 1)
+    checkpoint, tables = f"{tmp_path}/checkpoints/alerts", open_tables(f"{tmp_path}/tables")
+
+    def take(work: Work, batch: Batch) -> Account:
+        if batch.files[0].path != late.path:
+            raise OSError("unavailable")
+        return Account()
+
+    stream = Stream("alerts", LandingSource(f"{tmp_path}/alerts", LANDED_ALERT, 1), take, (ALERTS,))
+    with pytest.raises(OSError, match="unavailable"):
+        run_all(spark, tables, [stream], f"{tmp_path}/checkpoints")
+    cut_short = manifest.read(tables.root).writers
+    assert maintain.interrupted(tables, str(tmp_path)) == ["alerts"]
+    unread.note(checkpoint, [late])
+    take_changed(spark, tables, stream, checkpoint)
+    assert (stream.account.batches, unread.changed(checkpoint)) == (1, [])
+    assert manifest.read(tables.root).writers == cut_short
 
 
 def test_files_and_kafka_have_checkpoints_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
@@ -101,11 +127,15 @@ def test_files_and_kafka_have_checkpoints_of_their_own(spark: SparkSession, tmp_
     kafka = ingest.kafka_sources("localhost:1")
     names = [one.kind + name for given in (files, kafka) for name, one in given.items()]
     assert len(set(names)) == 8
-    assert maintain.interrupted(spark, str(tmp_path)) == []
+    tables = open_tables(f"{tmp_path}/tables")
+    assert maintain.interrupted(tables, str(tmp_path)) == []
     for name in names:
         (tmp_path / name / "offsets").mkdir(parents=True)
         (tmp_path / name / "offsets" / "0").touch()
-    assert sorted(maintain.interrupted(spark, str(tmp_path))) == sorted(names)
+    assert maintain.interrupted(tables, str(tmp_path)) == sorted(names)
     (tmp_path / "kafka-alerts" / "commits").mkdir()
     (tmp_path / "kafka-alerts" / "commits" / "0").touch()
-    assert "kafka-alerts" not in maintain.interrupted(spark, str(tmp_path))
+    assert "kafka-alerts" not in maintain.interrupted(tables, str(tmp_path))
+    with suppress(RuntimeError), manifest.writing(tables, "kafka-alerts:other query", ()):
+        raise RuntimeError
+    assert "kafka-alerts" in maintain.interrupted(tables, str(tmp_path))

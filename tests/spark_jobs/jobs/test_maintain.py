@@ -292,6 +292,32 @@ def test_after_an_interrupted_ingest_counts_are_left_alone(
     assert (tables.arrow(ALERTS).num_rows, ingest_alerts(spark, tables, landing).rows) == (10, 0)
 
 
+def test_beside_a_file_to_be_tried_again_counts_are_left_alone(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Met half, and cut short when it was taken whole, between alerts and counts: upkeep counts none of its alerts, and
+    ingest each once."""
+    at, landing = YESTERDAY - DAY, tmp_path / "landing"
+    tables = open_tables(str(tmp_path / "tables"))
+    rows = [alert(n, event_time=at + n, detected_at=at + n, received_at=at + 5) for n in range(10)]
+    late = land(landing, rows[1:])
+    land(landing, rows[:1])
+    whole = late.read_bytes()
+    late.write_bytes(whole[:-9])
+    assert ingest_alerts(spark, tables, landing).bad_files == 1
+    late.write_bytes(whole)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(tables), "upsert", _broken)
+        with pytest.raises(RuntimeError, match="cut short"):
+            ingest_alerts(spark, tables, landing)
+    assert tables.arrow(ALERTS).num_rows == 10
+    assert "rebuilt" not in upkeep(spark, tables, *THE_18TH)
+    assert "ingest was interrupted (alerts)" in caplog.text
+    ingest_alerts(spark, tables, landing)
+    assert sum(tables.arrow(WIN_5M, ["matches"])["matches"].to_pylist()) == 10
+    assert exact(spark, tables, period(date(2026, 11, 18), 1)) == []
+
+
 def _broken(*_: object) -> bool:
     raise RuntimeError("cut short")
 
@@ -328,3 +354,22 @@ def test_the_landing_is_cleaned_of_what_was_taken_over(
     assert clean(spark, str(landing), f"{tables.root}/_checkpoints", until) == 1
     assert sorted(day.name for day in days.iterdir()) == ["dt=2026-11-19"]
     assert ingest_alerts(spark, tables, landing).rows == 0
+
+
+def test_what_could_not_be_read_stays_in_the_landing(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its alerts are in no table: of a day that is deleted it alone is left, and comes in once it is whole."""
+    landing, tables = _region(spark, tmp_path, bytes_per_batch=1 << 20)
+    at = NOON - 3 * DAY
+    late = land(landing, [alert(950, event_time=at, detected_at=at, received_at=at)])
+    whole = late.read_bytes()
+    late.write_bytes(whole[:-9])
+    assert ingest_alerts(spark, tables, landing).bad_files == 1
+    upkeep(spark, tables, "--days=1", f"--landing={landing}", "--landing-days=1")
+    assert f"{late}: ingest could not read it; kept" in caplog.text
+    assert list((landing / "alerts").glob("dt=2026-11-1[78]/**/*.parquet")) == [late]
+    late.write_bytes(whole)
+    assert ingest_alerts(spark, tables, landing).new == 1
+    assert clean(spark, str(landing), f"{tables.root}/_checkpoints", date(2026, 11, 19)) == 1
+    assert not late.exists()

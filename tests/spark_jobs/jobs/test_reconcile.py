@@ -38,6 +38,9 @@ def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
+OF_COUNTS = [table.name for table in (*COUNTS, RULES)]
+
+
 class Killed(BaseException):
     """Stands for the end of the process."""
 
@@ -115,8 +118,11 @@ def test_doubled_counts_are_single_again(spark: SparkSession, whole: Path, tmp_p
     assert content(open_tables(f"{tmp_path}/upkeep")) == content(tables)
 
 
-def test_a_landing_that_has_not_all(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
-    """Of alerts that were lost the landing has its last days alone: the counts of days of which it has some stay."""
+def test_a_landing_that_has_not_all(
+    spark: SparkSession, whole: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of alerts that were lost the landing has its last days alone: the counts of days of which it has some stay as
+    they are, in upkeep as well, until it has all."""
     shutil.copytree(whole / "tables", tmp_path / "tables")
     tables = open_tables(f"{tmp_path}/tables")
     shutil.rmtree(tables.path(ALERTS))
@@ -127,14 +133,20 @@ def test_a_landing_that_has_not_all(spark: SparkSession, whole: Path, tmp_path: 
     times = {"event_time": NOON, "detected_at": NOON}
     land(tmp_path / "landing", [alert(0, rule_id="r0", tags=["attack.t1003"], **times)])
     assert "counts of 0 days rebuilt" in run(spark, *words)
-    rows = tables.arrow(WIN_5M, ["date", "alerts"]).to_pylist()
-    assert sum(row["alerts"] for row in rows if row["date"] == "2026-11-20") >= 10
-    assert sum(row["alerts"] for row in rows if row["date"] == "2026-11-21") == 10
+    assert tables.arrow(ALERTS).num_rows == 1
+    counted, every = content(tables), content(open_tables(f"{whole}/tables"))
+    assert {name: counted[name] for name in OF_COUNTS} == {name: every[name] for name in OF_COUNTS}
+    run(spark, "maintain", f"--tables={tables.root}", "--date=2026-11-21", "--days=2")
+    assert content(tables) == counted
+    assert "counts of 2026-11-20 are kept: reconcile had fewer alerts" in caplog.text
+    assert "counts of 2 days rebuilt" in run(spark, *words[:2], f"--landing={whole}/landing")
+    assert (content(tables), manifest.read(tables.root).frozen) == (every, [])
 
 
 @pytest.mark.long
 def test_counts_outlive_alerts_that_have_expired(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
-    """Days that retention has dropped keep their counts, and days of which nobody has alerts; rules their texts."""
+    """Days that retention has dropped keep their counts, and days of which nobody has alerts; rules their texts. So
+    when the landing still has their alerts."""
     shutil.copytree(whole / "tables", tmp_path / "tables")
     tables = open_tables(f"{tmp_path}/tables")
     before = content(tables)
@@ -142,10 +154,11 @@ def test_counts_outlive_alerts_that_have_expired(spark: SparkSession, whole: Pat
     assert tables.partitions(ALERTS) == ["2026-11-21"]
     shutil.rmtree(tables.path(RULES))
     assert run(spark, "reconcile", f"--tables={tables.root}") == "reconcile: counts of 1 day rebuilt"
-    after = content(tables)
-    assert {table.name: after[table.name] for table in (*COUNTS, RULES)} == {
-        table.name: before[table.name] for table in (*COUNTS, RULES)
-    }
+    for more in ([], [f"--landing={whole}/landing"]):
+        run(spark, "reconcile", f"--tables={tables.root}", *more)
+        after = content(tables)
+        assert {name: after[name] for name in OF_COUNTS} == {name: before[name] for name in OF_COUNTS}
+    assert tables.partitions(ALERTS) == ["2026-11-20", "2026-11-21"]
 
 
 @pytest.mark.long
@@ -173,6 +186,17 @@ def test_cut_short_it_is_run_again(
     assert content(tables) == content(open_tables(f"{whole}/tables"))
 
 
+def test_cut_short_while_it_reads_it_reads_again(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
+    """What is still to be read would be counted by ingest, on top of what is: it asks for the source again."""
+    shutil.copytree(whole / "tables", tmp_path / "tables")
+    tables = open_tables(f"{tmp_path}/tables")
+    manifest.begin_again(tables.root)
+    with manifest.writing(tables, "alerts:query", (ALERTS,)) as noted:
+        noted.batches["query"] = manifest.Done(0, "plan")
+    with pytest.raises(ValueError, match=r"cut short while it read what has landed; name --landing"):
+        run(spark, "reconcile", f"--tables={tables.root}")
+
+
 @pytest.mark.long
 def test_beside_an_interrupted_ingest_it_takes_the_landing(
     spark: SparkSession, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -192,4 +216,4 @@ def test_beside_an_interrupted_ingest_it_takes_the_landing(
         run(spark, *words)
     run(spark, *words, f"--landing={tmp_path}/landing")
     assert sum(tables.arrow(WIN_5M, ["alerts"])["alerts"].to_pylist()) == 21
-    assert reconcile.recount(spark, tables, {}) == ["2026-11-20", "2026-11-21"]
+    assert reconcile.recount(spark, tables) == ["2026-11-20", "2026-11-21"]

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.jobs import ingest
 from spark_jobs.tables import manifest, storage
 from spark_jobs.tables.arrow import arrow_schema as columns_of
+from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.manifest import NAME, TOGETHER
 from spark_jobs.tables.schema import AGENTS, ALERTS, CAMPAIGNS, DEAD_LETTERS, HEARTBEATS, SEQS, TABLES, WIN_5M, Table
 from spark_jobs.tables.tables import Tables, open_tables
@@ -125,6 +126,31 @@ def test_checkpoints_of_another_time_are_refused(
     assert sorted(alerts) == sorted(alert(n)["alert_id"] for n in (*range(20), 50))
 
 
+def test_a_batch_cut_short_whose_checkpoint_is_gone_is_refused(
+    spark: SparkSession, backups: Backups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its alerts are known to whoever reads them again, and would never be counted; reconcile counts them."""
+    shutil.copytree(backups.now, tmp_path / "tables")
+    shutil.copytree(backups.landing, tmp_path / "landing")
+    tables = open_tables(f"{tmp_path}/tables")
+    words = (f"--landing={tmp_path}/landing", f"--tables={tables.root}")
+    land(tmp_path / "landing", [alert(50)])
+
+    def cut_short(*_: object) -> bool:
+        raise RuntimeError("cut short")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTables, "upsert", cut_short)
+        with pytest.raises(RuntimeError, match="cut short"):
+            run(spark, "ingest", *words)
+    shutil.rmtree(f"{tables.root}/_checkpoints")
+    with pytest.raises(ValueError, match=r"a batch of alerts was cut short .*vedette-spark reconcile"):
+        run(spark, "ingest", *words)
+    run(spark, "reconcile", *words)
+    assert sum(tables.arrow(WIN_5M, ["alerts"])["alerts"].to_pylist()) == 21
+    assert run(spark, "ingest", *words) == "ingest: nothing new"
+
+
 def test_without_a_note_all_or_none_must_be_there(backups: Backups, tmp_path: Path) -> None:
     """Where the note went with a table, ingest misses the table all the same; whole tables without one are taken."""
     shutil.copytree(backups.now, tmp_path / "tables")
@@ -210,6 +236,7 @@ def test_no_version_is_noted_that_may_not_be_on_the_disk(tmp_path: Path, monkeyp
     with manifest.writing(tables, "maintain", (SEQS,)):
         pass
     assert manifest.read(tables.root).tables["seqs"] == synced
+    assert tables.state(SEQS) != synced, "the disk was not synced"
 
 
 def test_reconcile_knows_what_was_lost_until_it_is_done(tmp_path: Path) -> None:

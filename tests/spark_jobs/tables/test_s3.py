@@ -5,20 +5,29 @@ hundreds of megabytes, and goes untested here.
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from spark_jobs.tables import lease, storage
 from spark_jobs.tables.ask import open_reader
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import RULES, WIN_5M
 from spark_jobs.tables.tables import Txn, Where
 from tests.archive import s3
 from tests.spark_jobs.found import AT
+from tests.waits import DEADLINE, until
 
 pytestmark = pytest.mark.peer
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -50,3 +59,67 @@ def test_tables_are_written_and_read_by_s3a(bucket: str) -> None:
     reader.view("win", WIN_5M, "2026-11-19")
     assert reader.only("SELECT CAST(sum(alerts) AS BIGINT) AS n FROM win")["n"] == 3
     reader.close()
+
+
+HOLD = """
+import sys
+from spark_jobs.tables import lease, storage
+
+lease.RENEWED = 0.1
+with storage.one_writer(sys.argv[1], "ingest"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def holder(folder: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that holds the tables until its standard input ends."""
+    command = [sys.executable, "-c", HOLD, folder]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def take_over(folder: str) -> bool:
+    """Whether this process had the tables for a moment."""
+    try:
+        with storage.one_writer(folder, "ingest"):
+            return True
+    except BlockingIOError:
+        return False
+
+
+def test_one_process_at_a_time_writes(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second one is refused while the first one is there, and names it; it is taken on when that has ended, was
+    killed, or was stopped, which then ends as soon as it goes on. Jobs of another name are no matter."""
+    folder = f"{bucket}/tables"
+    monkeypatch.setattr(lease, "RENEWED", 0.1)
+    monkeypatch.setattr(lease, "DEAD", DEADLINE)
+    with holder(folder) as first:
+        said = rf"another ingest is writing these tables \(.*, process {first.pid}\)"
+        with (
+            pytest.raises(BlockingIOError, match=said),
+            storage.one_writer(folder, "ingest"),
+        ):
+            pass
+        with storage.one_writer(folder, "maintain"):
+            pass
+        first.communicate()
+        assert first.returncode == 0
+    assert take_over(folder)
+    monkeypatch.setattr(lease, "DEAD", 0.0)
+    with holder(folder) as second:
+        second.kill()
+        second.wait()
+        until("the tables of one that was killed", lambda: take_over(folder))
+    with holder(folder) as third:
+        os.kill(third.pid, signal.SIGSTOP)
+        until("the tables of one that was stopped", lambda: take_over(folder))
+        os.kill(third.pid, signal.SIGCONT)
+        assert third.wait(DEADLINE) == 1
+    assert len(storage.names(f"{folder}/.ingest.lock")) <= 3

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -331,6 +332,21 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
         writer.join()
     assert not failures
     assert found(tables, WIN_5M, "site", "matches") == [("s", 12), ("x", 6), ("y", 6)]
+
+
+def test_a_race_that_is_lost_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that others are always ahead of has not happened, and says so."""
+    tables = open_tables(str(tmp_path))
+    tables.upsert(WIN_5M, rows(window(1)), Txn("q", 0))
+    monkeypatch.setattr(delta, "MAX_TRIES", 1)
+
+    def lost(*_: object) -> None:
+        raise CommitFailedError("another was first")
+
+    monkeypatch.setattr(delta, "_merge", lost)
+    with pytest.raises(CommitFailedError):
+        tables.upsert(WIN_5M, rows(window(1)), Txn("q", 1))
+    assert tables.version(WIN_5M, "q") == 0
 
 
 def test_a_key_twice_is_refused(tmp_path: Path) -> None:
