@@ -44,12 +44,10 @@ from vedette_console.data import (
     entities,
     findings,
     now,
-    related,
     rules,
 )
 from vedette_console.data.reader import Pool
-from vedette_console.security.principal import Grant, Principal
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Principal, Role
 
 DAYS = 14
 FINDINGS = ("campaigns", "baselines", "risk", "noise", "coverage")
@@ -134,7 +132,7 @@ async def questions(pool: Pool) -> dict[str, Callable[[], Awaitable[Any]]]:
         "histogram, all days": of(counting.histogram, ""),
         "completion of a user": of(complete.complete, "user:ad", 7),
         "one alert": of(alerts.alert, some.day, some.agent_id, some.alert_id),
-        "related alerts": of(related.related, some.day, some.agent_id, some.alert_id),
+        "related alerts": of(alerts.related, some.day, some.agent_id, some.alert_id),
         "campaigns": of(campaigns.campaigns),
         "anomalies": of(findings.anomalies),
         "risks": of(findings.risks),

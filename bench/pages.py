@@ -39,8 +39,7 @@ from spark_jobs.tables.duck import view
 from spark_jobs.tables.schema import ALERTS
 from spark_jobs.tables.tables import Where
 from vedette_console.security.identity import cookie_name
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 from vedette_console.settings import Settings
 from vedette_console.store.store import open_store
 

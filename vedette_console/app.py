@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 
 from vedette.system.terminal import safe
-from vedette_console import api, pages
+from vedette_console import views
 from vedette_console.hub import Hub
 from vedette_console.middleware import Guard
 from vedette_console.security.limits import Attempts
@@ -57,8 +57,8 @@ def create(settings: Settings, store: Store | None = None) -> FastAPI:
             running.callback(app.state.passwords.close)
             app.state.hub.open()
             running.callback(app.state.hub.close)
-            for name in SERVICES:
-                await running.enter_async_context(resolve_name(name)(app))
+            for service in SERVICES:
+                await running.enter_async_context(service(app))
             yield
 
     app = FastAPI(
@@ -72,11 +72,11 @@ def create(settings: Settings, store: Store | None = None) -> FastAPI:
     app.state.oidc = Provider(settings) if settings.oidc else None
     app.state.attempts = Attempts(settings.limits.login_failures, settings.limits.login_window)
     app.state.paths = []
-    for room, names, prefix, given in (("api", api.ROUTERS, API, {"responses": ERRORS}),
-                                       ("pages", pages.ROUTERS, "", {"include_in_schema": False})):  # fmt: skip
+    for names, prefix, options in ((views.API, API, {"responses": ERRORS}),
+                                   (views.PAGES, "", {"include_in_schema": False})):  # fmt: skip
         for name in names:
-            router = resolve_name(f"vedette_console.{room}.{name}:router")
-            app.include_router(router, prefix=prefix, **given)
+            router = resolve_name(f"vedette_console.{name}")
+            app.include_router(router, prefix=prefix, **options)
             app.state.paths += [(compile_path(prefix + one.path)[0], one.methods) for one in router.routes]
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     for kind, handler in _HANDLERS.items():
@@ -102,7 +102,7 @@ def _show(request: Request, problem: Problem) -> Response:
         if "hx-request" in request.headers:
             return Response(status_code=401, headers={"HX-Redirect": "/login"})
         return RedirectResponse(f"/login?next={quote(back, safe='')}", 303)
-    shown: Response = resolve_name("vedette_console.pages.errors:page")(request, problem)
+    shown: Response = resolve_name("vedette_console.pages.render:error_page")(request, problem)
     return shown
 
 

@@ -6,8 +6,6 @@ A route of the API::
 
     @router.post("/findings/{finding}/triage")
     async def triage(finding: str, body: Triage, request: Request, who: Principal = need("triage")) -> Finding:
-        where = await request.app.state.pool.ask(place_of, who, finding)
-        require(who, "triage", where.fleet, where.site)
         note(request, finding=finding, state=body.state)
         …
 
@@ -21,17 +19,29 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar, cast
 
 from fastapi import Depends, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
-from vedette_console.security.principal import ANYWHERE, Principal
-from vedette_console.security.roles import ACTS
+from vedette_console.security.principal import ACTS, ANYWHERE, Principal
 
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 MAX_LIMIT = 500
 """Rows of one answer, at most."""
 
 
-class ErrorBody(BaseModel):
+class Model(BaseModel):
+    """An answer, or a part of one. Times are UTC, in JSON with ``Z``; durations are seconds, sizes bytes. Texts of
+    agents, rules and events are as they came, and the attacker's: whoever shows them escapes them."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Sent(BaseModel):
+    """What a caller sends: unknown keys are a mistake, not passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ErrorBody(Model):
     """An error: what is wrong, the field or column that it is about ("" for the request), and what to do."""
 
     error: str
@@ -67,18 +77,19 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 """How each route may fail, for the OpenAPI document."""
 
 
-T = TypeVar("T")
+Item = TypeVar("Item")
 
 
-class Page(BaseModel, Generic[T]):
-    """Rows of a list; ``total`` is null where counting would cost too much, ``next`` goes into ``after``."""
+class Listing(Model, Generic[Item]):
+    """A page of a list; ``total`` is null where counting would cost too much, ``next`` goes into ``after`` for the rows
+    that follow (null: that was all)."""
 
-    items: list[T]
+    items: list[Item]
     total: int | None = None
     next: str | None = None
 
 
-class Done(BaseModel):
+class Done(Model):
     """An act that has no other answer."""
 
     done: bool = True
@@ -86,11 +97,11 @@ class Done(BaseModel):
 
 async def who(request: Request) -> Principal:
     """The one who asks. Raises Problem 401 when nobody is logged in."""
-    found = maybe(request)
-    if found is None:
+    principal = maybe(request)
+    if principal is None:
         raise Problem(401, "not logged in", what_to_do="log in, or send 'Authorization: Bearer TOKEN'",
                       headers={"WWW-Authenticate": "Bearer"})  # fmt: skip
-    return found
+    return principal
 
 
 def maybe(request: Request) -> Principal | None:
@@ -114,11 +125,6 @@ def need(act: str, *, audit: bool | None = None) -> Any:
     return Depends(check)
 
 
-def act_of(dependency: Any) -> str:
-    """The act of a dependency that ``need`` made, "" of any other."""
-    return str(getattr(dependency, "act", ""))
-
-
 def require(who: Principal, act: str, fleet: str = ANYWHERE, site: str = ANYWHERE) -> None:
     """Raises Problem 403 when ``who`` may not do ``act`` at that place (``Principal.may``)."""
     if who.may(act, fleet, site):
@@ -132,8 +138,8 @@ def require(who: Principal, act: str, fleet: str = ANYWHERE, site: str = ANYWHER
 
 def note(request: Request, **details: object) -> None:
     """Add ``details`` to what the audit log will hold about this request; texts are cut at 500 characters."""
-    held = getattr(request.state, "details", {})
-    request.state.details = {**held, **{key: _short(value) for key, value in details.items()}}
+    details_so_far = getattr(request.state, "details", {})
+    request.state.details = {**details_so_far, **{key: _short(value) for key, value in details.items()}}
 
 
 def _short(value: object) -> object:

@@ -16,7 +16,7 @@ import pytest
 from tests.broker import own_port
 from tests.waits import DEADLINE, pauses
 from vedette_console.store.database import PostgreSQL, open_database
-from vedette_console.store.schema import migrate
+from vedette_console.store.store import migrate
 
 
 def _program(name: str) -> str | None:

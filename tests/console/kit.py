@@ -17,8 +17,7 @@ from tests.waits import DEADLINE
 from vedette_console.app import create
 from vedette_console.security import csrf
 from vedette_console.security.identity import cookie_name
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 from vedette_console.server import listen
 from vedette_console.settings import Settings
 from vedette_console.store.database import Conflict

@@ -21,8 +21,7 @@ from tests.fleet.kit import Centre
 from tests.fuzz.outside import CANARY, Box, names
 from tests.fuzz.test_names import bent
 from vedette_console.app import create
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 from vedette_console.settings import Settings
 from vedette_console.store.store import open_store
 

@@ -18,22 +18,14 @@ from spark_jobs.tables.ask import text, time, total
 from spark_jobs.tables.schema import ALERTS, HEARTBEATS, HOST_1H, WIN_5M
 from vedette.system import foreign
 from vedette_console.data.alerts import newest
-from vedette_console.data.days import last_days
-from vedette_console.data.models import Listing, Place
-from vedette_console.data.models_fleet import (
-    AgentAccount,
-    AgentListing,
-    AgentRow,
-    AgentSums,
-    Beat,
-    Count,
-    InputRow,
-    SiteRow,
-)
+from vedette_console.data.models import Place
+from vedette_console.data.models_fleet import AgentAccount, AgentListing, AgentRow, AgentSums, Beat, SiteRow
 from vedette_console.data.reader import Reader
-from vedette_console.data.rows import following, limited, none, offset
+from vedette_console.data.rows import following, last_days, limited, none, offset
 from vedette_console.data.rules import counted
+from vedette_console.fleet.models import InputRow
 from vedette_console.security.principal import Principal
+from vedette_console.web import Listing
 
 RECENT = timedelta(minutes=15)
 """Before the newest heartbeat of all: those whose labels a list shows."""
@@ -64,9 +56,7 @@ def agents(
     """Agents whose id, site or version holds ``q``, of ``STATES``, those in trouble first; the sums are of all."""
     before, limit, period = offset(after), limited(limit), last_days(1, now)
     whole = accounts_of(reader, period)
-    held = " OR ".join(
-        f"contains(lower({name}), lower({text(q)}))" for name in ("agent_id", "site", "fleet", "version")
-    )
+    held = " OR ".join(f"contains(lower({name}), lower({text(q)}))" for name in SEARCHED)
     found = f"({STATES.get(state, 'true')})" + (f" AND ({held})" if q else "")
     rows = reader.rows(
         f"""SELECT *, count(*) OVER () AS of FROM ({whole}) w WHERE {found}
@@ -81,7 +71,9 @@ def agents(
     of = rows[0]["of"] if rows else 0
     labels = _labels(reader)
     return AgentListing(
-        items=[_agent(SimpleNamespace(**row), labels.get((row["fleet"], row["agent_id"]), {})) for row in rows],
+        items=[
+            AgentRow(**_values(SimpleNamespace(**row), labels.get((row["fleet"], row["agent_id"]), {}))) for row in rows
+        ],
         total=of,
         next=following(before, len(rows), of),
         sums=AgentSums(**sums, versions=counts["version"], bundles=counts["bundle"]),
@@ -115,10 +107,6 @@ def _json(found: str | None) -> Any:
         return foreign.read(found or "null", cut=True)
     except ValueError:
         return None
-
-
-def _agent(one: Line, labels: Mapping[str, str]) -> AgentRow:
-    return AgentRow(**_values(one, labels))
 
 
 def _values(one: Line, labels: Mapping[str, str]) -> dict[str, Any]:
@@ -162,7 +150,9 @@ def agent(reader: Reader, who: Principal, fleet: str, agent_id: str, now: dateti
         or [f"{key}: {value}" for key, value in foreign.texts(actual.get("problems")).items()],
         inputs=_inputs(beat.get("inputs")),
         beats=_beats(reader, is_it),
-        hosts=_of_site(reader, fleet, rows[0]["site"]),
+        hosts=counted(
+            reader, "host", f"fleet = {text(fleet)} AND site = {text(rows[0]['site'])}", "host", limit=10
+        ),
         newest=found,
         heartbeat=beat,
     )  # fmt: skip
@@ -213,10 +203,6 @@ def _sum(value: Any) -> int:
     """A number, or those of an object together."""
     parts = value.values() if isinstance(value, dict) else (value,)
     return sum(map(foreign.count, parts))
-
-
-def _of_site(reader: Reader, fleet: str, site: str) -> list[Count]:
-    return counted(reader, "host", f"fleet = {text(fleet)} AND site = {text(site)}", "host", limit=10)
 
 
 def sites(reader: Reader, who: Principal, days: int = 1, now: datetime | None = None) -> Listing[SiteRow]:

@@ -1,47 +1,97 @@
-"""Alerts by a search, newest first, and one alert in full.
+"""Alerts by a search, newest first; one alert in full, and what was near it in time.
 
 A page is found by walking back in time, a few files at a time, until it is full: the table's log says between which
-times a file's alerts lie, so that the newest of a hundred million are found in a day's files. Only the order's
-columns are read of all of them, the others of the page's alerts. A text may be in any alert, so it is looked for in
-``TEXT_DAYS`` days only, unless the search names a time.
+times a file's alerts lie, so that the newest of a hundred million are found in a day's files. An entity is looked for
+on the days only on which the table of counts has it (``pruned``). Only the order's columns are read of all alerts, the
+others of the page's. A text may be in any alert, so it is looked for in ``TEXT_DAYS`` days only, unless the search
+names a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from spark_jobs.common.attack import of_tags
 from spark_jobs.tables.ask import Row, text, time
 from spark_jobs.tables.delta import DataFile
-from spark_jobs.tables.schema import ALERTS
+from spark_jobs.tables.schema import ALERTS, ENTITY_KINDS, ENTITY_SITE_5M
 from spark_jobs.tables.tables import Where
-from vedette_console.data.models import Alert, AlertRow, Asset, Contributing, IntelHit, Listing, Place
-from vedette_console.data.pruning import pruned
-from vedette_console.data.query import Search, parse
+from vedette_console.data.findings import decision_of
+from vedette_console.data.models import (
+    Alert,
+    AlertRow,
+    Related,
+    RelatedGroup,
+    Span,
+)
+from vedette_console.data.query import KINDS, All, Search, Term, Tree, parse, term
 from vedette_console.data.reader import Reader
 from vedette_console.data.rows import (
     ALERT_ROW,
+    EPOCH,
     NEWEST,
     alert_row,
+    alert_values,
     cursor,
     limited,
-    mapped,
     micros,
     moment,
     none,
     place,
-    raw_ref,
-    row_values,
     technique,
 )
 from vedette_console.data.rules import titles
-from vedette_console.data.spans import highlights
 from vedette_console.data.sql import condition
-from vedette_console.data.triage import decision_of
 from vedette_console.security.principal import Principal
-from vedette_console.web import Problem
+from vedette_console.web import Listing, Problem
+
+DAY = 86_400_000_000
+"""Microseconds."""
+
+
+def entities_of(tree: Tree) -> list[tuple[str, str]]:
+    """Kinds and values of entities that whatever ``tree`` finds must have, of the kinds that are counted."""
+    match tree:
+        case Term(field, pattern, ":") if field in ENTITY_KINDS and len(pattern.parts) == 1:
+            return [(field, pattern.parts[0])]
+        case All(parts):
+            return [one for part in parts for one in entities_of(part)]
+    return []
+
+
+def pruned(reader: Reader, asked: Search, files: Sequence[DataFile]) -> list[DataFile]:
+    """Those of ``files`` of ``alerts`` that may hold what is asked for."""
+    named = entities_of(asked.tree)
+    counted = reader.catalog.days(ENTITY_SITE_5M)
+    if not named or len(counted) < 2 or not files:
+        return list(files)
+    reader.view("seen", ENTITY_SITE_5M)
+    rows = reader.rows(
+        " INTERSECT ".join(
+            f"SELECT DISTINCT date FROM seen WHERE kind = '{kind}' AND lower(value) = lower({text(value)})"
+            for kind, value in named
+        )
+    )
+    have = {row["date"] for row in rows}
+    # Days of which the counts say that nothing is there.
+    without = {day for day in counted[:-1] if day not in have}
+    return [one for one in files if not _within(one, without)]
+
+
+def _within(file: DataFile, days: set[str]) -> bool:
+    """Whether all times of a file lie in ``days``."""
+    low, high = file.bounds.get("counted_at", (None, None))
+    if low is None or high is None or high - low > 400 * DAY:
+        return False
+    first, last = (EPOCH.date() + timedelta(days=number // DAY) for number in (low - 1000, high + 1000))
+    return all(day in days for day in _between(first, last))
+
+
+def _between(first: date, last: date) -> list[str]:
+    return [(first + timedelta(days=number)).isoformat() for number in range((last - first).days + 1)]
+
 
 FIRST_ROWS = 50_000
 GROWTH = 4
@@ -157,42 +207,18 @@ def alert(reader: Reader, who: Principal, day: str, agent_id: str, alert_id: str
     """One alert in full. Raises Problem 404 when there is none that ``who`` sees."""
     row = one_alert(reader, day, agent_id, alert_id)
     tactics, techniques = of_tags(row["tags"])
-    fields = mapped(row["fields"])
-    contributing = [one for one in row["contributing"] or () if one]
-    known = titles(reader, [one["rule_id"] or "" for one in contributing])
-    return Alert(
-        **row_values(row),
-        parent_id=row["parent_id"],
-        seq=row["seq"],
-        rule_digest=row["rule_digest"] or "",
-        tags=[tag for tag in row["tags"] or () if tag],
-        tactics=tactics,
-        techniques=[technique(name) for name in techniques],
-        event_time=row["event_time"],
-        detected_at=row["detected_at"],
-        received_at=row["received_at"],
-        logsource={key: value for key, value in (row["logsource"] or {}).items() if value},
-        fields=fields,
-        group_by=mapped(row["group_by"]),
-        raw_ref=raw_ref(row["raw_ref"]),
-        contributing=[
-            Contributing(
-                rule_id=one["rule_id"] or "",
-                rule_title=known.get(one["rule_id"] or "", ""),
-                event_time=one["event_time"],
-                raw_ref=raw_ref(one["raw_ref"]),
-            )
-            for one in contributing
-        ],
-        first_time=row["first_time"],
-        last_time=row["last_time"],
-        bundle=row["bundle"],
-        flags=[flag for flag in row["flags"] or () if flag],
-        asset=_filled(Asset, row["asset"]),
-        place=_filled(Place, row["place"]),
-        intel=[hit for one in row["intel"] or () if (hit := _filled(IntelHit, one))],
-        highlights=highlights(row["raw"] or "", fields),
-        triage=decision_of(reader, f"alert:{agent_id}/{alert_id}", row["counted_at"]),
+    fields = {name: value or "" for name, value in row["fields"] or ()}
+    events = [event for event in row["contributing"] or () if event]
+    titled = titles(reader, [event["rule_id"] or "" for event in events])
+    return Alert.model_validate(
+        {
+            **alert_values(row),
+            "tactics": tactics,
+            "techniques": [technique(name) for name in techniques],
+            "contributing": [{**event, "rule_title": titled.get(event["rule_id"] or "", "")} for event in events],
+            "highlights": highlights(row["raw"] or "", fields),
+            "triage": decision_of(reader, f"alert:{agent_id}/{alert_id}", row["counted_at"]),
+        }
     )
 
 
@@ -208,12 +234,96 @@ def one_alert(reader: Reader, day: str, agent_id: str, alert_id: str) -> Row:
     return rows[0]
 
 
-def _filled(model: Any, found: Row | None) -> Any:
-    """A model of what a struct has; None for nothing."""
-    values = {key: value for key, value in (found or {}).items() if value is not None}
-    return model(**values) if values else None
-
-
 def around(at: datetime, minutes: int) -> tuple[datetime, datetime]:
     """So many minutes before and after ``at``."""
     return at - timedelta(minutes=minutes), at + timedelta(minutes=minutes)
+
+
+MOST = 64
+SHORTEST = 2
+"""Characters of a value that is looked for: a single digit stands everywhere."""
+
+
+def highlights(raw: str, fields: Mapping[str, str]) -> list[Span]:
+    """Where each value stands first in ``raw``, in order, none within another: of those that overlap the longest."""
+    found: list[Span] = []
+    for field, value in sorted(fields.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST]:
+        if len(value) < SHORTEST or value == raw:
+            continue
+        start = raw.find(value)
+        while start >= 0 and any(one.start < start + len(value) and start < one.end for one in found):
+            start = raw.find(value, start + 1)
+        if start >= 0:
+            found.append(Span(start=start, end=start + len(value), field=field))
+    return sorted(found, key=lambda one: one.start)
+
+
+SHOWN = 10
+"""Of a group."""
+MAX_ENTITIES = 6
+MINUTES = (1, 7 * 24 * 60)
+
+
+def related(reader: Reader, who: Principal, day: str, agent_id: str, alert_id: str, minutes: int = 60) -> Related:
+    """Alerts of at most ``minutes`` before and after. Raises Problem 404 when there is no such alert."""
+    minutes = max(MINUTES[0], min(minutes, MINUTES[1]))
+    row = one_alert(reader, day, agent_id, alert_id)
+    if row["counted_at"] is None:
+        return Related(minutes=minutes, groups=[])
+    since, until = around(row["counted_at"], minutes)
+    near = f"counted_at BETWEEN {time(since)}::TIMESTAMPTZ AND {time(until)}::TIMESTAMPTZ"
+    reader.show("alerts", ALERTS, reader.files(ALERTS, Where(near={"counted_at": [(since, until)]})))
+    groups = []
+    # All tests in one pass over these hours; each alert counts in every group that it is of.
+    tests = _tests(row)
+    marks = ", ".join(f"({test}) AS in_{number}" for number, (_, _, _, test) in enumerate(tests))
+    any_of = " OR ".join(f"in_{number}" for number in range(len(tests)))
+    keys = reader.rows(
+        f"""SELECT * FROM (
+            SELECT g, received_date, counted_at, agent_id, alert_id, row_number() OVER (
+                PARTITION BY g ORDER BY abs(epoch_us(counted_at) - epoch_us({time(row["counted_at"])}::TIMESTAMPTZ)),
+                agent_id, alert_id) AS place
+            FROM (SELECT unnest([{", ".join(f"CASE WHEN in_{n} THEN {n} END" for n in range(len(tests)))}]) AS g,
+                      received_date, counted_at, agent_id, alert_id
+                  FROM (SELECT received_date, counted_at, agent_id, alert_id, {marks} FROM alerts WHERE {near}
+                        AND NOT (agent_id = {text(agent_id)} AND alert_id = {text(alert_id)})) WHERE {any_of})
+            WHERE g IS NOT NULL) WHERE place <= {SHOWN + 1} ORDER BY g, {NEWEST}"""
+    )
+    rows = {(one["agent_id"], one["alert_id"]): alert_row(one) for one in whole(reader, keys, ALERT_ROW)}
+    for number, (by, value, query, _) in enumerate(tests):
+        found = [rows[key] for one in keys if one["g"] == number
+                 and (key := (one["agent_id"], one["alert_id"])) in rows]  # fmt: skip
+        if found:
+            groups.append(RelatedGroup(by=by, value=value, query=f"{query} {_range(since, until)}".strip(),
+                                       items=found[:SHOWN], more=len(found) > SHOWN))  # fmt: skip
+    return Related(minutes=minutes, groups=groups)
+
+
+def _tests(row: Row) -> list[tuple[str, str, str, str]]:
+    """By what an alert may be related, the value, the search for all such, and the SQL."""
+    kin = f"parent_id = {text(row['alert_id'])}"
+    if row["parent_id"]:
+        kin += f" OR alert_id = {text(row['parent_id'])} OR parent_id = {text(row['parent_id'])}"
+    agent = text(row["agent_id"])
+    found = [("fold", row["alert_id"], f"kind:* {term('agent', row['agent_id'])}",
+              f"agent_id = {agent} AND coalesce({kin}, false)")]  # fmt: skip
+    for one in list(dict.fromkeys((e["kind"] or "", e["value"]) for e in row["entities"] or () if e and e["value"]))[
+        :MAX_ENTITIES
+    ]:
+        field = one[0] if one[0] in KINDS else "entity"
+        test = f"list_contains(entities, {{'kind': {text(one[0])}, 'value': {text(one[1])}}})"
+        found.append(("entity", f"{one[0]} {one[1]}", term(field, one[1]),
+                      f"coalesce({test}, false) AND coalesce(kind, '') <> 'fold'"))  # fmt: skip
+    if row["host"]:
+        place = {name: row[name] or "" for name in ("host", "fleet", "site")}
+        query = " ".join(term(name, value) for name, value in place.items())
+        test = " AND ".join(f"coalesce({name}, '') = {text(value)}" for name, value in place.items())
+        found.append(("host", row["host"], query, f"{test} AND coalesce(kind, '') <> 'fold'"))
+    if row["rule_id"]:
+        test = f"coalesce(rule_id = {text(row['rule_id'])}, false) AND coalesce(kind, '') <> 'fold'"
+        found.append(("rule", row["rule_title"] or row["rule_id"], term("rule", row["rule_id"]), test))
+    return found
+
+
+def _range(since: datetime, until: datetime) -> str:
+    return f"from:{since:%Y-%m-%dT%H:%M:%S} to:{until:%Y-%m-%dT%H:%M:%S}"

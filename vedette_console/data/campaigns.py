@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from spark_jobs.common.attack import caption
 from spark_jobs.common.plain import many
@@ -13,7 +12,7 @@ from spark_jobs.report.triage import NEW
 from spark_jobs.tables.ask import Row, severity, text, time, total
 from spark_jobs.tables.schema import CAMPAIGNS, ENTITY_SITE_5M
 from vedette_console.data.alerts import newest
-from vedette_console.data.days import last_days
+from vedette_console.data.findings import decision, held, history
 from vedette_console.data.models import (
     AlertRow,
     Campaign,
@@ -22,15 +21,20 @@ from vedette_console.data.models import (
     Chapter,
     Edge,
     Graph,
-    Listing,
     Node,
-    Step,
 )
 from vedette_console.data.reader import Reader
-from vedette_console.data.rows import following, limited, none, numbers_of, offset, technique, texts_of, values_of
+from vedette_console.data.rows import (
+    following,
+    last_days,
+    limited,
+    none,
+    offset,
+    technique,
+)
 from vedette_console.data.rules import titles
-from vedette_console.data.triage import decision, held, history
 from vedette_console.security.principal import Principal
+from vedette_console.web import Listing
 
 MAX_GRAPH = 24
 """Entities, and as many sites."""
@@ -63,18 +67,11 @@ def listed(reader: Reader, found: str, limit: int, before: int = 0) -> tuple[lis
 
 def rows_of(reader: Reader, rows: Sequence[Row], now: datetime | None = None) -> list[CampaignRow]:
     decided = held(reader, [row["campaign_id"] for row in rows], now)
-    return [CampaignRow(**_values(row, decided.get(row["campaign_id"], NEW))) for row in rows]
+    return [CampaignRow.model_validate(_values(row, decided.get(row["campaign_id"], NEW))) for row in rows]
 
 
-def _values(row: Row, decided: Line) -> dict[str, Any]:
-    return {
-        "day": row["date"],
-        **texts_of(row, "campaign_id", "kind", "value", "state", "stage", "level", "reason"),
-        **values_of(row, "first_seen", "last_seen", "confidence"),
-        **{name: list(row[name] or ()) for name in ("sites", "rules", "tactics")},
-        **numbers_of(row, "score", "alerts", "matches", "new_steps"),
-        "triage": decision(decided, row["last_seen"]),
-    }
+def _values(row: Row, decided: Line) -> Row:
+    return {**row, "day": row["date"], "triage": decision(decided, row["last_seen"])}
 
 
 def campaign(reader: Reader, who: Principal, campaign_id: str, now: datetime | None = None) -> Campaign:
@@ -86,29 +83,18 @@ def campaign(reader: Reader, who: Principal, campaign_id: str, now: datetime | N
     steps = [step for step in row["steps"] or () if step]
     known = titles(reader, [rule for rule in row["rules"] or () if rule])
     decided = held(reader, [campaign_id], now).get(campaign_id, NEW)
-    entities = [_entity(one) for one in row["entities"] or () if one]
-    return Campaign(
-        **_values(row, decided),
-        techniques=[technique(name) for name in row["techniques"] or () if name],
-        evidence=row["evidence"],
-        against=[why for why in row["against"] or () if why],
-        updated_at=row["updated_at"],
-        steps=[
-            Step(time=step["time"], alerts=step["alerts"] or 0, rule_title=known.get(step["rule_id"] or "", ""),
-                 **texts_of(step, "fleet", "site", "rule_id", "tactic"))
-            for step in steps
-        ],
-        story=[_chapter(part) for part in row["story"] or () if part],
-        entities=entities,
-        graph=graph(reader, row, entities),
-        samples=_samples(reader, row, entities),
-        decisions=history(reader, campaign_id),
-    )  # fmt: skip
-
-
-def _entity(row: Row) -> CampaignEntity:
-    return CampaignEntity(
-        **texts_of(row, "kind", "value"), alerts=row["alerts"] or 0, tactics=list(row["tactics"] or ())
+    entities = [CampaignEntity.model_validate(entity) for entity in row["entities"] or () if entity]
+    return Campaign.model_validate(
+        {
+            **_values(row, decided),
+            "techniques": [technique(name) for name in row["techniques"] or () if name],
+            "steps": [{**step, "rule_title": known.get(step["rule_id"] or "", "")} for step in steps],
+            "story": [_chapter(part) for part in row["story"] or () if part],
+            "entities": entities,
+            "graph": graph(reader, row, entities),
+            "samples": _samples(reader, row, entities),
+            "decisions": history(reader, campaign_id),
+        }
     )
 
 

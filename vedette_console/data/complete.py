@@ -8,11 +8,12 @@ from datetime import datetime
 from spark_jobs.common.attack import TACTICS
 from spark_jobs.tables.ask import LEVELS, text
 from spark_jobs.tables.schema import AGENTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M
-from vedette_console.data.days import last_days
-from vedette_console.data.models import Completion, Listing
+from vedette_console.data.models import Completion
 from vedette_console.data.query import FIELDS, KINDS, MAX_SEARCH, quoted
 from vedette_console.data.reader import Reader
+from vedette_console.data.rows import last_days
 from vedette_console.security.principal import Principal
+from vedette_console.web import Listing
 
 MOST = 12
 DAYS = 7

@@ -9,15 +9,14 @@ from spark_jobs.tables.ask import text, total
 from spark_jobs.tables.schema import ENTITY_SITE_5M, HOST_1H, RISK, WIN_5M
 from vedette_console.data.alerts import newest
 from vedette_console.data.campaigns import listed, rows_of
-from vedette_console.data.days import last_days, newest_day
 from vedette_console.data.findings import risk_models
-from vedette_console.data.models import Listing
 from vedette_console.data.models_fleet import EntityPage, EntityRow, RiskDay
 from vedette_console.data.query import KINDS, term
 from vedette_console.data.reader import Reader
-from vedette_console.data.rows import following, limited, none, offset, values_of
+from vedette_console.data.rows import following, last_days, limited, newest_day, none, offset
 from vedette_console.data.rules import by_day, counted, since_for, titles
 from vedette_console.security.principal import Principal
+from vedette_console.web import Listing
 
 NEWEST = 20
 MAX_CAMPAIGNS = 10
@@ -54,8 +53,7 @@ def _listed(reader: Reader, q: str, kind: str, period: Period, before: int, limi
     items = []
     for row in rows:
         rules, sites = spread.get((row["kind"], row["value"], row["scope"])) or (0, 0)
-        items.append(EntityRow(**values_of(row, "kind", "value", "scope", "alerts", "score", "over"),
-                               rules=rules, sites=sites))  # fmt: skip
+        items.append(EntityRow.model_validate({**row, "rules": rules, "sites": sites}))
     return Listing(items=items, total=of, next=following(before, len(rows), of))
 
 

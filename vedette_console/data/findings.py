@@ -1,23 +1,178 @@
-"""Anomalies and risks, with what was decided about them."""
+"""Anomalies and risks; and what people decide about these, a campaign or an alert: the table ``triage``.
+
+A finding is named by its id; an alert's is ``alert:AGENT/ID``. Who decides must be allowed to at every place that the
+finding is of, those that they do not see included: a decision closes it for all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+import re
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
-from spark_jobs.report.triage import NEW
+from pydantic import Field, field_validator
+
+from spark_jobs.report.figures import Line
+from spark_jobs.report.triage import CLOSED, MAX_TEXT, NEW, STATES, decisions, mistake, words
+from spark_jobs.report.triage import decide as keep
 from spark_jobs.tables.ask import Row, severity, text
-from spark_jobs.tables.schema import ANOMALIES, RISK
-from vedette_console.data.days import last_days, newest_day
-from vedette_console.data.models import Anomaly, Contribution, Listing, Risk
+from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, RISK, TRIAGE
+from spark_jobs.tables.tables import Where
+from vedette_console.data.models import Anomaly, Decision, Risk
+from vedette_console.data.models_fleet import DecisionMade
 from vedette_console.data.reader import Reader
-from vedette_console.data.rows import following, limited, numbers_of, offset, texts_of, values_of
+from vedette_console.data.rows import (
+    following,
+    last_days,
+    limited,
+    newest_day,
+    none,
+    offset,
+)
 from vedette_console.data.rules import titles
-from vedette_console.data.triage import decision, held
-from vedette_console.security.principal import Principal
+from vedette_console.security.principal import ALL, Principal
+from vedette_console.web import Listing, Model, Problem, require
 
-_ANOMALY_TEXTS = ("kind", "fleet", "site", "rule_id", "level", "reason", "entity_kind", "entity_value")
+MAX_DECISIONS = 100
+_LATER = re.compile(r"([1-9][0-9]{0,3})d")
+
+
+class Decide(Model):
+    """A decision. ``expires``: ``30d``, or a day (UTC), from which on the finding is new again; empty: never. ``day``:
+    of an alert, its day, by which it is found sooner."""
+
+    state: str = Field(description=f"one of {', '.join(STATES)}")
+    reason: str = Field("", max_length=MAX_TEXT)
+    assignee: str = Field("", max_length=MAX_TEXT)
+    expires: str = Field("", max_length=40)
+    day: str = Field("", max_length=10)
+
+    @field_validator("reason", "assignee")
+    @classmethod
+    def _writable(cls, value: str) -> str:
+        if "\x00" in value or value.encode(errors="replace").decode() != value:
+            raise ValueError("has characters that no table can hold")
+        return value
+
+    @field_validator("state")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in STATES:
+            raise ValueError(f"write one of {', '.join(STATES)}")
+        return value
+
+
+class Finding(NamedTuple):
+    """``places``: fleets and sites of it, ``*`` where it is of all; ``last``: when it was last active."""
+
+    kind: str
+    id: str
+    places: tuple[tuple[str, str], ...]
+    last: datetime | None
+
+
+def decision(line: Line, last: datetime | None) -> Decision:
+    """A decision for a page; ``last``: when its finding was last active."""
+    shut = line.state in CLOSED and (last is None or last <= line.updated_at)
+    return Decision(state=line.state, assignee=line.assignee, reason=line.reason, author=line.author,
+                    expires_at=line.expires_at, updated_at=line.updated_at, closed=shut, words=words(line))  # fmt: skip
+
+
+def held(reader: Reader, findings: Collection[str], now: datetime | None = None) -> dict[str, Line]:
+    """What holds for those of ``findings`` about which something was decided."""
+    return decisions(reader, findings, now or datetime.now(UTC))
+
+
+def decision_of(reader: Reader, finding: str, last: datetime | None, now: datetime | None = None) -> Decision:
+    return decision(held(reader, [finding], now).get(finding, NEW), last)
+
+
+def history(reader: Reader, finding: str) -> list[Decision]:
+    """All decisions about a finding, the newest first."""
+    reader.view("triage", TRIAGE)
+    rows = reader.rows(
+        f"""SELECT state, coalesce(assignee, '') AS assignee, coalesce(reason, '') AS reason,
+        coalesce(author, '') AS author, expires_at, updated_at FROM triage WHERE finding_id = {text(finding)}
+        ORDER BY updated_at DESC, state LIMIT {MAX_DECISIONS}"""
+    )
+    return [decision(Line(**row), None) for row in rows]
+
+
+def find(reader: Reader, finding: str, day: str = "") -> Finding:
+    """The finding of this id that is seen. Raises Problem 404."""
+    if finding.startswith("alert:"):
+        return _alert(reader, finding, day)
+    for kind, table, column in (("campaign", CAMPAIGNS, "campaign_id"), ("anomaly", ANOMALIES, "anomaly_id"),
+                                ("risk", RISK, "risk_id")):  # fmt: skip
+        reader.view("found", table)
+        last = "ended_at" if kind == "anomaly" else "last_seen"
+        rows = reader.rows(f"SELECT * FROM found WHERE {column} = {text(finding)} ORDER BY {last} DESC LIMIT 1")
+        if rows:
+            return Finding(kind, finding, _places(reader, kind, rows[0], column), rows[0][last])
+    raise none("finding")
+
+
+def _alert(reader: Reader, finding: str, day: str) -> Finding:
+    agent, _, alert = finding.removeprefix("alert:").partition("/")
+    reader.show("found", ALERTS, reader.files(ALERTS, Where(only=(day,)) if day else None))
+    rows = reader.rows(
+        f"""SELECT coalesce(fleet, '') AS fleet, coalesce(site, '') AS site, counted_at FROM found
+        WHERE alert_id = {text(alert)} AND agent_id = {text(agent)} LIMIT 1"""
+    )
+    if not rows:
+        raise none("alert")
+    return Finding("alert", finding, ((rows[0]["fleet"], rows[0]["site"]),), rows[0]["counted_at"])
+
+
+def _places(reader: Reader, kind: str, row: Row, column: str) -> tuple[tuple[str, str], ...]:
+    if kind == "anomaly":
+        return ((row["fleet"] or "", row["site"] or ALL),)
+    if kind == "risk":
+        place = row["value"] if row["kind"] == "site" else row["scope"]
+        return (_place(place),) if place else ((ALL, ALL),)
+    sites = row["sites"] or []
+    if not reader.scope.all:
+        whole = reader.rows(f"SELECT sites FROM all_found WHERE {column} = {text(row[column])}")
+        sites = [place for one in whole for place in one["sites"] or []]
+    return tuple(sorted({_place(place) for place in sites}))
+
+
+def _place(text: str) -> tuple[str, str]:
+    fleet, _, site = text.partition("/")
+    return fleet, site
+
+
+def decide(reader: Reader, who: Principal, finding: str, body: Decide, now: datetime | None = None) -> DecisionMade:
+    """Keep a decision. Raises Problem 404 for an unknown finding, 403, and 422 for what it lacks."""
+    now = now or datetime.now(UTC)
+    if wrong := mistake(body.state, body.assignee, body.reason):
+        raise Problem(422, wrong, where=wrong.rpartition(" ")[2], what_to_do="give it, or choose another state")
+    expires = _until(body.expires, now)
+    found = find(reader, finding, body.day)
+    for fleet, site in found.places:
+        require(who, "triage", fleet, site)
+    made = keep(
+        reader.catalog.tables, found.id, found.kind, body.state, author=who.name, now=now, assignee=body.assignee,
+        reason=body.reason, expires=expires,
+    )  # fmt: skip
+    reader.catalog.moved(TRIAGE)
+    return DecisionMade(finding_id=found.id, kind=found.kind, triage=decision(made, found.last))
+
+
+def _until(text: str, now: datetime) -> datetime | None:
+    if not text:
+        return None
+    try:
+        days = _LATER.fullmatch(text)
+        until = now + timedelta(days=int(days[1])) if days else datetime.fromisoformat(text)
+        until = until.replace(tzinfo=UTC) if until.tzinfo is None else until.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise Problem(422, f"{text!r} is no time", where="expires",
+                      what_to_do="write days such as 30d, or YYYY-MM-DD") from None  # fmt: skip
+    if until <= now:
+        raise Problem(422, f"{text} has passed", where="expires", what_to_do="write a later day")
+    return until
 
 
 def anomalies(
@@ -39,13 +194,13 @@ def _anomalies(reader: Reader, rows: Sequence[Row], now: datetime | None) -> lis
     known = titles(reader, [row["rule_id"] for row in rows if row["rule_id"]])
     decided = held(reader, [row["anomaly_id"] for row in rows], now)
     return [
-        Anomaly(
-            anomaly_id=row["anomaly_id"],
-            day=row["date"],
-            **texts_of(row, *_ANOMALY_TEXTS),
-            rule_title=known.get(row["rule_id"] or "", ""),
-            **values_of(row, "started_at", "ended_at", "observed", "median", "score"),
-            triage=decision(decided.get(row["anomaly_id"], NEW), row["ended_at"]),
+        Anomaly.model_validate(
+            {
+                **row,
+                "day": row["date"],
+                "rule_title": known.get(row["rule_id"] or "", ""),
+                "triage": decision(decided.get(row["anomaly_id"], NEW), row["ended_at"]),
+            }
         )
         for row in rows
     ]
@@ -75,23 +230,6 @@ def risk_models(reader: Reader, rows: Sequence[Row], now: datetime | None = None
     return [_risk(row, known, decision(decided.get(row["risk_id"], NEW), row["last_seen"])) for row in rows]
 
 
-def _risk(row: Row, known: dict[str, str], triage: Any) -> Risk:
-    return Risk(
-        day=row["as_of"],
-        **texts_of(row, "risk_id", "kind", "value", "scope", "level", "reason"),
-        **values_of(row, "threshold", "usual", "first_seen", "last_seen"),
-        **numbers_of(row, "score", "alerts", "rules", "tactics", "days", "others"),
-        others_points=row["others_points"] or 0.0,
-        over=bool(row["over"]),
-        contributions=[
-            Contribution(
-                points=part["points"] or 0.0,
-                time=part["time"],
-                alerts=part["alerts"] or 0,
-                rule_title=known.get(part["rule_id"] or "", ""),
-                **texts_of(part, "rule_id", "level", "tactic", "why"),
-            )
-            for part in row["contributions"] or ()
-        ],
-        triage=triage,
-    )
+def _risk(row: Row, titled: dict[str, str], triage: Decision) -> Risk:
+    parts = [{**part, "rule_title": titled.get(part["rule_id"] or "", "")} for part in row["contributions"] or ()]
+    return Risk.model_validate({**row, "day": row["as_of"], "contributions": parts, "triage": triage})

@@ -1,39 +1,41 @@
-"""What the console answers about the tables: one frozen model a noun, the same for pages and the API.
-
-Times are UTC and aware; in JSON they end in ``Z``. A list is a ``Listing``: its ``items``, how many there are in all
-where that is known, and ``next``, what to give as ``after`` for those that follow (None: that was all). Texts come
-from logs and are the attacker's: pages escape them.
-"""
+"""What the console answers about the tables: one frozen model a noun, the same for pages and the API."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
-Item = TypeVar("Item")
-
-
-class Model(BaseModel):
-    """An answer, or a part of one."""
-
-    model_config = ConfigDict(frozen=True)
+from vedette_console.web import Model
 
 
-class Listing(Model, Generic[Item]):
-    """A page of a list."""
+def _filled(struct: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What a struct of a row has; None for nothing."""
+    return {key: value for key, value in (struct or {}).items() if value is not None} or None
 
-    items: list[Item]
-    total: int | None = None
-    next: str | None = None
+
+def _in_a_log(struct: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """None where an event is not in a raw log."""
+    return struct if struct and struct["log_id"] is not None and struct["offset"] is not None else None
+
+
+Text = Annotated[str, BeforeValidator(lambda value: value or "")]
+Number = Annotated[int, BeforeValidator(lambda value: value or 0)]
+Real = Annotated[float, BeforeValidator(lambda value: value or 0.0)]
+Flag = Annotated[bool, BeforeValidator(bool)]
+Texts = Annotated[list[str], BeforeValidator(lambda values: list(values or ()))]
+Words = Annotated[list[str], BeforeValidator(lambda values: [value for value in values or () if value])]
+Pairs = Annotated[dict[str, str], BeforeValidator(lambda pairs: {key: value or "" for key, value in pairs or ()})]
+"""A column of a row, empty where it is null; ``Words`` without empty ones, ``Pairs`` a map, as DuckDB gives it."""
 
 
 class Entity(Model):
     """Who or what an event is about."""
 
-    kind: str
-    value: str
+    kind: Text
+    value: Text
 
 
 class RawRef(Model):
@@ -41,7 +43,7 @@ class RawRef(Model):
 
     log_id: str
     offset: int
-    length: int
+    length: Number
 
 
 class Decision(Model):
@@ -58,25 +60,28 @@ class Decision(Model):
     words: str = ""
 
 
+Located = Annotated[RawRef | None, BeforeValidator(_in_a_log)]
+
+
 class AlertRow(Model):
     """An alert in a list. ``day`` (its ``received_date``), ``agent_id`` and ``alert_id`` name it; ``finding_id`` is
     what a decision about it names."""
 
-    day: str
-    agent_id: str
-    alert_id: str
+    day: Text
+    agent_id: Text
+    alert_id: Text
     time: datetime | None
-    kind: str
-    level: str
-    rule_id: str
-    rule_title: str
-    fleet: str
-    site: str
-    host: str
-    source: str
-    count: int
-    entities: list[Entity]
-    raw: str
+    kind: Text
+    level: Text
+    rule_id: Text
+    rule_title: Text
+    fleet: Text
+    site: Text
+    host: Text
+    source: Text
+    count: Number
+    entities: Annotated[list[Entity], BeforeValidator(lambda rows: [row for row in rows or () if row])]
+    raw: Text
     """Cut at 240 characters."""
 
     @property
@@ -87,10 +92,10 @@ class AlertRow(Model):
 class Contributing(Model):
     """An event that a correlation counted."""
 
-    rule_id: str
+    rule_id: Text
     rule_title: str
     event_time: datetime | None
-    raw_ref: RawRef | None
+    raw_ref: Located
 
 
 class Place(Model):
@@ -144,25 +149,25 @@ class Alert(AlertRow):
 
     parent_id: str | None
     seq: int | None
-    rule_digest: str
-    tags: list[str]
+    rule_digest: Text
+    tags: Words
     tactics: list[str]
     techniques: list[Technique]
     event_time: datetime | None
     detected_at: datetime | None
     received_at: datetime | None
-    logsource: dict[str, str]
-    fields: dict[str, str]
-    group_by: dict[str, str]
-    raw_ref: RawRef | None
+    logsource: Annotated[dict[str, str], BeforeValidator(lambda struct: {k: v for k, v in (struct or {}).items() if v})]
+    fields: Pairs
+    group_by: Pairs
+    raw_ref: Located
     contributing: list[Contributing]
     first_time: datetime | None
     last_time: datetime | None
     bundle: str | None
-    flags: list[str]
-    asset: Asset | None
-    place: Place | None
-    intel: list[IntelHit]
+    flags: Words
+    asset: Annotated[Asset | None, BeforeValidator(_filled)]
+    place: Annotated[Place | None, BeforeValidator(_filled)]
+    intel: Annotated[list[IntelHit], BeforeValidator(lambda rows: [hit for row in rows or () if (hit := _filled(row))])]
     highlights: list[Span]
     triage: Decision = Field(default_factory=Decision)
 
@@ -240,24 +245,24 @@ class Completion(Model):
 class CampaignRow(Model):
     """A campaign in a list; ``docs/tables.md`` has the columns."""
 
-    campaign_id: str
+    campaign_id: Text
     day: str
-    kind: str
-    value: str
+    kind: Text
+    value: Text
     first_seen: datetime | None
     last_seen: datetime | None
-    state: str
-    stage: str
-    level: str
-    score: float
+    state: Text
+    stage: Text
+    level: Text
+    score: Real
     confidence: float | None
-    alerts: int
-    matches: int
-    sites: list[str]
-    rules: list[str]
-    tactics: list[str]
-    reason: str
-    new_steps: int
+    alerts: Number
+    matches: Number
+    sites: Texts
+    rules: Texts
+    tactics: Texts
+    reason: Text
+    new_steps: Number
     triage: Decision
 
 
@@ -265,12 +270,12 @@ class Step(Model):
     """Alerts of a rule at a site, of a campaign's entities."""
 
     time: datetime | None
-    fleet: str
-    site: str
-    rule_id: str
+    fleet: Text
+    site: Text
+    rule_id: Text
     rule_title: str
-    tactic: str
-    alerts: int
+    tactic: Text
+    alerts: Number
 
 
 class Chapter(Model):
@@ -288,10 +293,10 @@ class Chapter(Model):
 class CampaignEntity(Model):
     """An entity of a campaign, with its alerts in the campaign's time."""
 
-    kind: str
-    value: str
-    alerts: int
-    tactics: list[str]
+    kind: Text
+    value: Text
+    alerts: Number
+    tactics: Texts
 
 
 class Node(Model):
@@ -327,7 +332,7 @@ class Campaign(CampaignRow):
 
     techniques: list[Technique]
     evidence: float | None
-    against: list[str]
+    against: Words
     updated_at: datetime | None
     steps: list[Step]
     story: list[Chapter]
@@ -343,57 +348,57 @@ class Anomaly(Model):
 
     anomaly_id: str
     day: str
-    kind: str
-    fleet: str
-    site: str
-    rule_id: str
+    kind: Text
+    fleet: Text
+    site: Text
+    rule_id: Text
     rule_title: str
     started_at: datetime | None
     ended_at: datetime | None
     observed: float | None
     median: float | None
     score: float | None
-    level: str
-    reason: str
-    entity_kind: str
-    entity_value: str
+    level: Text
+    reason: Text
+    entity_kind: Text
+    entity_value: Text
     triage: Decision
 
 
 class Contribution(Model):
     """A part of a risk's score."""
 
-    points: float
+    points: Real
     time: datetime | None
-    rule_id: str
+    rule_id: Text
     rule_title: str
-    level: str
-    tactic: str
-    alerts: int
-    why: str
+    level: Text
+    tactic: Text
+    alerts: Number
+    why: Text
 
 
 class Risk(Model):
     """What an entity has come to on a day; ``docs/tables.md`` has the columns."""
 
-    risk_id: str
+    risk_id: Text
     day: str
-    kind: str
-    value: str
-    scope: str
-    score: float
+    kind: Text
+    value: Text
+    scope: Text
+    score: Real
     threshold: float | None
     usual: float | None
-    over: bool
-    level: str
-    alerts: int
-    rules: int
-    tactics: int
-    days: int
+    over: Flag
+    level: Text
+    alerts: Number
+    rules: Number
+    tactics: Number
+    days: Number
     first_seen: datetime | None
     last_seen: datetime | None
-    reason: str
+    reason: Text
     contributions: list[Contribution]
-    others: int
-    others_points: float
+    others: Number
+    others_points: Real
     triage: Decision

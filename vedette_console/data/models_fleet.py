@@ -6,17 +6,9 @@ from datetime import datetime
 
 from pydantic import Field
 
-from vedette_console.data.models import (
-    AlertRow,
-    Anomaly,
-    CampaignRow,
-    Decision,
-    Listing,
-    Model,
-    Place,
-    Risk,
-    Technique,
-)
+from vedette_console.data.models import AlertRow, Anomaly, CampaignRow, Decision, Place, Risk, Technique
+from vedette_console.fleet.models import InputRow
+from vedette_console.web import Listing, Model
 
 # Entities ----------------------------------------------------------------------------------------------------------
 
@@ -190,18 +182,6 @@ class AgentRow(Model):
     missing: int
     labels: dict[str, str] = Field(default_factory=dict)
     troubles: list[str]
-
-
-class InputRow(Model):
-    """An input's own account."""
-
-    name: str
-    received: int
-    stored: int
-    evaluated: int
-    backlog: int
-    dropped: int
-    lost: int
 
 
 class Beat(Model):

@@ -19,10 +19,10 @@ from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, HEARTBEATS, R
 from vedette_console.data.agents import agents
 from vedette_console.data.alerts import newest
 from vedette_console.data.campaigns import campaigns
-from vedette_console.data.days import last_days
 from vedette_console.data.findings import anomalies, risks
 from vedette_console.data.models_fleet import CardModel, Now, PointerModel
 from vedette_console.data.reader import Reader
+from vedette_console.data.rows import last_days
 from vedette_console.security.principal import Principal
 
 SHOWN = 8

@@ -21,6 +21,7 @@ import duckdb
 import pyarrow as pa
 import structlog
 from deltalake.exceptions import DeltaError
+from fastapi import Request
 
 from spark_jobs.tables import ask
 from spark_jobs.tables.ask import Row
@@ -351,3 +352,9 @@ def _named() -> Iterator[None]:
 
 def _busy(why: str = "too many questions wait already") -> Problem:
     return Problem(503, why, what_to_do="try again in a minute", headers={"Retry-After": "60"})
+
+
+def pool_of(request: Request) -> Pool:
+    """The application's."""
+    pool: Pool = request.app.state.pool
+    return pool

@@ -25,8 +25,7 @@ from vedette_console.data.models_fleet import ReportRow
 from vedette_console.data.now import report_of
 from vedette_console.data.reader import Pool, Reader
 from vedette_console.data.rows import none
-from vedette_console.security.principal import Grant, Principal
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Principal, Role
 from vedette_console.web import Problem
 
 MAX_DAYS = 31

@@ -1,16 +1,18 @@
-"""Rows of answers as models, and what lists share: columns, cursors, bounds."""
+"""Rows of answers as models, and what lists share: columns, cursors, bounds, and the days that a question is about."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from spark_jobs.common.period import Period, period
 from spark_jobs.report.page import attack_link, attack_name
 from spark_jobs.tables.ask import Row
-from vedette_console.data.models import AlertRow, Entity, RawRef, Technique
+from spark_jobs.tables.schema import Table
+from vedette_console.data.models import AlertRow, Technique
+from vedette_console.data.reader import Reader
 from vedette_console.web import MAX_LIMIT, Problem
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -27,52 +29,14 @@ NEWEST = "counted_at DESC, agent_id, alert_id"
 """SQL: the order of alerts in a list."""
 
 
+def alert_values(row: Row) -> Row:
+    """A row of the table, with what an ``AlertRow`` calls otherwise."""
+    return {**row, "day": row["received_date"], "time": row["counted_at"]}
+
+
 def alert_row(row: Row) -> AlertRow:
     """An alert of a list, of the columns ``ALERT_ROW``."""
-    return AlertRow(**row_values(row))
-
-
-def row_values(row: Row) -> dict[str, Any]:
-    """What an ``AlertRow`` has of a row with its columns."""
-    texts = ("agent_id", "alert_id", "kind", "level", "rule_id", "rule_title", "fleet", "site", "host", "source", "raw")
-    return {
-        **texts_of(row, *texts),
-        "day": row["received_date"] or "",
-        "time": row["counted_at"],
-        "count": row["count"] or 0,
-        "entities": entities(row["entities"]),
-    }
-
-
-def texts_of(row: Row, *names: str) -> dict[str, Any]:
-    """Texts of a row, empty where there is none."""
-    return {name: row[name] or "" for name in names}
-
-
-def numbers_of(row: Row, *names: str) -> dict[str, Any]:
-    """Numbers of a row, 0 where there is none."""
-    return {name: row[name] or 0 for name in names}
-
-
-def values_of(row: Row, *names: str) -> dict[str, Any]:
-    """Values of a row, None where there is none."""
-    return {name: row[name] for name in names}
-
-
-def entities(found: Sequence[Row] | None) -> list[Entity]:
-    return [Entity(kind=one["kind"] or "", value=one["value"] or "") for one in found or () if one]
-
-
-def raw_ref(found: Row | None) -> RawRef | None:
-    """None where an event is not in a raw log."""
-    if not found or found["log_id"] is None or found["offset"] is None:
-        return None
-    return RawRef(log_id=found["log_id"], offset=found["offset"], length=found["length"] or 0)
-
-
-def mapped(pairs: Sequence[tuple[str, str | None]] | None) -> dict[str, str]:
-    """A map of an answer, which is a list of pairs."""
-    return {key: value or "" for key, value in pairs or ()}
+    return AlertRow.model_validate(alert_values(row))
 
 
 def technique(name: str) -> Technique:
@@ -137,3 +101,20 @@ def moment(number: int) -> datetime:
 def none(what: str) -> Problem:
     """There is none, or none that may be seen: the same answer for both."""
     return Problem(404, f"no such {what}", what_to_do="it may have expired, or lie at a site that you do not see")
+
+
+MAX_DAYS = 90
+
+
+def last_days(days: int, now: datetime | None = None) -> Period:
+    """The last ``days`` days, within ``MAX_DAYS``, up to ``now`` (None: the clock's)."""
+    at = now or datetime.now(UTC)
+    return period(at.date(), max(1, min(days, MAX_DAYS)), at)
+
+
+def newest_day(reader: Reader, name: str, table: Table, until: str = "9999") -> str:
+    """Let ``name`` be the newest day of ``table`` up to ``until``, else its oldest; which, empty for none."""
+    days = reader.catalog.days(table)
+    day = max((one for one in days if one <= until), default=min(days, default=""))
+    reader.view(name, table, day or "0", day or "0")
+    return day

@@ -15,8 +15,6 @@ from spark_jobs.common.attack import TACTICS, caption
 from spark_jobs.common.period import Period
 from spark_jobs.tables.ask import Row, severity, text, total
 from spark_jobs.tables.schema import COVERAGE, ENTITY_SITE_5M, HOST_1H, NOISE, RULES, WIN_5M
-from vedette_console.data.days import last_days, newest_day
-from vedette_console.data.models import Listing
 from vedette_console.data.models_fleet import (
     Count,
     Coverage,
@@ -28,8 +26,9 @@ from vedette_console.data.models_fleet import (
 )
 from vedette_console.data.query import term
 from vedette_console.data.reader import Reader
-from vedette_console.data.rows import following, limited, none, offset, technique
+from vedette_console.data.rows import following, last_days, limited, newest_day, none, offset, technique
 from vedette_console.security.principal import Principal
+from vedette_console.web import Listing
 
 NOISY = 0.1
 """A rule with a larger share of all matches is noisy."""
@@ -83,13 +82,13 @@ def every(reader: Reader, period: Period) -> list[RuleRow]:
             f"SELECT * FROM ({_all(reader, period)}) ORDER BY alerts DESC, {severity()} DESC, title, rule_id "
             f"LIMIT {MAX_RULES}"
         )
-        return [_row(row) for row in rows]
+        return [RuleRow(**_values(row)) for row in rows]
 
     return reader.kept(("rules", period.since, period.until), (COVERAGE, RULES, WIN_5M), ask)
 
 
 def _all(reader: Reader, period: Period) -> str:
-    """SQL: every rule that is deployed or alerted, with the columns of ``_row``."""
+    """SQL: every rule that is deployed or alerted, with the columns of ``_values``."""
     day = newest_day(reader, "coverage", COVERAGE, period.until)
     reader.view("known", RULES)
     reader.view("win", WIN_5M, period.since, period.until)
@@ -113,10 +112,6 @@ def _all(reader: Reader, period: Period) -> str:
     FULL JOIN (SELECT rule_id, max(rule_title) AS title, max(level) AS level, {total("alerts")}, {total("matches")},
             count(DISTINCT (fleet, site)) AS sites, max(last_time) AS last_time FROM win GROUP BY 1) w USING (rule_id)
     LEFT JOIN (SELECT rule_id, count(DISTINCT (fleet, site, host)) AS hosts FROM host GROUP BY 1) h USING (rule_id)"""
-
-
-def _row(row: Row) -> RuleRow:
-    return RuleRow(**_values(row))
 
 
 def _values(row: Row) -> dict[str, Any]:

@@ -17,8 +17,9 @@ import orjson
 
 from vedette.system import child
 from vedette.system.within import within
-from vedette_console.fleet.given import Given
-from vedette_console.fleet.models import EventInput, Explained, Finding, Linted, RuleFile, RuleInput, Tested
+from vedette_console.fleet.means import Means
+from vedette_console.fleet.models import Finding, RuleFile
+from vedette_console.fleet.models_asked import EventInput, Explained, Linted, RuleInput, Tested
 from vedette_console.web import Problem
 
 MODULE = "vedette_console.fleet.worker"
@@ -31,8 +32,8 @@ ENDINGS = {"sigma": ".yml", "sql": ".sql"}
 
 
 class Authoring:
-    def __init__(self, given: Given) -> None:
-        self._given = given
+    def __init__(self, means: Means) -> None:
+        self._means = means
         self._turns, self._waiting = asyncio.Semaphore(AT_ONCE), 0
 
     async def lint(self, rule: RuleInput) -> Linted:
@@ -66,9 +67,9 @@ class Authoring:
                           headers={"Retry-After": "5"})  # fmt: skip
         order = {
             "rules": [name for name in files if not name.endswith((".test.yml", ".test.yaml"))],
-            "beside": [str(path) for path in self._given.rules] if beside else [],
-            "pipelines": [str(path) for path in self._given.pipelines],
-            "lookups": [str(path) for path in self._given.lookups],
+            "beside": [str(path) for path in self._means.rules] if beside else [],
+            "pipelines": [str(path) for path in self._means.pipelines],
+            "lookups": [str(path) for path in self._means.lookups],
             **{"event": "", "format": "auto", "topic": ""}, **more,
         }  # fmt: skip
         self._waiting += 1

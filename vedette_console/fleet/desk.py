@@ -1,8 +1,10 @@
 """Requests to hosts in the background: asked once, awaited as long as they hold, over outages and restarts.
 
+    REQUESTS/ID/console.json     who asked here and what for, whom at which site; the rest is ``region/requests.py``'s
+
 * A request is on disk, signed and noted, before it is sent: a console that is killed in the middle goes on with its
   next start, by asking for what lacks (``region.requests.converse``). Agents take a request once, however often it
-  comes.
+  comes. The note is written again when the request is over: lists need nothing else.
 * A broker that is away is waited for; the request says so.
 * AT_ONCE conversations at the same time, MAX_OPEN under way in all: others wait, or are refused.
 * One console works in a folder of requests; a second one there reads, and asks nothing.
@@ -14,25 +16,217 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from vedette.fleet.replies import Part
+from vedette.bundle.manifest import rfc3339
+from vedette.fleet.replies import Part, records
 from vedette.fleet.requests import ID, Request
 from vedette.region import requests
-from vedette.region.requests import Collection
+from vedette.region.hunts import HostFindings, added
+from vedette.region.requests import Answer, Collection
+from vedette.system import foreign
 from vedette.system.backoff import Backoff
+from vedette.system.durable import write_whole
 from vedette.system.wallclock import utc_now
-from vedette_console.fleet.asked import Asked, Note
-from vedette_console.fleet.given import Given
+from vedette_console.fleet.means import Means, as_given
+from vedette_console.fleet.models_asked import AgentAnswer, Job
 from vedette_console.security.principal import Principal
 from vedette_console.web import Problem
+
+NOTE = "console.json"
+NO_ANSWER, ANSWERING, NOT_TAKEN = "no answer", "answering", "not taken"
+ACT = {"hunt": "hunt", "evidence": "evidence", "ask": "fleet.ask", "do": "fleet.ask"}
+"""Who may make a request of a kind, and cancel it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Of a request that is over, for lists."""
+
+    whole: int = 0
+    failed: int = 0
+    events: int = 0
+    matches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Times are UTC microseconds. ``sites``: site by agent, when it was asked. ``more``: what its kind shows besides.
+    ``state``: how it ended; empty: it has not."""
+
+    id: str
+    kind: str
+    title: str
+    by: str
+    operator: str
+    reason: str
+    created: int
+    expires: int
+    fleet: str
+    sites: Mapping[str, str]
+    more: Mapping[str, Any] = field(default_factory=dict)
+    state: str = ""
+    totals: Totals = field(default_factory=Totals)
+
+    def write(self, folder: Path) -> None:
+        """``folder``: REQUESTS/ID. Raises OSError."""
+        write_whole(folder / NOTE, orjson.dumps(asdict(self)), 0o600)
+
+    @classmethod
+    def read(cls, folder: Path) -> Note:
+        """Raises OSError, ValueError."""
+        row = foreign.read((folder / NOTE).read_bytes())
+        try:
+            note = cls(**{**row, "totals": Totals(**row["totals"])})
+            times = foreign.count(note.created, -1), foreign.count(note.expires, -1)
+            if note.id != folder.name or min(times) < 0 or not {*map(type, note.sites.values())} <= {str}:
+                raise ValueError("its id, its times or its sites are none")
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise ValueError(f"{folder / NOTE} is damaged: {error}") from error
+        return note
+
+    def seen(self, who: Principal) -> set[str]:
+        """The agents of it that ``who`` may see."""
+        scope = who.sites()
+        return {agent for agent, site in self.sites.items() if scope.sees(self.fleet, site)}
+
+    def may_cancel(self, who: Principal) -> bool:
+        """Whether all of its agents are at sites where ``who`` may ask the like."""
+        scope = who.sites(ACT[self.kind])
+        return all(scope.sees(self.fleet, site) for site in {*self.sites.values()})
+
+
+class Asked:
+    """A request whose replies are read, or awaited."""
+
+    def __init__(self, note: Note, collection: Collection) -> None:
+        self.note, self.collection = note, collection
+        self.outage = ""
+        """Why it does not come on, in words; empty: it does."""
+        self.queued = True
+        self.came = 0.0
+        """When the last part came, by the loop's clock."""
+        self.stop = asyncio.Event()
+        """It is to be called off."""
+        self.hosts: dict[str, HostFindings] = {}
+        """Of a hunt: what each host has found."""
+        self._lock = threading.Lock()
+
+    def fold(self, agent: str, part: Part) -> None:
+        """Count what a part says, of a hunt."""
+        if self.note.kind == "hunt":
+            with self._lock:
+                self.hosts.setdefault(agent, HostFindings()).take(records(part))
+
+    def read(self) -> None:
+        """Count what is on disk. Blocking; raises OSError."""
+        for agent, answer in self.collection.answers.items():
+            if answer.have:
+                for part in self.collection.parts(agent):
+                    self.fold(agent, part)
+
+    @property
+    def over(self) -> bool:
+        return all(answer.over for answer in self.collection.answers.values())
+
+    def state(self, now: int) -> tuple[str, str]:
+        """Of ``models.Job``, and why. ``now``: UTC microseconds."""
+        if self.note.state:
+            return self.note.state, ""
+        if self.collection.cancelled:
+            return "cancelled", ""
+        if self.over:
+            return "asking", ""  # until all of it is counted and kept
+        if now > self.note.expires:
+            return "expired", "agents may not act on it any more"
+        if self.outage:
+            return "broker away", self.outage
+        if self.queued:
+            return "queued", "other requests are under way"
+        answering = any(answer.have and not answer.over for answer in self.collection.answers.values())
+        return ("asking", "") if answering or not self.came else ("waiting", "hosts that are away, or at work")
+
+    def totals(self, seen: AbstractSet[str] | None = None) -> Totals:
+        """Of the agents ``seen``; None: of all."""
+        answers = [one for agent, one in self.collection.answers.items() if seen is None or agent in seen]
+        hosts = [one for agent, one in [*self.hosts.items()] if seen is None or agent in seen]
+        last = [one for host in hosts if (one := host.progress) is not None]
+        counts, _ = added(hosts)
+        return Totals(
+            sum(answer.whole for answer in answers),
+            sum(answer.over and answer.state != "done" for answer in answers),
+            min(foreign.COUNT, sum(one.events for one in last)),
+            min(foreign.COUNT, max(counts.total(), sum(one.matches for one in last))),
+        )  # fmt: skip
+
+    def settled(self) -> Note:
+        """It is over, and all that came is counted."""
+        state = "cancelled" if self.collection.cancelled else "done" if self.over else "expired"
+        return replace(self.note, state=state, totals=self.totals())
+
+
+def job(note: Note, who: Principal, asked: Asked | None, now: int) -> Job:
+    """For a list or a page, of the agents that ``who`` may see; of a request that is over without its replies, where
+    that is all of them."""
+    state, why = asked.state(now) if asked is not None else (note.state, "")
+    seen, totals = note.seen(who), totals_of(note, who, asked)
+    every = asked.collection.answers.items() if asked is not None else ()
+    answers = [one for agent, one in every if agent in seen]
+    return Job(
+        id=note.id, kind=note.kind, state=state, why=why, title=note.title, by=note.by,  # type: ignore[arg-type]
+        operator=note.operator, reason=as_given(note.reason, note.by), created=rfc3339(note.created),
+        expires=rfc3339(note.expires), asked=len(seen), whole=totals.whole, failed=totals.failed,
+        answering=sum(bool(answer.have) and not answer.over for answer in answers), cancelled=state == "cancelled",
+        may_cancel=state in OPEN and note.may_cancel(who),
+    )  # fmt: skip
+
+
+def totals_of(note: Note, who: Principal, asked: Asked | None) -> Totals:
+    """Of the agents that ``who`` may see."""
+    seen = note.seen(who)
+    whole = len(seen) == len(note.sites)
+    if whole and (asked is None or note.state):
+        return note.totals
+    return asked.totals(None if whole else seen) if asked is not None else Totals()
+
+
+OPEN = ("queued", "asking", "waiting", "broker away")
+
+
+def answer_row(asked: Asked, agent: str) -> AgentAnswer:
+    answer, host = asked.collection.answers[agent], asked.hosts.get(agent)
+    state, reason = answer_state(answer)
+    last = host.progress if host is not None else None
+    return AgentAnswer(
+        agent=agent, fleet=asked.note.fleet, site=asked.note.sites.get(agent, ""), state=state, reason=reason,
+        parts=len(answer.have), bytes=answer.size, whole=answer.whole, events=last and last.events,
+        matches=last and last.matches, oldest=rfc3339(last.oldest) if last and last.oldest else None,
+        reached=rfc3339(last.reached) if last and last.reached else None, share=last and last.share,
+        notes=[note[:500] for note in host.notes[:50]] if host is not None else [],
+    )  # fmt: skip
+
+
+def answer_state(answer: Answer) -> tuple[str, str]:
+    if answer.stopped:
+        return ("cancelled" if answer.stopped.startswith("cancelled") else NOT_TAKEN), answer.stopped
+    if not answer.whole:
+        return (ANSWERING if answer.have else NO_ANSWER), ""
+    return answer.state, answer.reason
+
+
+News = Callable[[], None]
+
 
 log = structlog.get_logger()
 
@@ -52,8 +246,8 @@ LISTED = 2000
 class Desk:
     """``news`` is called when something of a request is new; ``settled`` when one is over, in a thread."""
 
-    def __init__(self, given: Given, news: Callable[[str], None], settled: Callable[[Asked], None]) -> None:
-        self._given, self._news, self._settled = given, news, settled
+    def __init__(self, means: Means, news: Callable[[str], None], settled: Callable[[Asked], None]) -> None:
+        self._means, self._news, self._settled = means, news, settled
         self._open: dict[str, Asked] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._kept: OrderedDict[str, Asked] = OrderedDict()
@@ -63,13 +257,14 @@ class Desk:
         """Why nothing is asked here; empty: it is."""
 
     async def start(self) -> None:
-        folder = self._given.requests
-        if folder is None or self._given.broker is None:
+        folder = self._means.requests
+        if folder is None or self._means.broker is None:
             return
         try:
             await asyncio.to_thread(self._take, folder)
-            for note in await asyncio.to_thread(self._unfinished, folder):
-                await self._resume(folder, note)
+            for note in await asyncio.to_thread(self.notes):
+                if not note.state:
+                    await self._resume(folder, note)
         except (OSError, ValueError) as error:
             self.fault = f"{folder}: {error}"
             log.error("console_requests_failed", reason=self.fault, action="requests made before do not go on")
@@ -91,9 +286,6 @@ class Desk:
         if self._lock is not None:
             os.close(self._lock)
 
-    def _unfinished(self, folder: Path) -> list[Note]:
-        return [note for note in self.notes() if not note.state]
-
     async def _resume(self, folder: Path, note: Note) -> None:
         try:
             asked = await asyncio.to_thread(self._load, folder, note)
@@ -105,7 +297,7 @@ class Desk:
     def _load(self, folder: Path, note: Note) -> Asked:
         """Blocking. Raises OSError, ValueError, Problem."""
         place = folder / note.id
-        asked = Asked(note, Collection(place, self._given.need_authorities(), self._given.revoked_now()))
+        asked = Asked(note, Collection(place, self._means.need_authorities(), self._means.revoked_now()))
         asked.read()
         return asked
 
@@ -116,8 +308,8 @@ class Desk:
         alert: str = "", more: Mapping[str, Any] | None = None,
     ) -> Asked:  # fmt: skip
         """Make a request and begin to ask it; ``sites``: whom, with the site of each. Raises Problem."""
-        self._given.need_broker()
-        folder, authorities = self._given.need_requests(), self._given.need_authorities()
+        self._means.need_broker()
+        folder, authorities = self._means.need_requests(), self._means.need_authorities()
         if self.fault:
             raise Problem(503, self.fault, what_to_do="end the other console, or give this one a folder of its own")
         if len(self._open) >= MAX_OPEN:
@@ -128,7 +320,7 @@ class Desk:
         )  # fmt: skip
 
         def begin() -> Collection:
-            revoked = self._given.revoked_now()
+            revoked = self._means.revoked_now()
             made = Collection.begin(folder, request, key, [*sites], authorities, revoked, alert=alert)
             note.write(folder / request.id)
             return made
@@ -147,12 +339,15 @@ class Desk:
         self._tasks[asked.note.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(asked.note.id, None))
 
-    async def cancel(self, id: str) -> None:
-        """It is on disk that it is cancelled before this returns. Raises Problem 409, 503."""
-        asked = self._open.get(id)
-        if asked is None:
+    async def cancel(self, who: Principal, id: str) -> Job:
+        """Call off a request; what hosts have found until then still comes. It is on disk that it is cancelled before
+        this returns. Raises Problem 403, 404, 409, 503."""
+        asked = await asyncio.to_thread(self.of, who, id, *ACT)
+        if not asked.note.may_cancel(who):
+            raise Problem(403, f"{who.name} may not cancel this: {ACT[asked.note.kind]} at all of its sites")
+        if id not in self._open:
             raise Problem(409, "this request is over already")
-        key = self._given.need_key()
+        key = self._means.need_key()
         if not asked.collection.cancelled:
             try:
                 await asyncio.to_thread(asked.collection.cancel, key)
@@ -160,6 +355,7 @@ class Desk:
                 raise Problem(503, f"it cannot be cancelled: {error}", what_to_do="look at the disk") from error
         asked.stop.set()
         self._news(id)
+        return job(asked.note, who, asked, utc_now())
 
     # --- conversations
 
@@ -192,7 +388,7 @@ class Desk:
 
     async def _converse(self, asked: Asked, fresh: bool, seconds: float) -> None:
         """Raises OSError, Problem."""
-        key, broker, note = self._given.need_key(), self._given.need_broker(), asked.note
+        key, broker, note = self._means.need_key(), self._means.need_broker(), asked.note
         async with requests.by_broker(broker, note.fleet, note.id[:12]) as wire:
             asked.outage = ""
 
@@ -237,7 +433,7 @@ class Desk:
 
     def notes(self) -> list[Note]:
         """The newest first. Blocking."""
-        folder = self._given.requests
+        folder = self._means.requests
         if folder is None:
             return []
         found = []
@@ -267,7 +463,7 @@ class Desk:
         """One with its replies. Blocking; raises Problem 404."""
         if (asked := self._open.get(id) or self._kept.get(id)) is not None:
             return asked
-        folder = self._given.requests
+        folder = self._means.requests
         try:
             if folder is None or not ID.fullmatch(id):
                 raise FileNotFoundError

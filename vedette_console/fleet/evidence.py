@@ -1,31 +1,68 @@
 """Evidence: the raw lines around an alert, asked of its host with one click and a reason, and kept beside the alert.
 
-Kept as ``vedette fleet evidence`` keeps it (``region/evidence.py``): EVIDENCE/ALERT/REQUEST.jsonl.zst and a manifest.
+Where the event lies is looked up by day, agent and id in the tables, else in the landing. Kept as ``vedette fleet
+evidence`` keeps it (``region/evidence.py``): EVIDENCE/ALERT/REQUEST.jsonl.zst and a manifest.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
+
+import orjson
 
 from vedette.bundle.manifest import rfc3339
 from vedette.fleet.requests import Request
 from vedette.region import evidence as kept
 from vedette.region import requests
+from vedette.region.evidence import COLUMNS, Found, find
 from vedette.system.wallclock import utc_now
-from vedette_console.fleet.asked import Asked, answer_state, job
-from vedette_console.fleet.desk import Desk
+from vedette_console.fleet.desk import Asked, Desk, answer_state, job
 from vedette_console.fleet.documents import Documents
-from vedette_console.fleet.figures import number
-from vedette_console.fleet.figures import text as text_of
-from vedette_console.fleet.given import Given
-from vedette_console.fleet.live import Live
-from vedette_console.fleet.models import EvidenceOrder, EvidencePage, Line
-from vedette_console.fleet.operators import reasoned, signer
+from vedette_console.fleet.live import Live, number
+from vedette_console.fleet.live import text as text_of
+from vedette_console.fleet.means import Means, reasoned, signer
+from vedette_console.fleet.models_asked import EvidenceOrder, EvidencePage, Line
 from vedette_console.fleet.sight import Sight
 from vedette_console.security.principal import Principal
 from vedette_console.web import Problem, require
+
+REF = ("log_id", "offset", "length")
+
+
+def locate(means: Means, day: str, agent: str, alert: str) -> Found | None:
+    """None: there is no such alert. Blocking; raises OSError, LookupError, ValueError."""
+    row = _in_tables(f"{means.tables.rstrip('/')}/alerts", day, agent, alert) if means.tables else None
+    if row is not None:
+        ref = row.get("raw_ref")
+        if not isinstance(ref, dict) or not all(ref.get(name) is not None for name in REF):
+            raise LookupError(f"alert {alert} refers to no event of a raw log")
+        return Found(alert, str(row["agent_id"]), {name: ref[name] for name in REF})
+    if means.landing is None or not Path(means.landing).is_dir():
+        return None
+    try:  # it has landed, and is not ingested yet
+        return find(alert, means.landing)
+    except LookupError:
+        return None
+
+
+def _in_tables(table: str, day: str, agent: str, alert: str) -> dict[str, Any] | None:
+    import pyarrow.compute as pc
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        found = DeltaTable(table)
+    except TableNotFoundError:
+        return None
+    dataset = found.to_pyarrow_dataset(partitions=[("received_date", "=", day)])
+    columns = [name for name in COLUMNS if name in dataset.schema.names]
+    chosen = (pc.field("alert_id") == alert) & (pc.field("agent_id") == agent)
+    rows: list[dict[str, Any]] = dataset.head(1, columns=columns, filter=chosen).to_pylist()
+    return rows[0] if rows else None
+
 
 HOLDS = 24 * 3_600_000_000
 """For how long a host may answer, in microseconds."""
@@ -37,8 +74,8 @@ ValueError."""
 
 
 class Evidence:
-    def __init__(self, given: Given, live: Live, documents: Documents, desk: Desk, locate: Locate) -> None:
-        self._given, self._live, self._documents, self._desk = given, live, documents, desk
+    def __init__(self, means: Means, live: Live, documents: Documents, desk: Desk, locate: Locate) -> None:
+        self._means, self._live, self._documents, self._desk = means, live, documents, desk
         self._locate = locate
 
     async def pull(self, who: Principal, order: EvidenceOrder) -> EvidencePage:
@@ -49,7 +86,7 @@ class Evidence:
             raise Problem(404, f"agent {order.agent} of fleet {known.fleet} was not heard", where="agent",
                           what_to_do="see /fleet: is it away, or of another fleet?")  # fmt: skip
         require(who, "evidence", beat.fleet, beat.site)
-        self._given.need_requests()
+        self._means.need_requests()
         try:
             found = await asyncio.to_thread(self._locate, order.day, order.agent, order.alert)
         except (OSError, LookupError, ValueError) as error:
@@ -57,7 +94,7 @@ class Evidence:
                           what_to_do="look at the tables, or at the landing") from error  # fmt: skip
         if found is None or found.agent != order.agent:
             raise Problem(404, f"no alert {order.alert} of {order.agent} at {order.day}", where="alert")
-        name, key = await asyncio.to_thread(signer, self._given, known, "analyst")
+        name, key = await asyncio.to_thread(signer, self._means, known, "analyst")
         now = requests.moment()
         request = Request(
             known.fleet, "evidence", name, now, now + HOLDS, {"ref": found.ref, "around": order.around}, (order.agent,),
@@ -67,29 +104,29 @@ class Evidence:
             request, key, {order.agent: beat.site}, title=f"{order.around} lines around alert {order.alert}",
             by=who.who, alert=order.alert, more={"alert": order.alert, "day": order.day, "around": order.around},
         )  # fmt: skip
-        return await asyncio.to_thread(page, asked, who, self._given, 0, 1000)
+        return await asyncio.to_thread(page, asked, who, self._means, 0, 1000)
 
-    def one(self, who: Principal, id: str, offset: int, limit: int) -> EvidencePage:
+    def reply(self, who: Principal, id: str, offset: int = 0, limit: int = 1000) -> EvidencePage:
         """Raises Problem 404."""
-        return page(self._desk.of(who, id, "evidence"), who, self._given, offset, limit)
+        return page(self._desk.of(who, id, "evidence"), who, self._means, offset, limit)
 
-    def of(self, who: Principal, alert: str, limit: int) -> list[EvidencePage]:
+    def of(self, who: Principal, alert: str, limit: int = 1000) -> list[EvidencePage]:
         """What was asked for one alert, the newest first, without lines but those of the newest."""
         notes = [note for note in self._desk.notes()
                  if note.kind == "evidence" and note.more.get("alert") == alert and note.seen(who)]  # fmt: skip
-        return [self.one(who, note.id, 0, limit if i == 0 else 0) for i, note in enumerate(notes[:20])]
+        return [self.reply(who, note.id, 0, limit if i == 0 else 0) for i, note in enumerate(notes[:20])]
 
 
-def store(given: Given, asked: Asked) -> None:
+def store(means: Means, asked: Asked) -> None:
     """Keep what came, once the request is over. Blocking; raises OSError."""
-    if asked.note.kind != "evidence" or given.evidence is None:
+    if asked.note.kind != "evidence" or means.evidence is None:
         return
     for agent, answer in asked.collection.answers.items():
         if answer.have:
-            kept.store(given.evidence, str(asked.note.more["alert"]), asked.collection, agent)
+            kept.store(means.evidence, str(asked.note.more["alert"]), asked.collection, agent)
 
 
-def page(asked: Asked, who: Principal, given: Given, offset: int, limit: int) -> EvidencePage:
+def page(asked: Asked, who: Principal, means: Means, offset: int, limit: int) -> EvidencePage:
     """Blocking. Raises Problem 503."""
     note, (agent, site) = asked.note, next(iter(asked.note.sites.items()))
     answer = asked.collection.answers[agent]
@@ -97,10 +134,10 @@ def page(asked: Asked, who: Principal, given: Given, offset: int, limit: int) ->
     alert, lines = str(note.more.get("alert", "")), list[Line]()
     total = 0
     try:
-        for total, row in enumerate(_records(asked, agent), 1):
+        for total, row in enumerate(asked.collection.records(agent), 1):
             if offset < total <= offset + limit:
                 lines.append(line(row))
-        manifest = kept.manifest_of(given.evidence, alert, note.id) if given.evidence is not None else None
+        manifest = kept.manifest_of(means.evidence, alert, note.id) if means.evidence is not None else None
     except (OSError, ValueError) as error:
         raise Problem(503, f"the reply cannot be read: {error}") from error
     here = manifest is not None and manifest.exists()
@@ -111,13 +148,7 @@ def page(asked: Asked, who: Principal, given: Given, offset: int, limit: int) ->
     )  # fmt: skip
 
 
-def _records(asked: Asked, agent: str) -> Iterator[Mapping[str, Any]]:
-    return asked.collection.records(agent)
-
-
 def _digest(manifest: Any) -> str:
-    import orjson
-
     try:
         return text_of(orjson.loads(manifest.read_bytes()).get("sha256"))
     except (OSError, ValueError, AttributeError):

@@ -11,36 +11,34 @@ from vedette.fleet import labels
 from vedette.fleet.requests import MAX_AGENTS, MAX_LIFE, MAX_SKEW, Request
 from vedette.model.times import seconds, written_time
 from vedette.region import requests
-from vedette.region.hunts import HostFindings, added
+from vedette.region.hunts import added
 from vedette.system.wallclock import utc_now
-from vedette_console.fleet.asked import Asked, Note, answer_row, job, totals_of
 from vedette_console.fleet.authoring import Authoring, said
-from vedette_console.fleet.desk import Desk
+from vedette_console.fleet.desk import Asked, Desk, Note, answer_row, job, totals_of
 from vedette_console.fleet.documents import Documents, Known
-from vedette_console.fleet.figures import number
-from vedette_console.fleet.figures import text as text_of
-from vedette_console.fleet.given import Given
-from vedette_console.fleet.live import Beat, Live
-from vedette_console.fleet.models import HostCount, HuntOrder, HuntPage, HuntRow, HuntsList, Match, RuleCount, RuleFile
-from vedette_console.fleet.operators import reasoned, signer
+from vedette_console.fleet.live import Beat, Live, number
+from vedette_console.fleet.live import text as text_of
+from vedette_console.fleet.means import Means, reasoned, signer
+from vedette_console.fleet.models import RuleFile
+from vedette_console.fleet.models_asked import HostCount, HuntOrder, HuntPage, HuntRow, Match, RuleCount
 from vedette_console.fleet.sight import Sight
 from vedette_console.security.principal import ALL, Principal
-from vedette_console.web import Problem
+from vedette_console.web import Listing, Problem
 
 SHOWN_AGENTS, SHOWN_MATCHES, SHOWN_RULES, SHOWN_NOTES = 500, 200, 500, 100
 MAX_FIELDS, MAX_VALUE = 60, 1000
 
 
 class Hunts:
-    def __init__(self, given: Given, live: Live, documents: Documents, desk: Desk, authoring: Authoring) -> None:
-        self._given, self._live, self._documents, self._desk = given, live, documents, desk
+    def __init__(self, means: Means, live: Live, documents: Documents, desk: Desk, authoring: Authoring) -> None:
+        self._means, self._live, self._documents, self._desk = means, live, documents, desk
         self._authoring = authoring
 
     async def start(self, who: Principal, order: HuntOrder) -> HuntPage:
         """Raises Problem."""
         known = await asyncio.to_thread(self._documents.read)
-        self._given.need_requests()
-        name, key = await asyncio.to_thread(signer, self._given, known, "analyst")
+        self._means.need_requests()
+        name, key = await asyncio.to_thread(signer, self._means, known, "analyst")
         now = requests.moment()
         since, until = (
             moment(order.since, now, "since"),
@@ -69,11 +67,11 @@ class Hunts:
         asked = await self._desk.ask(request, key, whom, title=title, by=who.who, more=more)
         return page(asked, who)
 
-    def listed(self, who: Principal, offset: int, limit: int) -> HuntsList:
+    def listed(self, who: Principal, offset: int = 0, limit: int = 50) -> Listing[HuntRow]:
         notes = [note for note in self._desk.notes() if note.kind == "hunt" and note.seen(who)]
         end = offset + limit
         items = [row(note, who, self._at_hand(note, who)) for note in notes[offset:end]]
-        return HuntsList(items=items, total=len(notes), next=str(end) if end < len(notes) else None)
+        return Listing[HuntRow](items=items, total=len(notes), next=str(end) if end < len(notes) else None)
 
     def _at_hand(self, note: Note, who: Principal) -> Asked | None:
         """With its replies where the note's totals are not for ``who``."""
@@ -81,7 +79,7 @@ class Hunts:
             return self._desk.at_work(note.id)
         return self._desk.find(note.id)
 
-    def one(self, who: Principal, id: str) -> HuntPage:
+    def hunt(self, who: Principal, id: str) -> HuntPage:
         """Raises Problem 404."""
         return page(self._desk.of(who, id, "hunt"), who)
 
@@ -171,7 +169,7 @@ def page(asked: Asked, who: Principal) -> HuntPage:
     ]
     by_host = [HostCount(agent=agent, site=note.sites.get(agent, ""), matches=last.matches)
                for agent, host in hosts.items() if (last := host.progress) is not None and last.matches]  # fmt: skip
-    matches = [one for agent, host in hosts.items() for one in _matches(agent, note, host)]
+    matches = [match(agent, note.sites.get(agent, ""), row) for agent, host in hosts.items() for row in host.matches]
     more = note.more
     notes = [f"{agent}: {one}" for agent, host in hosts.items() for one in host.notes]
     return HuntPage(
@@ -181,10 +179,6 @@ def page(asked: Asked, who: Principal) -> HuntPage:
         matches=matches[:SHOWN_MATCHES], matches_count=len(matches), not_run=[*map(str, more.get("not_run", []))],
         notes=notes[:SHOWN_NOTES], texts=[RuleFile(**one) for one in more.get("texts", [])],
     )  # fmt: skip
-
-
-def _matches(agent: str, note: Note, host: HostFindings) -> list[Match]:
-    return [match(agent, note.sites.get(agent, ""), one) for one in host.matches]
 
 
 def match(agent: str, site: str, one: Mapping[str, Any]) -> Match:

@@ -1,7 +1,8 @@
 """What agents and the controller publish, as it comes over the broker; bounded, and read from here at any time.
 
 * Heartbeats are retained: after a connection all agents are known within a moment. Of each the figures and the proof of
-  what it runs are kept (``Beat``); the newest whole heartbeats up to RAW_BYTES in all, those heard last.
+  what it runs are kept (``Beat``); the newest whole heartbeats up to RAW_BYTES in all, those heard last. A heartbeat
+  may say anything: what is no figure counts as none.
 * More than MAX_AGENTS agents are counted, not kept. A heartbeat that is none is passed over.
 * What one message says ends nothing; a link that ended all the same is logged, and begun again.
 * A broker that is away changes nothing of what was heard: ``link`` says so, and since when. The client connects again.
@@ -36,10 +37,56 @@ from vedette.system import foreign
 from vedette.system.backoff import Backoff
 from vedette.system.wallclock import utc_now
 from vedette.system.within import is_name
-from vedette_console.fleet.figures import Figures, figures
 from vedette_console.fleet.models import Link
 
 log = structlog.get_logger()
+
+MAX_TEXT = 200
+
+
+class Figures(NamedTuple):
+    """``started``: UTC microseconds; ``lag_seconds``: by which evaluation is behind; ``events``: evaluated in all."""
+
+    state: str = ""
+    version: str = ""
+    bundle: str = ""
+    started: int = 0
+    events: int = 0
+    lag_seconds: float = 0.0
+    lag_events: int = 0
+    in_outbox: int = 0
+    alerts_lost: int = 0
+    events_lost: int = 0
+    quarantined: int = 0
+    crashes: int = 0
+
+
+def figures(row: Mapping[str, Any]) -> Figures:
+    alerts, rules, process = table(row, "alerts"), table(row, "rules"), table(row, "process")
+    inputs = [one for one in table(row, "inputs").values() if isinstance(one, dict)]
+    lost = sum(number(n) for one in inputs for kind in ("dropped", "lost") for n in table(one, kind).values())
+    lag = row.get("lag_seconds")
+    return Figures(
+        text(row.get("state")), text(row.get("version")), text(row.get("bundle")), number(row.get("started_at")),
+        sum(number(one.get("judged")) for one in inputs),
+        float(lag) if isinstance(lag, int | float) and 0 <= lag < 1e12 else 0.0, number(row.get("lag_events")),
+        number(alerts.get("in_outbox")), number(alerts.get("lost")), lost, number(rules.get("quarantined_count")),
+        number(process.get("crashes")),
+    )  # fmt: skip
+
+
+def table(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = row.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def number(value: object) -> int:
+    return foreign.count(value)
+
+
+def text(value: object) -> str:
+    return value[:MAX_TEXT] if isinstance(value, str) else ""
+
 
 MAX_AGENTS = 50_000
 RAW_BYTES = 64 << 20

@@ -18,9 +18,8 @@ from vedette.region.compare import AS_WANTED, AWAY, BEHIND, PROBLEM
 from vedette.region.steer.ordering import OLD_SECONDS
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet.documents import Documents, Known
-from vedette_console.fleet.figures import number, table
-from vedette_console.fleet.figures import text as text_of
-from vedette_console.fleet.live import Beat, Live
+from vedette_console.fleet.live import Beat, Live, number, table
+from vedette_console.fleet.live import text as text_of
 from vedette_console.fleet.models import (
     AgentPage,
     AgentRow,
@@ -51,8 +50,10 @@ class Overview:
         self._live, self._documents, self._operator = live, documents, operator
         self._compared: dict[tuple[str, str], tuple[Any, compare.Row]] = {}
 
-    def page(self, who: Principal, q: str, group: str | None, state: str, offset: int, limit: int) -> FleetPage:
-        """``group`` None: all; "": those in none."""
+    def page(
+        self, who: Principal, q: str = "", group: str | None = None, state: str = "", offset: int = 0, limit: int = 100
+    ) -> FleetPage:
+        """``group`` None: all, "": the agents in none; ``state``: of ``AgentRow.state`` or ``health``."""
         known, now, sight = self._documents.read(), utc_now(), Sight(self._live, who)
         rows = [self.row(beat, known, now) for beat in sight.beats()]
         order = {one.name: i for i, one in enumerate(known.desired.groups if known.desired else ())}
@@ -65,7 +66,8 @@ class Overview:
             fleet=known.fleet, link=sight.link(), controller=controller(self._live, known),
             desired_serial=known.desired.serial if known.desired else 0,
             rollout_serial=known.rollout.serial if known.rollout else 0, groups=groups(known, rows, sight), items=part,
-            total=len(chosen), next=str(end) if end < len(chosen) else None, counts=counts(rows), labels=labels(rows),
+            total=len(chosen), next=str(end) if end < len(chosen) else None,
+            counts=dict(Counter(row.state for row in rows)), labels=labels(rows),
             versions=dict(Counter(row.version for row in rows).most_common(MAX_VALUES)), warnings=warnings(known),
             operators=operators(known, self._operator, now),
         )  # fmt: skip
@@ -128,13 +130,6 @@ def fits(row: AgentRow, q: str) -> bool:
     said = " ".join([row.agent, row.fleet, row.site, row.group, row.state, row.health, row.version, row.bundle,
                      *(f"{key}={value}" for key, value in row.labels.items()), *row.reasons]).lower()  # fmt: skip
     return all(word in said for word in q.lower().split())
-
-
-def counts(rows: Iterable[AgentRow]) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for row in rows:
-        found[row.state] += 1
-    return dict(found)
 
 
 def labels(rows: Iterable[AgentRow]) -> dict[str, dict[str, int]]:

@@ -6,41 +6,265 @@ with the commands that go on. What it signs stands in the fleet's own record, as
     WORK/proposals/ID/proposal.json     how far it is; replaced whole
     WORK/proposals/ID/rules/            the rules that were built, while they are
 
-One proposal at a time. Nothing is put in force that is not this proposal: when ``fleet.toml`` has other changes, or
-other documents wait for signatures, it is refused.
+The files are laid over the present rules and built by a child, ``vedette bundle build``, with its checks and its words:
+with a rule of the proposal that does not run, or a test event that fails, nothing is built. In ``fleet.toml`` the text
+around the group's bundle stays as people wrote it; what the new text means is what the old one means but for this
+bundle (``with_bundle``). One proposal at a time. Nothing is put in force that is not this proposal: when the file has
+other changes, or other documents wait for signatures, it is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
+import re
 import secrets
 import shutil
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from vedette.bundle.install import read_bundle
 from vedette.bundle.manifest import rfc3339
+from vedette.bundle.seal import BundleRefused
 from vedette.bundle.trust import inspect
-from vedette.fleet.documents import Group
-from vedette.region import announce, compare, fleetfile, fleetlookups
+from vedette.fleet.documents import Desired, Group
+from vedette.region import announce, compare, fleetfile, fleetlookups, sign
 from vedette.region.repository import Repository
+from vedette.system import child
 from vedette.system.durable import write_whole
 from vedette.system.wallclock import utc_now
 from vedette.system.within import within
-from vedette_console.fleet import building
-from vedette_console.fleet.building import Built
+from vedette_console.fleet.authoring import below, written
 from vedette_console.fleet.documents import Documents, Known
-from vedette_console.fleet.fleettoml import with_bundle
-from vedette_console.fleet.given import Given, key_of
 from vedette_console.fleet.live import Live
-from vedette_console.fleet.models import Finding, Moved, Proposal, ProposalsList, Proposed
+from vedette_console.fleet.means import Means, key_of
+from vedette_console.fleet.models import Finding, Moved, Proposal, Proposed, RuleFile
 from vedette_console.fleet.overview import target
-from vedette_console.fleet.places import may_on_group, need_group
+from vedette_console.fleet.sight import may_on_group, need_group
 from vedette_console.security.principal import Principal
-from vedette_console.web import Problem
+from vedette_console.web import Listing, Problem
+
+DEFAULT = "default"
+_GROUP = re.compile(r"\s*\[\[\s*group\s*\]\]")
+_TABLE = re.compile(r"\s*\[")
+_BELOW = re.compile(r"\s*\[\s*group\s*\.")
+
+
+def with_bundle(text: str, group: str, ruleset: str, path: str) -> str:
+    """``text`` with the bundle at ``path`` for the rule set of a group. Raises ValueError when it must be done by
+    hand."""
+    wanted = _meant(text, group, ruleset, path)
+    if tomllib.loads(text) == wanted:
+        return text
+    lines = text.splitlines(keepends=True)
+    for start, end in _blocks(lines):
+        try:
+            named = tomllib.loads("".join(lines[start:end]))["group"][0].get("name")
+        except (tomllib.TOMLDecodeError, KeyError, IndexError):
+            continue
+        if named != group:
+            continue
+        for made in (_replaced(lines[start:end], ruleset, path), _added(lines[start:end], ruleset, path)):
+            new = "".join([*lines[:start], *made, *lines[end:]])
+            try:
+                if tomllib.loads(new) == wanted:
+                    return new
+            except tomllib.TOMLDecodeError:
+                continue
+    raise ValueError(f"the bundle of group {group} cannot be changed in the text: write {_line(ruleset, path)} there")
+
+
+def _meant(text: str, group: str, ruleset: str, path: str) -> dict[str, Any]:
+    document = copy.deepcopy(tomllib.loads(text))
+    found = [one for one in document.get("group", []) if isinstance(one, dict) and one.get("name") == group]
+    if len(found) != 1:
+        raise ValueError(f"{len(found) or 'no'} groups are called {group}")
+    named = found[0].get("bundles", {})
+    if ruleset == DEFAULT and DEFAULT not in named:
+        found[0]["bundle"] = path
+    else:
+        found[0]["bundles"] = {**named, ruleset: path}
+    return document
+
+
+def _blocks(lines: list[str]) -> list[tuple[int, int]]:
+    """Where each [[group]] with its tables begins and ends, by lines."""
+    starts = [i for i, line in enumerate(lines) if _GROUP.match(line)]
+    found = []
+    for start in starts:
+        end = start + 1
+        while end < len(lines) and (not _TABLE.match(lines[end]) or _BELOW.match(lines[end])):
+            end += 1
+        found.append((start, end))
+    return found
+
+
+def _line(ruleset: str, path: str) -> str:
+    return f'bundle = "{path}"' if ruleset == DEFAULT else f'bundles = {{ {ruleset} = "{path}" }}'
+
+
+def _replaced(block: list[str], ruleset: str, path: str) -> list[str]:
+    key = rf"(?:{re.escape(ruleset)}|\"{re.escape(ruleset)}\")"
+    forms = [re.compile(rf"^(\s*bundles\s*=\s*\{{.*?[{{,\s]{key}\s*=\s*)(?:\"[^\"]*\"|'[^']*')")]
+    if ruleset == DEFAULT:
+        forms.insert(0, re.compile(r"^(\s*bundle\s*=\s*)(?:\"[^\"]*\"|'[^']*')"))
+    if any(re.match(r"\s*\[\s*group\s*\.\s*bundles\s*\]", line) for line in block):
+        forms.append(re.compile(rf"^(\s*{key}\s*=\s*)(?:\"[^\"]*\"|'[^']*')"))
+    for form in forms:
+        made = [form.sub(lambda match: f'{match[1]}"{path}"', line) for line in block]
+        if made != block:
+            return made
+    return block
+
+
+def _added(block: list[str], ruleset: str, path: str) -> list[str]:
+    """As the line after the name."""
+    at = next((i for i, line in enumerate(block) if re.match(r"\s*name\s*=", line)), 0)
+    new = re.compile(r"^(\s*bundles\s*=\s*\{)")
+    if ruleset != DEFAULT and any(new.match(line) for line in block):
+        return [new.sub(lambda match: f'{match[1]} {ruleset} = "{path}",', line) for line in block]
+    ended = block[at] if block[at].endswith("\n") else block[at] + "\n"
+    return [*block[:at], ended, _line(ruleset, path) + "\n", *block[at + 1 :]]
+
+
+SECONDS, MEMORY = 600.0, 4 << 30
+MAX_BASE = 20_000
+"""Rule files that are laid under a proposal."""
+CHANNEL = "stable"
+_LINE = re.compile(r"(?P<path>[^:\n]+\.(?:ya?ml|sql|toml|py)):(?P<line>\d+):(?:(?P<column>\d+):)? ?(?P<message>.*)")
+
+
+@dataclass(slots=True)
+class Built:
+    """``data`` empty: it was not built, ``findings`` say why."""
+
+    name: str
+    version: int
+    base: str
+    data: bytes = b""
+    summary: str = ""
+    findings: list[Finding] = field(default_factory=list)
+
+
+def next_version(desired: Desired | None) -> int:
+    """Above those of all bundles that the fleet's groups have or had."""
+    changes = [change for group in desired.groups for change in group.bundles.values()] if desired else []
+    targets = [one for change in changes for one in (change.to, change.from_) if one is not None]
+    return max((one.version for one in targets), default=0) + 1
+
+
+def lay(means: Means, repository: Repository, group: Group, ruleset: str, place: Path) -> tuple[list[Path], str, str]:
+    """The present rules in ``place``: their folders, where they are from, and the bundle's name. Blocking; raises
+    OSError, ValueError."""
+    change = group.bundles.get(ruleset)
+    target = (change.to or change.from_) if change is not None else None
+    bundle = inspect(repository.blob(target.sha256)) if target is not None else None
+    name = bundle.manifest.name if bundle is not None else "rules"
+    if means.rules and ruleset == "default":
+        roots = []
+        for number, source in enumerate(means.rules):
+            root = place / str(number) / source.name
+            if source.is_dir():
+                shutil.copytree(source, root, ignore=shutil.ignore_patterns(".*"))
+            else:
+                root.mkdir(parents=True)
+                shutil.copy(source, root)
+            roots.append(root)
+        return roots, f"the rules' folders {', '.join(one.name for one in means.rules)}", name
+    root = place / "0"
+    root.mkdir(parents=True)
+    if bundle is None:
+        return [root], "nothing", name
+    if len(bundle.sources) > MAX_BASE:
+        raise ValueError(f"the bundle has more than {MAX_BASE} rule files")
+    for path, data in bundle.sources.items():
+        file = within(root, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    return [root], f"bundle {name}-{bundle.version}, which brings no test events of its rules", name
+
+
+def over(roots: list[Path], files: Iterable[RuleFile]) -> list[Path]:
+    """Lay the proposal's files over them; where each is now. Blocking; raises Problem 422, OSError."""
+    found = []
+    for one in files:
+        places = [below(root, one.path) for root in roots]
+        place = next((place for place in places if place.is_file()), places[0])
+        if one.text is None:
+            place.unlink(missing_ok=True)
+            continue
+        written({one.path: one.text}, roots[places.index(place)])
+        found.append(place)
+    return found
+
+
+async def build(means: Means, roots: list[Path], mine: list[Path], built: Built, output: Path) -> None:
+    """Fill in ``built``. Raises OSError."""
+    words = [
+        "bundle",
+        "build",
+        *map(str, roots),
+        "-o",
+        str(output),
+        "--version",
+        str(built.version),
+        "--name",
+        built.name,
+    ]
+    for option, paths in (("--pipeline", means.pipelines), ("--lookup", means.lookups)):
+        words += [word for path in paths for word in (option, str(path.resolve()))]
+    said = output.with_suffix(".said")
+    ended = await child.run_async("vedette_console.fleet.saying", str(said), *words, seconds=SECONDS, memory=MEMORY)
+    text, built.data = await asyncio.to_thread(_taken, said, output)
+    built.findings = [*_findings(text or ended.complaint, roots)]
+    names = {str(path.relative_to(root)) for path in mine for root in roots if path.is_relative_to(root)}
+    if ended.code is None:
+        built.data = b""
+        built.findings.append(Finding(severity="error", message=f"building took longer than {SECONDS:.0f} s"))
+    elif ended.code != 0 or not built.data:
+        built.data = b""
+        last = ended.complaint or f"the build ended with code {ended.code}"
+        built.findings.append(Finding(severity="error", message=_short(last, roots)))
+    elif any(one.path in names for one in built.findings):
+        built.data = b""
+    else:
+        built.summary = _short(ended.out.decode("utf-8", "replace").strip().rpartition(": ")[2], roots)
+        built.summary = built.summary.removesuffix(", not signed yet")
+
+
+def _taken(said: Path, output: Path) -> tuple[str, bytes]:
+    text = said.read_text("utf-8", "replace") if said.exists() else ""
+    return text, output.read_bytes() if output.exists() else b""
+
+
+def _findings(text: str, roots: list[Path]) -> Iterable[Finding]:
+    for line in text.splitlines()[:2000]:
+        if (match := _LINE.match(line.strip())) is not None:
+            yield Finding(severity="error", check="refused", path=_short(match["path"], roots), line=int(match["line"]),
+                          column=int(match["column"] or 0), message=_short(match["message"], roots))  # fmt: skip
+
+
+def _short(text: str, roots: list[Path]) -> str:
+    for root in roots:
+        text = text.replace(f"{root}/", "")
+    return text[:2000]
+
+
+def signed(means: Means, data: bytes, fleet: str) -> bytes | None:
+    """For the fleet, by the author's key; None: the console has none. Blocking; raises Problem 503, ValueError."""
+    if means.author_key is None:
+        return None
+    try:
+        return sign.sign(data, key_of(means.author_key), fleet, CHANNEL)
+    except BundleRefused as error:
+        raise ValueError(f"the bundle that was built is refused: {error}") from error
+
 
 WAIT_SECONDS = 20.0
 """For the answer, before the page shows that it is being built."""
@@ -49,9 +273,9 @@ ACT = "rollout.propose"
 
 
 class Proposals:
-    def __init__(self, given: Given, live: Live, documents: Documents, news: Callable[[str], None]) -> None:
-        self._given, self._live, self._documents, self._news = given, live, documents, news
-        self._folder = given.work / "proposals"
+    def __init__(self, means: Means, live: Live, documents: Documents, news: Callable[[str], None]) -> None:
+        self._means, self._live, self._documents, self._news = means, live, documents, news
+        self._folder = means.work / "proposals"
         self._turn = asyncio.Lock()
         self._made: dict[str, Proposed] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -87,7 +311,7 @@ class Proposals:
 
     async def propose(self, who: Principal, asked: Proposal) -> Proposed:
         """Raises Problem; what comes of building it is in the answer."""
-        self._given.need_trust()
+        self._means.need_trust()
         known = await asyncio.to_thread(self._documents.read)
         group = self._group(known, asked.group)
         need_group(who, ACT, known.fleet, group, {beat.site for beat in self._live.beats(known.fleet)})
@@ -126,12 +350,12 @@ class Proposals:
     def sees(self, id: str, who: Principal) -> bool:
         return id in self._made and self._seen(who, self._made[id])
 
-    def listed(self, who: Principal, offset: int, limit: int) -> ProposalsList:
+    def listed(self, who: Principal, offset: int = 0, limit: int = 50) -> Listing[Proposed]:
         found = [one for one in reversed([*self._made.values()]) if self._seen(who, one)]
         end = offset + limit
-        return ProposalsList(items=found[offset:end], total=len(found), next=str(end) if end < len(found) else None)
+        return Listing[Proposed](items=found[offset:end], total=len(found), next=str(end) if end < len(found) else None)
 
-    def one(self, who: Principal, id: str) -> Proposed:
+    def proposal(self, who: Principal, id: str) -> Proposed:
         """Raises Problem 404."""
         found = self._made.get(id)
         if found is None or not self._seen(who, found):
@@ -159,7 +383,7 @@ class Proposals:
     async def _make(self, one: Proposed, asked: Proposal, place: Path) -> Proposed:
         """Raises Problem, OSError, ValueError."""
         known = await asyncio.to_thread(self._documents.read)
-        group, repository = self._group(known, asked.group), Repository(self._given.need_trust())
+        group, repository = self._group(known, asked.group), Repository(self._means.need_trust())
         if known.signatures:
             raise ValueError(
                 "other documents wait for signatures: `vedette fleet sign` and `apply`, or `plan --discard`"
@@ -173,26 +397,26 @@ class Proposals:
             if not built.data:
                 return one.model_copy(update={"state": "refused"})
             path = f"bundles/{built.name}-{built.version}.vbundle"
-            data = await asyncio.to_thread(building.signed, self._given, built.data, known.fleet)
-            if data is None or self._given.fleet_file is None:
+            data = await asyncio.to_thread(signed, self._means, built.data, known.fleet)
+            if data is None or self._means.fleet_file is None:
                 unsigned = place / Path(path).name
                 await asyncio.to_thread(write_whole, unsigned, data or built.data, 0o600)
                 commands = self._by_hand(known, one, unsigned, path, data is None)
                 return one.model_copy(update={"state": "commands", "bundle": str(unsigned), "commands": commands})
-            await asyncio.to_thread(_put, within(self._given.fleet_file.parent, path), data)
+            await asyncio.to_thread(_put, within(self._means.fleet_file.parent, path), data)
         else:
             path = asked.bundle
-            if self._given.fleet_file is None:
+            if self._means.fleet_file is None:
                 raise Problem(503, "the console does not know fleet.toml", what_to_do="start it with --fleet-file FILE")
             bundle = inspect(await asyncio.to_thread(read_bundle, self._below(path)))
             one = one.model_copy(update={"version": bundle.version})
-        return await self._desire(one.model_copy(update={"bundle": path}), known, repository, asked)
+        return await self._desire(one.model_copy(update={"bundle": path}), repository, asked)
 
     def _below(self, path: str) -> Path:
         """Raises Problem 422."""
-        assert self._given.fleet_file is not None
+        assert self._means.fleet_file is not None
         try:
-            place = within(self._given.fleet_file.parent, path)
+            place = within(self._means.fleet_file.parent, path)
         except ValueError as error:
             raise Problem(422, f"no bundle below the folder of fleet.toml: {error}", where="bundle") from error
         if not path.endswith(".vbundle"):
@@ -202,16 +426,14 @@ class Proposals:
     async def _build(
         self, known: Known, repository: Repository, group: Group, asked: Proposal, place: Path
     ) -> Built:  # fmt: skip
-        roots, base, name = await asyncio.to_thread(
-            building.lay, self._given, repository, group, asked.ruleset, place / "rules"
-        )
-        mine = await asyncio.to_thread(building.over, roots, asked.rules)
-        built = Built(name, building.next_version(known.desired), base)
-        await building.build(self._given, roots, mine, built, place / "rules" / "built.vbundle")
+        roots, base, name = await asyncio.to_thread(lay, self._means, repository, group, asked.ruleset, place / "rules")
+        mine = await asyncio.to_thread(over, roots, asked.rules)
+        built = Built(name, next_version(known.desired), base)
+        await build(self._means, roots, mine, built, place / "rules" / "built.vbundle")
         return built
 
     def _by_hand(self, known: Known, one: Proposed, unsigned: Path, path: str, sign: bool) -> list[str]:
-        broker = f" --broker {self._given.broker.url}" if self._given.broker is not None else ""
+        broker = f" --broker {self._means.broker.url}" if self._means.broker is not None else ""
         key = f'bundle = "{path}"' if one.ruleset == "default" else f'bundles = {{ {one.ruleset} = "{path}" }}'
         return [
             f"vedette bundle sign {unsigned} --key AUTHOR.pem --fleet {known.fleet} -o {path}" if sign
@@ -221,13 +443,13 @@ class Proposals:
             f"vedette fleet apply{broker}",
         ]  # fmt: skip
 
-    async def _desire(self, one: Proposed, known: Known, repository: Repository, asked: Proposal) -> Proposed:
+    async def _desire(self, one: Proposed, repository: Repository, asked: Proposal) -> Proposed:
         """From a signed bundle to what is in force, as far as the console's keys go."""
-        path = self._given.fleet_file
+        path = self._means.fleet_file
         assert path is not None
         diff, changes = await asyncio.to_thread(stage, path, repository, one, asked.retry)
         one = one.model_copy(update={"diff": diff, "changes": changes})
-        broker = f" --broker {self._given.broker.url}" if self._given.broker is not None else ""
+        broker = f" --broker {self._means.broker.url}" if self._means.broker is not None else ""
         missing = await asyncio.to_thread(self._sign, repository)
         if missing:
             return one.model_copy(update={"state": "staged", "commands": [
@@ -237,16 +459,16 @@ class Proposals:
         except FileNotFoundError:  # the online keys are elsewhere
             return one.model_copy(update={"state": "staged", "commands": [f"vedette fleet apply{broker}"]})
         published = False
-        if self._given.broker is not None:
+        if self._means.broker is not None:
             with suppress(OSError):  # the controller announces what is in force, too
-                await announce.announce(self._given.broker, repository)
+                await announce.announce(self._means.broker, repository)
                 published = True
         return one.model_copy(update={"state": "applied", "published": published,
                                       "commands": [] if published else [f"vedette fleet apply{broker}"]})  # fmt: skip
 
     def _sign(self, repository: Repository) -> int:
         """With the signers' keys that are here; how many signatures lack then."""
-        for key in self._given.signer_keys:
+        for key in self._means.signer_keys:
             repository.sign(key_of(key))
         return sum(one.missing for one in repository.signatures())
 

@@ -11,13 +11,11 @@ from vedette.fleet.ask import validate_action, validate_question
 from vedette.fleet.requests import Request
 from vedette.region import requests
 from vedette.system.wallclock import utc_now
-from vedette_console.fleet.asked import Asked, answer_row, job
-from vedette_console.fleet.desk import Desk
+from vedette_console.fleet.desk import Asked, Desk, answer_row, job
 from vedette_console.fleet.documents import Documents
-from vedette_console.fleet.given import Given
 from vedette_console.fleet.live import Live
-from vedette_console.fleet.models import Action, AnswerPage, Question
-from vedette_console.fleet.operators import reasoned, signer
+from vedette_console.fleet.means import Means, reasoned, signer
+from vedette_console.fleet.models_asked import Action, AnswerPage, Question
 from vedette_console.fleet.sight import Sight
 from vedette_console.security.principal import Principal
 from vedette_console.web import Problem, require
@@ -31,8 +29,8 @@ SHOWN = 1000
 
 
 class Questions:
-    def __init__(self, given: Given, live: Live, documents: Documents, desk: Desk) -> None:
-        self._given, self._live, self._documents, self._desk = given, live, documents, desk
+    def __init__(self, means: Means, live: Live, documents: Documents, desk: Desk) -> None:
+        self._means, self._live, self._documents, self._desk = means, live, documents, desk
 
     async def ask(self, who: Principal, fleet: str, agent: str, question: Question) -> AnswerPage:
         """Raises Problem."""
@@ -60,8 +58,8 @@ class Questions:
         known = await asyncio.to_thread(self._documents.read)
         if fleet != known.fleet:
             raise Problem(409, f"the console steers fleet {known.fleet or 'none'}, not {fleet}", where="fleet")
-        self._given.need_requests()
-        name, key = await asyncio.to_thread(signer, self._given, known, ROLE[kind])
+        self._means.need_requests()
+        name, key = await asyncio.to_thread(signer, self._means, known, ROLE[kind])
         now = requests.moment()
         text = reasoned(reason, who.who)
         request = Request(fleet, kind, name, now, now + HOLDS[kind], body, (agent,), None, text)
@@ -72,7 +70,7 @@ class Questions:
         await _answered(asked, WAIT_SECONDS)
         return await asyncio.to_thread(page, asked, who)
 
-    def one(self, who: Principal, id: str) -> AnswerPage:
+    def answer(self, who: Principal, id: str) -> AnswerPage:
         """Raises Problem 404."""
         return page(self._desk.of(who, id, *HOLDS), who)
 

@@ -23,10 +23,9 @@ from vedette.region.steer.orders import order as make_order
 from vedette.region.steer.rings import Step
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet.documents import Documents, Known
-from vedette_console.fleet.figures import number, table
-from vedette_console.fleet.figures import text as text_of
-from vedette_console.fleet.given import Given
-from vedette_console.fleet.live import Live
+from vedette_console.fleet.live import Live, number, table
+from vedette_console.fleet.live import text as text_of
+from vedette_console.fleet.means import Means, reasoned, signer
 from vedette_console.fleet.models import (
     AgentRow,
     Event,
@@ -41,10 +40,8 @@ from vedette_console.fleet.models import (
     Signature,
     Staged,
 )
-from vedette_console.fleet.operators import reasoned, signer
 from vedette_console.fleet.overview import Overview, controller, target
-from vedette_console.fleet.places import may_on_group, need_group
-from vedette_console.fleet.sight import Sight
+from vedette_console.fleet.sight import Sight, may_on_group, need_group
 from vedette_console.security.principal import Principal
 from vedette_console.web import Problem
 
@@ -59,8 +56,8 @@ SENSE = {"waiting": ("pause", "abort"), "rolling": ("pause", "abort"), "paused":
 
 
 class Rollouts:
-    def __init__(self, given: Given, live: Live, documents: Documents, overview: Overview) -> None:
-        self._given, self._live, self._documents, self._overview = given, live, documents, overview
+    def __init__(self, means: Means, live: Live, documents: Documents, overview: Overview) -> None:
+        self._means, self._live, self._documents, self._overview = means, live, documents, overview
 
     def page(self, who: Principal) -> RolloutsPage:
         known, sight = self._documents.read(), Sight(self._live, who)
@@ -72,7 +69,7 @@ class Rollouts:
             staged=staged(known, seen), old=at.state != "reports" or not self._live.connected,
         )  # fmt: skip
 
-    def one(self, who: Principal, change: str) -> RolloutPage:
+    def rollout(self, who: Principal, change: str) -> RolloutPage:
         """Raises Problem 404."""
         known = self._documents.read()
         group, row = self._find(who, known, change)
@@ -85,17 +82,17 @@ class Rollouts:
             row=row, controller=controller(self._live, known), link=sight.link(), rings=rings(known, row),
             gates={name: limit for name, limit in limits.items() if name in BY_NAME},
             limits={name: limit for name, limit in limits.items() if name not in BY_NAME},
-            events=events(self._given.need_trust(), row.change) if row.whole else [],
+            events=events(self._means.need_trust(), row.change) if row.whole else [],
             agents=mine[:MAX_AGENTS], agents_count=len(mine),
         )  # fmt: skip
 
     async def order(self, who: Principal, change: str, command: str, reason: str) -> Order:
-        """Raises Problem 403, 404, 409 and 503."""
-        broker = self._given.need_broker()
+        """``command``: "pause", "resume" or "abort". Raises Problem 403, 404, 409 and 503."""
+        broker = self._means.need_broker()
         known = await asyncio.to_thread(self._documents.read)
         group, row = self._find(who, known, change)
         need_group(who, f"rollout.{command}", known.fleet, group, self._sites(known.fleet))
-        name, key = await asyncio.to_thread(signer, self._given, known, "operator")
+        name, key = await asyncio.to_thread(signer, self._means, known, "operator")
         request = make_order(known.fleet, name, command, row.change, utc_now(), reasoned(reason, who.who))
         try:
             await ordering.give(broker, known.fleet, request.id, request.signed(key))

@@ -1,21 +1,45 @@
-"""What of the fleet someone may see: the one place that decides it, for pages, the API and news. Of tables it is
-``data/scope.py``.
+"""What of the fleet someone may see and act on: the one place that decides it, for pages, the API and news.
+Of tables it is ``data/scope.py``.
 
-* An agent is seen by its site.
-* A group is seen with one of its agents, or whole: when none of its agents can be at a site that is not seen. Only then
-  is shown what is of all its agents at once: sums, reasons, gates, the record.
+* An agent is seen, and acted on, by its site.
+* A group is acted on only when none of its agents can be elsewhere. It is seen with one of its agents, or whole: when
+  none of its agents can be at a site that is not seen. Only then is shown what is of all its agents at once: sums,
+  reasons, gates, the record.
 * How many agents there are means those that are seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable
 
+from vedette.fleet import labels
 from vedette.fleet.documents import Group
 from vedette_console.fleet.live import Beat, Live
 from vedette_console.fleet.models import Link
-from vedette_console.fleet.places import may_on_group
-from vedette_console.security.principal import Principal
+from vedette_console.security.principal import ALL, Principal
+from vedette_console.web import Problem, require
+
+_ELSEWHERE = "?"
+"""A site that no label can name: it stands for all that nobody has heard of."""
+_WORD = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def may_on_group(who: Principal, act: str, fleet: str, group: Group, sites: Iterable[str]) -> bool:
+    """Whether ``who`` may do ``act`` on every agent that the group can have. ``sites``: those that were heard of."""
+    if who.may(act, fleet, ALL):
+        return True
+    candidates = {*sites, *_WORD.findall(group.match), _ELSEWHERE} - {""}
+    outside = [site for site in candidates if not who.may(act, fleet, site)]
+    return who.may(act, fleet) and not any(labels.possible(group.expression, {"site": site})[0] for site in outside)
+
+
+def need_group(who: Principal, act: str, fleet: str, group: Group, sites: Iterable[str]) -> None:
+    """Raises Problem 403."""
+    if not may_on_group(who, act, fleet, group, sites):
+        require(who, act)
+        raise Problem(403, f"{who.name} may not do this to all of group {group.name}: {act}", where="group",
+                      what_to_do="it can have agents at other sites: ask who may act on all of them")  # fmt: skip
 
 
 class Sight:

@@ -188,8 +188,8 @@ def plan(work: Work) -> dict[str, Any]:
 OPS: Mapping[str, Callable[[Work], dict[str, Any]]] = {"lint": lint, "explain": explain, "test": test, "plan": plan}
 
 
-def main(folder: str, op: str, given: bytes, out: TextIO) -> None:
-    work = Work(Path(folder), orjson.loads(given))
+def main(folder: str, op: str, order: bytes, out: TextIO) -> None:
+    work = Work(Path(folder), orjson.loads(order))
     try:
         answer = OPS[op](work)
     except (OSError, ValueError) as error:  # a path that is gone, a plan that is too large

@@ -1,7 +1,7 @@
 """Style, script and pictures of the pages: ``/static/VERSION/NAME``, kept by browsers for a year.
 
 The version is a digest of all of them, so a page never meets a file of another release, and modules find each other by
-relative names. uPlot is MIT and htmx Zero-Clause BSD; their licences lie beside them.
+relative names. htmx is Zero-Clause BSD; its licence lies beside it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fastapi.responses import Response
 FOLDER = Path(__file__).parent / "static"
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 
 @cache
@@ -41,7 +41,7 @@ def url(name: str) -> str:
 
 
 @router.get("/static/{release}/{name:path}")
-def static(release: str, name: str) -> Response:
+def show_static(release: str, name: str) -> Response:
     """A file, whatever release is asked for; only the present one is kept for long."""
     content = files().get(name)
     if content is None:
@@ -51,6 +51,6 @@ def static(release: str, name: str) -> Response:
 
 
 @router.get("/favicon.ico")
-def icon() -> Response:
+def show_icon() -> Response:
     """The icon, for browsers that ask without reading the page."""
     return Response(files()["icon.svg"], media_type="image/svg+xml", headers={"Cache-Control": "max-age=86400"})

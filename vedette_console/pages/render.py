@@ -2,17 +2,18 @@
 
 Everything shown may have been chosen by an attacker: a log line, a host's name, a rule's title, a label. Jinja escapes
 every value, after ``plain`` has taken out what a terminal or a reader's eye would obey; a value that is missing is an
-error, not an empty text. No template writes script, style or a handler:
-the policy of ``security.headers`` needs no exception.
+error, not an empty text. No template writes script, style or a handler: the policy of ``security.headers`` needs no
+exception.
 
-``part`` renders one block of a template for htmx, which asks for one live part of a page.
+``part`` renders one block of a template for htmx, which asks for one live part of a page; ``together`` asks several
+questions for a page at once.
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -25,9 +26,10 @@ from markupsafe import Markup, escape
 from spark_jobs.common.plain import cut, plain
 from spark_jobs.report.triage import STATES
 from vedette_console.data.query import quoted
+from vedette_console.data.reader import unless_gone
 from vedette_console.pages import assets, filters
-from vedette_console.pages.zone import Zone
-from vedette_console.web import maybe
+from vedette_console.pages.filters import Zone
+from vedette_console.web import Problem, maybe
 
 CHOICES_HELD = 10.0
 """Seconds."""
@@ -98,6 +100,11 @@ def page(request: Request, template: str, status: int = 200, /, **shown: Any) ->
     return HTMLResponse(text, status, headers={"Cache-Control": "no-store", "Vary": "HX-Request, HX-Target, Cookie"})
 
 
+def error_page(request: Request, problem: Problem) -> Response:
+    """What is wrong, and what to do; with its status."""
+    return page(request, "error.html.j2", problem.status, problem=problem.body, status=problem.status)
+
+
 def part(request: Request) -> str:
     """The id of the part that htmx asks for; empty: the whole page is asked for."""
     return request.headers.get("hx-target", "") if request.headers.get("hx-request") == "true" else ""
@@ -140,14 +147,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= filters.FILTERS
-    made.globals |= {"link": link, "search": search, "inline_json": inline_json}
+    made.globals |= {"link": link, "search": search}
     return made
-
-
-def inline_json(value: object) -> Markup:
-    """JSON that may stand in a data block of a page: nothing in it ends the block."""
-    text = json.dumps(value, separators=(",", ":"), default=str)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def _final(value: Any) -> Any:
@@ -163,9 +164,31 @@ def _choice(request: Request, name: str, choices: tuple[str, ...]) -> str:
     return given if given in choices else choices[0]
 
 
+def pager(request: Request, following: object) -> dict[str, Markup | str]:
+    """Where the first page of a list is, "" on it, and the next one, whose cursor is ``following``; "" for none."""
+    return {
+        "first": query_of(request, after=None) if request.query_params.get("after") else "",
+        "following": query_of(request, after=following) if following else "",
+    }
+
+
 def query_of(request: Request, **changed: object) -> Markup:
     """The page's own address with some of its query changed; None takes one out."""
     values: Mapping[str, str] = {**request.query_params, **{k: str(v) for k, v in changed.items() if v is not None}}
     kept = [(key, value) for key, value in values.items() if changed.get(key, value) is not None and value != ""]
     text = "&".join(f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in kept)
     return Markup(escape(request.url.path)) + Markup("?" + text if text else "")
+
+
+async def together(request: Request, *asked: Awaitable[Any]) -> list[Any]:
+    """The answers in order; in the place of one that cannot be given is its Problem. Raises what else one raises."""
+    gathered = asyncio.gather(*asked, return_exceptions=True)
+    found: list[Any] = list(await unless_gone(request.is_disconnected, gathered))
+    for one in found:
+        if isinstance(one, BaseException) and not isinstance(one, Problem):
+            raise one
+    return found
+
+
+async def nothing() -> None:
+    """In the place of what is not asked."""

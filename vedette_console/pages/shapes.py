@@ -11,8 +11,8 @@ from spark_jobs.common.plain import cut
 from spark_jobs.tables.ask import LEVELS
 from vedette_console.data.models import Graph, Histogram, Step
 from vedette_console.data.models_fleet import Count
-from vedette_console.pages.render import link
-from vedette_console.pages.zone import Zone
+from vedette_console.pages.filters import Zone
+from vedette_console.pages.render import link, search
 
 WIDTH, BASE, FOOT = 900.0, 84.0, 26.0
 GAP = 1.0
@@ -167,7 +167,7 @@ def lanes(steps: Sequence[Step], zone: Zone) -> Lanes:
             x = LEFT + 8 + (time - first).total_seconds() / whole * room
             spots.append(Spot(round(x, 1), y, 4.0 + min(len(str(step.alerts)), 4), "high", title))
         label = cut(f"{fleet}/{site}", MAX_LABEL)
-        found.append(Lane(y, label, "/alerts?q=" + _term("site", site), tuple(spots)))
+        found.append(Lane(y, label, search(f'site:"{site}"'), tuple(spots)))
     ticks = (
         [Tick(LEFT, "", "start")]
         if not times
@@ -186,12 +186,6 @@ def lanes(steps: Sequence[Step], zone: Zone) -> Lanes:
 def _clock(zone: Zone, time: datetime, whole: float) -> str:
     here = zone.at(time)
     return f"{here.day} {here:%b %H:%M}" if whole > 20 * 3600 else f"{here:%H:%M}"
-
-
-def _term(field: str, value: str) -> str:
-    from urllib.parse import quote
-
-    return quote(f'{field}:"{value}"', safe="")
 
 
 class Box(NamedTuple):
@@ -230,8 +224,9 @@ def drawing(graph: Graph) -> Drawing:
         for number, node in enumerate(side):
             y = round(step * (number + 0.5), 1)
             places[node.id] = (column, y)
-            to = "/alerts?q=" + _term("site", node.label.rpartition("/")[2])
-            href = to if node.kind == "site" else link("entities", node.kind, node.label)
+            site = node.label.rpartition("/")[2]
+            to_site = search(f'site:"{site}"')
+            href = to_site if node.kind == "site" else link("entities", node.kind, node.label)
             boxes.append(Box(column, y, node.kind, cut(node.label, MAX_LABEL), f"{node.kind} · {node.alerts:,}", href))
     most = max((edge.alerts for edge in graph.edges), default=1) or 1
     ties = []

@@ -7,8 +7,8 @@ from starlette.requests import HTTPConnection
 from vedette.system.wallclock import utc_now
 from vedette_console.security.principal import Principal, limited
 from vedette_console.settings import Settings
+from vedette_console.store.sessions import PREFIX
 from vedette_console.store.store import Store
-from vedette_console.store.tokens import PREFIX
 
 COOKIE = "vedette"
 

@@ -23,8 +23,7 @@ from typing import Any, cast
 from starlette.requests import Request
 from starlette.responses import Response
 
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 from vedette_console.settings import Settings, confidential
 from vedette_console.store.accounts import Accounts, LastAdmin, User
 from vedette_console.store.database import Conflict

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vedette.system.wallclock import utc_now
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 from vedette_console.store.database import Conflict, Database, Row
 
 NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_.@-]{0,62}[A-Za-z0-9_])?"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from vedette.system.wallclock import utc_now
-from vedette_console.store import secret
-from vedette_console.store.database import Conflict, Database, Row
+from vedette_console.store.database import Database, Row
+from vedette_console.store.sessions import new_id
 
 MAX_SEARCHES = 200
 """Of one owner."""
@@ -42,7 +42,7 @@ class Searches:
             count = self._database.one("SELECT count(*) AS count FROM searches WHERE owner = ?", owner)
             if count is not None and count["count"] >= MAX_SEARCHES:
                 raise ValueError(f"{owner} has {MAX_SEARCHES} saved searches: remove one first")
-            id = secret.name()
+            id = new_id()
             self._database.run(
                 "INSERT INTO searches (id, owner, name, query, shared, created) VALUES (?, ?, ?, ?, ?, ?)",
                 id, owner, name, query, int(shared), utc_now(),
@@ -85,6 +85,3 @@ class Choices:
 
 def _search(row: Row) -> Search:
     return Search(row["id"], row["owner"], row["name"], row["query"], bool(row["shared"]), row["created"])
-
-
-__all__ = ["Choices", "Conflict", "Search", "Searches"]

@@ -1,4 +1,7 @@
-"""All that the console keeps of its own, opened together."""
+"""All that the console keeps of its own, opened together, and its tables brought to this release's.
+
+``STEPS`` are applied in order, each once and whole; a step that was released is never changed, a new one is added.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,56 @@ from vedette_console.store.accounts import Accounts
 from vedette_console.store.audit import Audit
 from vedette_console.store.database import Database, open_database
 from vedette_console.store.saved import Choices, Searches
-from vedette_console.store.schema import migrate
-from vedette_console.store.sessions import Sessions
-from vedette_console.store.tokens import Tokens
+from vedette_console.store.sessions import Sessions, Tokens
+
+STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE users (name TEXT PRIMARY KEY, password TEXT NOT NULL, subject TEXT UNIQUE,"
+        " disabled BIGINT NOT NULL, created BIGINT NOT NULL, preferences TEXT NOT NULL)",
+        "CREATE TABLE grants (name TEXT NOT NULL REFERENCES users (name) ON DELETE CASCADE, role TEXT NOT NULL,"
+        " fleet TEXT NOT NULL, site TEXT NOT NULL, PRIMARY KEY (name, fleet, site))",
+        "CREATE TABLE sessions (hash TEXT PRIMARY KEY, name TEXT NOT NULL REFERENCES users (name) ON DELETE CASCADE,"
+        " created BIGINT NOT NULL, seen BIGINT NOT NULL, address TEXT NOT NULL, browser TEXT NOT NULL)",
+        "CREATE INDEX sessions_of ON sessions (name)",
+        "CREATE TABLE once (hash TEXT PRIMARY KEY, name TEXT NOT NULL, first BIGINT NOT NULL, until BIGINT NOT NULL)",
+        "CREATE TABLE tokens (id TEXT PRIMARY KEY, hash TEXT NOT NULL UNIQUE,"
+        " name TEXT NOT NULL REFERENCES users (name) ON DELETE CASCADE, label TEXT NOT NULL, grants TEXT NOT NULL,"
+        " acts TEXT NOT NULL, created BIGINT NOT NULL, expires BIGINT, used BIGINT)",
+        "CREATE TABLE searches (id TEXT PRIMARY KEY, owner TEXT NOT NULL REFERENCES users (name) ON DELETE CASCADE,"
+        " name TEXT NOT NULL, query TEXT NOT NULL, shared BIGINT NOT NULL, created BIGINT NOT NULL,"
+        " UNIQUE (owner, name))",
+        "CREATE TABLE jobs (id TEXT PRIMARY KEY, kind TEXT NOT NULL, owner TEXT NOT NULL, state TEXT NOT NULL,"
+        " request TEXT NOT NULL, progress TEXT NOT NULL, result TEXT NOT NULL, error TEXT NOT NULL,"
+        " runner TEXT NOT NULL, leased BIGINT NOT NULL, created BIGINT NOT NULL, updated BIGINT NOT NULL)",
+        "CREATE INDEX jobs_of ON jobs (kind, created)",
+        "CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+        "CREATE TABLE audit (seq BIGINT PRIMARY KEY, at BIGINT NOT NULL, who TEXT NOT NULL, act TEXT NOT NULL,"
+        " what TEXT NOT NULL, outcome TEXT NOT NULL, address TEXT NOT NULL, previous TEXT NOT NULL,"
+        " hash TEXT NOT NULL)",
+        "CREATE INDEX audit_who ON audit (who, seq)",
+        "CREATE INDEX audit_act ON audit (act, seq)",
+    ),
+    (
+        "ALTER TABLE users ADD COLUMN confirmed BIGINT NOT NULL DEFAULT 0",
+        "UPDATE users SET password = '' WHERE subject IS NOT NULL",
+        "CREATE TABLE gone (name TEXT PRIMARY KEY)",
+    ),
+    ("DROP TABLE jobs",),
+)
+
+
+def migrate(database: Database) -> None:
+    """Bring the tables to this release's. Raises ValueError for a database of a later one."""
+    database.run("CREATE TABLE IF NOT EXISTS migrations (step BIGINT PRIMARY KEY)")
+    with database.transaction("migrations"):
+        row = database.one("SELECT max(step) AS step FROM migrations")
+        done = 0 if row is None or row["step"] is None else int(row["step"])
+        if done > len(STEPS):
+            raise ValueError("the console's database was written by a later release: install that one")
+        for number, step in enumerate(STEPS[done:], done + 1):
+            for statement in step:
+                database.run(statement)
+            database.run("INSERT INTO migrations (step) VALUES (?)", number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,7 +276,7 @@ def _store(settings: Settings, *, new: bool = False) -> Iterator[Store]:
 
 def _grant(role: str, fleet: str, site: str) -> Grant:
     from vedette_console.security.principal import Grant
-    from vedette_console.security.roles import Role
+    from vedette_console.security.principal import Role
 
     return Grant(Role(role), fleet, site)
 

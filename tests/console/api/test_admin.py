@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.console.kit import Console, console
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 from vedette_console.store.audit import from_json, verify
 
 EVERYWHERE = [{"role": "viewer", "fleet": "*", "site": "*"}]

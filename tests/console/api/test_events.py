@@ -14,8 +14,7 @@ import httpx2
 from tests.console.kit import WAIT, Console, console
 from tests.waits import eventually
 from vedette_console.hub import HELD, Hub
-from vedette_console.security.principal import Grant, Principal
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Principal, Role
 from vedette_console.settings import Limits
 
 

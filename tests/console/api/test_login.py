@@ -15,8 +15,7 @@ from tests.certificates import Authority
 from tests.console.kit import Console, console
 from vedette_console.security.headers import CSP
 from vedette_console.security.passwords import make
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 from vedette_console.settings import Limits, Sessions
 
 PASSWORD = "correct horse battery"
@@ -105,15 +104,6 @@ def test_a_login_replaces_the_session_of_the_browser(it: Console) -> None:
     login(client)
     assert client.cookies["vedette"] != before
     assert it.client(cookies={"vedette": before}).get("/api/v1/me").status_code == 401
-
-
-def test_a_one_time_link(it: Console) -> None:
-    """Is good once."""
-    token = it.store.sessions.offer("ann")
-    assert it.client().post("/api/v1/login/once", json={"token": token}).json()["name"] == "ann"
-    again = it.client().post("/api/v1/login/once", json={"token": token})
-    assert again.status_code == 401
-    assert again.json()["where"] == "token"
 
 
 def test_the_first_admin(it: Console) -> None:

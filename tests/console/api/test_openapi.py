@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.console.kit import Console, console
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 
 CONFIG = Path(__file__).parent.parent / "schemathesis.toml"
 LEFT_OUT = r"/events$|/users/\{name\}"

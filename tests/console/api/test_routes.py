@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterator
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import httpx2
 import pytest
 
 from tests.console.kit import Console, console
-from vedette_console import api, pages
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import ACTS, EVERYWHERE, Role
-from vedette_console.web import CHANGING, act_of, who
+from vedette_console import views
+from vedette_console.security.principal import ACTS, EVERYWHERE, Grant, Role
+from vedette_console.web import CHANGING, who
 
 OPEN = {
     "/api/v1/login", "/api/v1/login/once", "/api/v1/login/ways", "/api/v1/login/oidc", "/api/v1/login/oidc/callback",
@@ -84,9 +83,9 @@ class Call(NamedTuple):
 
 def calls() -> list[Call]:
     found = []
-    for room, prefix in ((api, "/api/v1"), (pages, "")):
-        for name in room.ROUTERS:
-            for route in importlib.import_module(f"{room.__name__}.{name}").router.routes:
+    for names, prefix in ((views.API, "/api/v1"), (views.PAGES, "")):
+        for name in names:
+            for route in resolve_name(f"vedette_console.{name}").routes:
                 acts = [*_acts(route.dependant)]
                 assert len(acts) < 2, f"{route.path} needs several acts"
                 known = bool(acts) or _uses_who(route.dependant)
@@ -95,7 +94,7 @@ def calls() -> list[Call]:
 
 
 def _acts(dependant: Any) -> Iterator[str]:
-    yield from (act_of(one.call) for one in dependant.dependencies if act_of(one.call))
+    yield from (act for one in dependant.dependencies if (act := getattr(one.call, "act", "")))
 
 
 def _uses_who(dependant: Any) -> bool:
@@ -161,6 +160,18 @@ def test_each_role_and_each_route(it: Console) -> None:
         if call.act in EVERYWHERE and (status := ask(local, call)) != 403:
             wrong.append(f"{call.method} {call.path}: {status} for the admin of a site")
     assert wrong == []
+
+
+def test_nothing_changes_without_the_sessions_token(it: Console) -> None:
+    """Nor with that of another session, whoever is logged in."""
+    bare, other = it.as_user("root-1", "admin"), it.as_user("root-2", "admin")
+    statuses = {}
+    for token in ("", other.headers["X-CSRF-Token"]):
+        bare.headers["X-CSRF-Token"] = token
+        statuses |= {f"{call.method} {call.path}": ask(bare, call) for call in CALLS if call.method in CHANGING}
+    logins = {"/api/v1/login", "/api/v1/login/once"}
+    assert {route for route, status in statuses.items() if status != 403} <= {f"POST {path}" for path in logins}
+    assert len(statuses) > 20
 
 
 def test_tokens_have_the_acts_that_they_were_made_for(it: Console) -> None:

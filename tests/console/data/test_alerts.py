@@ -16,12 +16,11 @@ from spark_jobs.tables.delta import DeltaTables
 from tests.console.made import row, write_alerts
 from tests.spark_jobs.found import HOSTILE
 from tests.spark_jobs.landed import HOUR, MINUTE, NOON
-from vedette_console.data import alerts, complete, counting, export, related
+from vedette_console.data import alerts, complete, counting, export
+from vedette_console.data.alerts import highlights
 from vedette_console.data.models import Alert
 from vedette_console.data.reader import Pool
-from vedette_console.data.spans import highlights
-from vedette_console.security.principal import Grant, Principal
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Principal, Role
 from vedette_console.web import Problem
 
 ALL = Principal("ann", "user", (Grant(Role.ADMIN),))
@@ -161,7 +160,7 @@ async def test_related_alerts(tmp_path: Path) -> None:
         row(6, **{**own, "event_time": NOON + 2 * HOUR, "detected_at": NOON}),
         row(7, **other, kind="fold", parent_id=first["alert_id"], **soon),
     ])  # fmt: skip
-    found = await asked(tables, related.related, "2026-11-20", "agent-1", first["alert_id"])
+    found = await asked(tables, alerts.related, "2026-11-20", "agent-1", first["alert_id"])
     assert {one.by: [item.raw for item in one.items] for one in found.groups} == {
         "fold": ["<38>event 7"], "entity": ["<38>event 4"], "host": ["<38>event 2"], "rule": ["<38>event 3"],
     }  # fmt: skip

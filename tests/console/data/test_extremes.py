@@ -11,10 +11,9 @@ import pytest
 from spark_jobs.tables.delta import DeltaTables
 from tests.spark_jobs.extremes import LONGS, fill
 from tests.spark_jobs.found import AT, write_all
-from vedette_console.data import agents, alerts, campaigns, counting, export, findings, now, related, rules
+from vedette_console.data import agents, alerts, campaigns, counting, export, findings, now, rules
 from vedette_console.data.reader import Pool
-from vedette_console.security.principal import Grant, Principal
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Principal, Role
 
 WHEN = AT + timedelta(hours=2)
 ALL = Principal("ann", "user", (Grant(Role.ANALYST),))
@@ -48,7 +47,7 @@ async def test_questions_of_extremes(tmp_path: Path, who: Principal) -> None:
         assert len(page.items) == len(LONGS) * 4
         for row in page.items:
             await ask(alerts.alert, row.day, row.agent_id, row.alert_id)
-            await ask(related.related, row.day, row.agent_id, row.alert_id)
+            await ask(alerts.related, row.day, row.agent_id, row.alert_id)
         for form in export.FORMATS:
             assert [piece async for piece in await pool.stream(export.lines, who, "kind:*", form, WHEN)]
     finally:

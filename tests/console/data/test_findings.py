@@ -17,12 +17,11 @@ from tests.console.made import agent, beat, row, write_agents, write_alerts
 from tests.spark_jobs import found
 from tests.spark_jobs.found import AT, HOSTILE, anomaly, campaign, covered, write
 from tests.spark_jobs.landed import DAY
-from vedette_console.data import agents, campaigns, entities, findings, now, rules, triage
+from vedette_console.data import agents, campaigns, entities, findings, now, rules
+from vedette_console.data.findings import Decide
 from vedette_console.data.models import Campaign
 from vedette_console.data.reader import Pool
-from vedette_console.data.triage import Decide
-from vedette_console.security.principal import Grant, Principal
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Principal, Role
 from vedette_console.web import Problem
 
 ANN = Principal("ann", "user", (Grant(Role.ANALYST),))
@@ -147,7 +146,7 @@ async def test_a_decision_is_kept_and_shown(tables: DeltaTables) -> None:
     async with opened(Path(tables.root)) as pool:
         before = await pool.ask(now.now, ANN, at=WHEN)
         assert before.first[0].link == "/campaigns/campaign-1"
-        made = await pool.ask(triage.decide, ANN, "campaign-1",
+        made = await pool.ask(findings.decide, ANN, "campaign-1",
                               Decide(state="true-positive", reason=reason, expires="30d"), now=WHEN)  # fmt: skip
         assert (made.kind, made.triage.closed) == ("campaign", True)
         assert (made.triage.author, made.triage.reason) == ("ann", reason)
@@ -161,7 +160,7 @@ async def test_a_decision_is_kept_and_shown(tables: DeltaTables) -> None:
         }  # fmt: skip
         alert = f"alert:agent-1/{row(1)['alert_id']}"
         for finding, kind in (("anomaly-1", "anomaly"), ("risk-1", "risk"), (alert, "alert")):
-            made = await pool.ask(triage.decide, ANN, finding, Decide(state="assigned", assignee="ben"), now=WHEN)
+            made = await pool.ask(findings.decide, ANN, finding, Decide(state="assigned", assignee="ben"), now=WHEN)
             assert (made.kind, made.triage.words[:15]) == (kind, "assigned to ben")
 
 
@@ -187,10 +186,10 @@ async def test_a_wrong_decision_is_refused(
     """By what it lacks, or because the finding is not theirs; nothing is written."""
     async with opened(Path(tables.root)) as pool:
         with pytest.raises(Problem) as raised:
-            await pool.ask(triage.decide, who, finding, Decide(**body), now=WHEN)
+            await pool.ask(findings.decide, who, finding, Decide(**body), now=WHEN)
         assert (raised.value.status, raised.value.body.where) == (status, where)
         assert not tables.exists(TRIAGE)
-        await pool.ask(triage.decide, BEN, "anomaly-2", Decide(state="acknowledged"), now=WHEN)
+        await pool.ask(findings.decide, BEN, "anomaly-2", Decide(state="acknowledged"), now=WHEN)
 
 
 async def test_entities(tables: DeltaTables) -> None:

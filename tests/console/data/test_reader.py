@@ -18,8 +18,7 @@ from tests.waits import eventually, until
 from vedette_console.data import alerts
 from vedette_console.data.reader import EXPORTS, Pool, Reader, unless_gone
 from vedette_console.data.scope import SCOPED
-from vedette_console.security.principal import Grant, Principal
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Principal, Role
 from vedette_console.web import Problem
 
 ALL = Principal("ann", "user", (Grant(Role.ADMIN),))

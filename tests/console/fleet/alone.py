@@ -11,16 +11,17 @@ from typing import Any
 from tests.console.fleet.kit import ADMIN
 from tests.waits import eventually
 from vedette.mqtt.settings import MqttSettings
-from vedette_console.fleet.given import Given
-from vedette_console.fleet.models import HuntOrder, RuleFile
+from vedette_console.fleet.means import Means
+from vedette_console.fleet.models import RuleFile
+from vedette_console.fleet.models_asked import HuntOrder
 from vedette_console.fleet.service import Fleet
 
 
-def given(row: dict[str, Any]) -> Given:
+def given(row: dict[str, Any]) -> Means:
     """Of paths as JSON has them."""
     broker: dict[str, Any] = {key: Path(one) if key.endswith("_file") else one for key, one in row["broker"].items()}
     paths: dict[str, Any] = {key: Path(one) for key, one in row.items() if key not in ("broker", "operator")}
-    return Given(**paths, broker=MqttSettings(**broker), operator=row["operator"])
+    return Means(**paths, broker=MqttSettings(**broker), operator=row["operator"])
 
 
 async def main(row: dict[str, Any], rule: str, agents: int, said: Path) -> None:
@@ -28,7 +29,7 @@ async def main(row: dict[str, Any], rule: str, agents: int, said: Path) -> None:
     await fleet.start()
     await eventually("all agents", lambda: len([*fleet.live.beats()]) >= agents)
     rules = [RuleFile(path="rule.yml", text=rule)]
-    page = await fleet.start_hunt(ADMIN, HuntOrder(rules=rules, group="all", reason="case 17"))
+    page = await fleet.hunts.start(ADMIN, HuntOrder(rules=rules, group="all", reason="case 17"))
     await asyncio.to_thread(said.write_text, page.hunt.id)
     await asyncio.Event().wait()
 

@@ -26,10 +26,9 @@ from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.system.wallclock import utc_now
-from vedette_console.fleet.given import Given
+from vedette_console.fleet.means import Means
 from vedette_console.fleet.service import Fleet
-from vedette_console.security.principal import Grant, Principal
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Principal, Role
 
 ADMIN = Principal("ada", "user", (Grant(Role.ADMIN),))
 VIENNA = Principal("vic", "user", (Grant(Role.OPERATOR, FLEET, "vienna"),))
@@ -165,13 +164,13 @@ class Region:
     def settings(self) -> MqttSettings:
         return MqttSettings(self.broker.url)
 
-    def given(self, **more: Any) -> Given:
+    def given(self, **more: Any) -> Means:
         known = {
             "work": self.folder / "work", "broker": self.settings, "trust": self.folder / "trust",
             "requests": self.folder / "requests", "evidence": self.folder / "evidence", "operator": "otto",
             "operator_key": self.folder / "otto.pem", "authorities": self.folder / "ca.pem",
         }  # fmt: skip
-        return Given(**{**known, **more})
+        return Means(**{**known, **more})
 
     @contextlib.asynccontextmanager
     async def console(self, *, heard: int = 0, **more: Any) -> AsyncIterator[Fleet]:

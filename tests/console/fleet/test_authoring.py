@@ -9,8 +9,9 @@ import pytest
 
 from vedette_console.fleet import authoring
 from vedette_console.fleet.authoring import Authoring
-from vedette_console.fleet.given import Given
-from vedette_console.fleet.models import EventInput, RuleFile, RuleInput
+from vedette_console.fleet.means import Means
+from vedette_console.fleet.models import RuleFile
+from vedette_console.fleet.models_asked import EventInput, RuleInput
 from vedette_console.web import Problem
 
 pytestmark = pytest.mark.long
@@ -40,7 +41,7 @@ SQL = "-- title: X\nINSERT INTO alerts SELECT foo FROM auth HAVIN 3\n"
 def desk(tmp_path: Path) -> Authoring:
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "hay.yml").write_text(BESIDE)
-    return Authoring(Given(work=tmp_path, rules=(tmp_path / "rules",)))
+    return Authoring(Means(work=tmp_path, rules=(tmp_path / "rules",)))
 
 
 async def test_lint(desk: Authoring) -> None:

@@ -18,11 +18,11 @@ from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk
 from vedette.rawlog.log import RawLog
-from vedette_console.fleet import backlogs
-from vedette_console.fleet.backtest import Backtests
-from vedette_console.fleet.given import Given
+from vedette_console.fleet.backtest import Backtests, link, logged_agents
 from vedette_console.fleet.live import Beat, Live
-from vedette_console.fleet.models import BacktestOrder, RuleFile
+from vedette_console.fleet.means import Means
+from vedette_console.fleet.models import RuleFile
+from vedette_console.fleet.models_asked import BacktestOrder
 from vedette_console.web import Problem
 
 HOUR = 3_600_000_000
@@ -59,8 +59,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def given(tmp_path: Path, source: Path) -> Given:
-    return Given(work=tmp_path / "work", sources={"export": source})
+def given(tmp_path: Path, source: Path) -> Means:
+    return Means(work=tmp_path / "work", sources={"export": source})
 
 
 def live() -> Live:
@@ -79,7 +79,7 @@ def order(**more: Any) -> BacktestOrder:
 
 async def ended(desk: Backtests, id: str) -> Any:
     for pause in pauses():
-        page = desk.one(ADMIN, id)
+        page = desk.backtest(ADMIN, id)
         if page.backtest.state not in ("queued", "running"):
             return page
         await asyncio.sleep(pause)
@@ -88,19 +88,19 @@ async def ended(desk: Backtests, id: str) -> Any:
 
 def test_which_segments(source: Path, tmp_path: Path) -> None:
     """Those that may hold something of the time, of the agents that are named."""
-    assert backlogs.agents(source) == ["linz-1", "vienna-1"]
-    assert backlogs.agents(source / "none") == []
-    every = backlogs.link(source, tmp_path / "a", AGENTS, 0, NOW)
-    some = backlogs.link(source, tmp_path / "b", ["linz-1"], NOW - 3 * HOUR, NOW)
+    assert logged_agents(source) == ["linz-1", "vienna-1"]
+    assert logged_agents(source / "none") == []
+    every = link(source, tmp_path / "a", AGENTS, 0, NOW)
+    some = link(source, tmp_path / "b", ["linz-1"], NOW - 3 * HOUR, NOW)
     assert 0 < some.segments < every.segments / 2
     assert some.bytes > 0
     assert {path.parent.relative_to(tmp_path / "b") for path in (tmp_path / "b").rglob("*.seg")} == {Path("linz-1/raw")}
-    assert backlogs.link(source, tmp_path / "c", AGENTS, 0, NOW - 20 * HOUR).segments == 0
+    assert link(source, tmp_path / "c", AGENTS, 0, NOW - 20 * HOUR).segments == 0
 
 
 @pytest.mark.long
 @pytest.mark.spark
-async def test_a_backtest(given: Given) -> None:
+async def test_a_backtest(given: Means) -> None:
     """Counts by rule, host and hour, of that time alone; who may at one site gets that one's; what it did is told after
     a restart; rules that do not run end it with their reason."""
     news: list[str] = []
@@ -125,7 +125,7 @@ async def test_a_backtest(given: Given) -> None:
     page = await ended(desk, mine.backtest.id)
     assert {one.agent for one in page.hosts} == {"vienna-1"}
     with pytest.raises(Problem) as refused:
-        desk.one(VIENNA, made.backtest.id)
+        desk.backtest(VIENNA, made.backtest.id)
     assert refused.value.status == 404
     bad = await desk.begin(ADMIN, order(rules=[RuleFile(path="bad.yml", text="title: x\ndetection: 7\n")]))
     page = await ended(desk, bad.backtest.id)
@@ -134,11 +134,11 @@ async def test_a_backtest(given: Given) -> None:
     assert page.not_run
     again = Backtests(given, live(), news.append)
     await again.start()
-    assert again.one(ADMIN, made.backtest.id).matches_count == 8
+    assert again.backtest(ADMIN, made.backtest.id).matches_count == 8
     assert len(again.listed(ADMIN, 0, 10).items) == 3
 
 
-async def test_ends(given: Given) -> None:
+async def test_ends(given: Means) -> None:
     """Cancelled, it is over at once with all that it started; a console that ends says so afterwards."""
     desk = Backtests(given, live(), lambda id: None)
     one, two = await desk.begin(ADMIN, order()), await desk.begin(ADMIN, order())
@@ -149,7 +149,7 @@ async def test_ends(given: Given) -> None:
     await desk.stop()
     again = Backtests(given, live(), lambda id: None)
     await again.start()
-    page = again.one(ADMIN, two.backtest.id)
+    page = again.backtest(ADMIN, two.backtest.id)
     assert page.backtest.state == "interrupted"
     assert "ended" in page.backtest.why
     with pytest.raises(Problem) as refused:
@@ -157,7 +157,7 @@ async def test_ends(given: Given) -> None:
     assert refused.value.status == 409
 
 
-async def test_what_is_refused(given: Given, tmp_path: Path) -> None:
+async def test_what_is_refused(given: Means, tmp_path: Path) -> None:
     """No source, another's, no log, a time that is none, a role that may not."""
     for who, options, more, status in (
         (ADMIN, replace(given, sources={}), {}, 503), (ADMIN, given, {"source": "other"}, 422),
@@ -175,4 +175,4 @@ async def test_what_is_refused(given: Given, tmp_path: Path) -> None:
     assert "no raw log of that time" in page.backtest.why
     for id in ("../x", "0" * 16):
         with pytest.raises(Problem):
-            desk.one(ADMIN, id)
+            desk.backtest(ADMIN, id)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from vedette_console.fleet import building
 from vedette_console.fleet.authoring import written
-from vedette_console.fleet.given import Given
-from vedette_console.fleet.models import EvidenceOrder, Proposal, RuleFile
-from vedette_console.fleet.propose import Proposals
+from vedette_console.fleet.means import Means
+from vedette_console.fleet.models import Proposal, RuleFile
+from vedette_console.fleet.models_asked import EvidenceOrder
+from vedette_console.fleet.propose import Proposals, over
 from vedette_console.web import Problem
 
 LINKED = "out/console.db"
@@ -50,7 +50,7 @@ def test_a_proposal_stays_in_its_folder(roots: list[Path], tmp_path: Path, path:
     """A file that is removed is checked like one that is written: refused, and nothing is touched."""
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(Problem) as refused:
-        building.over(roots, [rule(absolute(path, tmp_path), text)])
+        over(roots, [rule(absolute(path, tmp_path), text)])
     assert refused.value.status == 422
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / "console.db").read_text() == "all users"
@@ -59,10 +59,10 @@ def test_a_proposal_stays_in_its_folder(roots: list[Path], tmp_path: Path, path:
 def test_a_proposal_removes_and_writes_rules(roots: list[Path]) -> None:
     """Where the file is, else in the first folder; one that is not there is removed already."""
     files = [rule("old.yml", None), rule("new/x.yml", "title: x"), rule("gone.yml", None)]
-    assert building.over(roots, files) == [roots[0] / "new" / "x.yml"]
+    assert over(roots, files) == [roots[0] / "new" / "x.yml"]
     assert not (roots[1] / "old.yml").exists()
     (roots[1] / "old.yml").write_text("title: old")
-    assert building.over(roots, [rule("old.yml", "title: newer")]) == [roots[1] / "old.yml"]
+    assert over(roots, [rule("old.yml", "title: newer")]) == [roots[1] / "old.yml"]
     assert (roots[1] / "old.yml").read_text() == "title: newer"
 
 
@@ -80,7 +80,7 @@ def test_a_bundle_lies_below_fleet_toml(tmp_path: Path, path: str) -> None:
     """A proposal of a bundle that is there names no file outside, with the right ending either."""
     (tmp_path / "fleet").mkdir()
     (tmp_path / "fleet" / "out").symlink_to(tmp_path)
-    given = Given(work=tmp_path / "work", fleet_file=tmp_path / "fleet" / "fleet.toml")
+    given = Means(work=tmp_path / "work", fleet_file=tmp_path / "fleet" / "fleet.toml")
     proposals = Proposals(given, None, None, lambda id: None)  # type: ignore[arg-type]
     for named in (path, f"{path}/x.vbundle", f"{path}.vbundle"):
         if named in (".vbundle", "..vbundle", "...vbundle"):  # names like others

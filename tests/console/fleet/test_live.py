@@ -40,7 +40,7 @@ async def test_desired_against_actual(region: Region) -> None:
             await agents.heartbeat("vienna-2", actual={"problems": ["bundle: too new"], "labels": {"site": "vienna"}})
             await agents.heartbeat("linz-1", actual={"desired_serial": 0})
             async with region.console(heard=3) as fleet:
-                page = await fleet.overview(ADMIN)
+                page = fleet.overview.page(ADMIN)
                 assert [(row.agent, row.group, row.state) for row in page.items] == [
                     ("vienna-2", "vienna", "problem"), ("vienna-1", "vienna", "as wanted"),
                     ("linz-1", "rest", "behind"),
@@ -59,20 +59,20 @@ async def test_desired_against_actual(region: Region) -> None:
 
                 await agents.lost("linz-1")
                 await eventually("the last will", lambda: fleet.live.beat(FLEET, "linz-1").lost)  # type: ignore[union-attr]
-                (row,) = (await fleet.overview(ADMIN, state="away")).items
+                (row,) = (fleet.overview.page(ADMIN, state="away")).items
                 assert (row.agent, row.health, row.site) == ("linz-1", "lost", "linz")
 
-                assert {row.agent for row in (await fleet.overview(VIENNA)).items} == {"vienna-1", "vienna-2"}
-                assert (await fleet.overview(NOBODY)).items == []
-                assert [row.agent for row in (await fleet.overview(ADMIN, q="site=vienna too")).items] == ["vienna-2"]
-                first = await fleet.overview(ADMIN, limit=2)
-                assert (await fleet.overview(ADMIN, after=first.next or "", limit=2)).total == 3
-                detail = await fleet.agent(ADMIN, FLEET, "vienna-1")
+                assert {row.agent for row in (fleet.overview.page(VIENNA)).items} == {"vienna-1", "vienna-2"}
+                assert (fleet.overview.page(NOBODY)).items == []
+                assert [row.agent for row in (fleet.overview.page(ADMIN, q="site=vienna too")).items] == ["vienna-2"]
+                first = fleet.overview.page(ADMIN, limit=2)
+                assert (fleet.overview.page(ADMIN, offset=int(first.next or 0), limit=2)).total == 3
+                detail = fleet.overview.agent(ADMIN, FLEET, "vienna-1")
                 assert detail.inputs[0].evaluated == 9
                 assert detail.alerting == {"r1": 4}
                 assert detail.may == ["fleet.ask", "evidence", "hunt"]
                 with pytest.raises(Problem) as refused:
-                    await fleet.agent(VIENNA, FLEET, "linz-1")
+                    fleet.overview.agent(VIENNA, FLEET, "linz-1")
                 assert refused.value.status == 404
     finally:
         region.broker.kill()
@@ -95,10 +95,10 @@ async def test_one_id_of_two_machines(region: Region) -> None:
             await agents.heartbeat("linz-1")
             await eventually("its note", lambda: (beat := fleet.live.beat(FLEET, "vienna-1")) and beat.note)
             await eventually("the other agent", lambda: fleet.live.beat(FLEET, "linz-1"))
-            rows = {row.agent: row.reasons for row in (await fleet.overview(ADMIN)).items}
+            rows = {row.agent: row.reasons for row in (fleet.overview.page(ADMIN)).items}
             assert rows["vienna-1"][0].startswith("two machines or processes have this agent's id: raw log aaaaaaaa,")
             assert not [reason for reason in rows["linz-1"] if "two machines" in reason]
-            page = await fleet.agent(ADMIN, FLEET, "vienna-1")
+            page = fleet.overview.agent(ADMIN, FLEET, "vienna-1")
             assert page.row.reasons == rows["vienna-1"]
     finally:
         region.broker.kill()
@@ -108,7 +108,7 @@ async def test_a_broker_that_is_away(region: Region) -> None:
     """Is shown as such, with what was heard before; when it is back the console hears again by itself."""
     async with region.console() as fleet:
         await eventually("the outage", lambda: fleet.live.link().state == "away")
-        page = await fleet.overview(ADMIN)
+        page = fleet.overview.page(ADMIN)
         assert page.link.reason
         assert page.items == []
         assert page.controller.state == "unknown"
@@ -120,7 +120,7 @@ async def test_a_broker_that_is_away(region: Region) -> None:
                 assert fleet.live.link().state == "connected"
             region.broker.kill()
             await eventually("the outage", lambda: fleet.live.link().state == "away")
-            assert [row.agent for row in (await fleet.overview(ADMIN)).items] == ["linz-1"]
+            assert [row.agent for row in (fleet.overview.page(ADMIN)).items] == ["linz-1"]
         finally:
             region.broker.kill()
 
@@ -141,10 +141,10 @@ async def test_what_is_no_heartbeat(region: Region, monkeypatch: pytest.MonkeyPa
             for name in names:
                 await agents.heartbeat(name, padding="x" * 15_000)
             await eventually("all of them", lambda: fleet.live.link().dropped == 4)
-            page = await fleet.overview(ADMIN)
+            page = fleet.overview.page(ADMIN)
             assert page.total == 4
             assert page.link.dropped == 4
-            kept = [(await fleet.agent(ADMIN, FLEET, row.agent)).raw is not None for row in page.items]
+            kept = [(fleet.overview.agent(ADMIN, FLEET, row.agent)).raw is not None for row in page.items]
             assert kept.count(True) == 1
     finally:
         region.broker.kill()
@@ -160,13 +160,13 @@ async def test_progress_that_the_controller_did_not_sign(region: Region) -> None
             await agents.client.publish(topic, seal("progress", row, Ed25519PrivateKey.generate()), retain=True)
             await agents.heartbeat("linz-1")
             await eventually("what was sent after it", lambda: fleet.live.beat(FLEET, "linz-1"))
-            assert (await fleet.rollouts(ADMIN)).controller.state == "silent"
+            assert (fleet.rollouts.page(ADMIN)).controller.state == "silent"
             key = load_key(region.folder / "trust/online/rollout.pem")
             for age, state in ((0, "reports"), (600, "old")):
                 await agents.client.publish(topic, seal("progress", {**row, "time": now - age}, key), retain=True)
                 await agents.heartbeat("linz-1", version=state)
                 await eventually("what was sent after it", partial(runs, fleet, state))
-                page = await fleet.rollouts(ADMIN)
+                page = fleet.rollouts.page(ADMIN)
                 assert (page.controller.state, page.controller.holder, page.old) == (state, "east", state == "old")
     finally:
         region.broker.kill()
@@ -186,9 +186,9 @@ async def test_any_heartbeat(region: Region) -> None:
                 if turn % 25 == 0:
                     await agents.heartbeat("linz-1", version=f"turn {turn}")
                     await eventually("the other agent", lambda: runs(fleet, f"turn {turn}"))  # noqa: B023
-                    assert {row.agent for row in (await fleet.overview(ADMIN)).items} >= {"linz-1"}
+                    assert {row.agent for row in fleet.overview.page(ADMIN).items} >= {"linz-1"}
                     if fleet.live.beat(FLEET, "vienna-1"):
-                        assert (await fleet.agent(ADMIN, FLEET, "vienna-1")).model_dump_json()
+                        assert fleet.overview.agent(ADMIN, FLEET, "vienna-1").model_dump_json()
             assert fleet.live.link().state == "connected"
     finally:
         region.broker.kill()
@@ -228,9 +228,9 @@ async def test_without_anything(tmp_path: Path) -> None:
     """A console that was given neither broker nor documents says so, and how to give them."""
     region = Region(tmp_path)
     async with region.console(broker=None, trust=None, requests=None, operator_key=None) as fleet:
-        page = await fleet.overview(ADMIN)
-        assert (page.link.state, page.groups, (await fleet.rollouts(ADMIN)).items) == ("none", [], [])
+        page = fleet.overview.page(ADMIN)
+        assert (page.link.state, page.groups, (fleet.rollouts.page(ADMIN)).items) == ("none", [], [])
         with pytest.raises(Problem, match="no broker") as refused:
-            await fleet.order(ADMIN, "x", "pause", "because")
+            await fleet.rollouts.order(ADMIN, "x", "pause", "because")
         assert refused.value.status == 503
         assert "--broker" in refused.value.body.what_to_do

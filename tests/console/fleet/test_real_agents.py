@@ -21,7 +21,7 @@ from tests.e2e.test_fleet import FLEET
 from tests.waits import eventually
 from vedette.rawlog.read import search
 from vedette.region.evidence import Found
-from vedette_console.fleet.models import EvidenceOrder, Question
+from vedette_console.fleet.models_asked import EvidenceOrder, Question
 from vedette_console.fleet.service import Fleet
 
 pytestmark = [pytest.mark.peer, pytest.mark.long, pytest.mark.usefixtures("awake")]
@@ -71,8 +71,8 @@ async def test_killed_in_the_middle(centre: Operators, tmp_path: Path) -> None:
         fleet = Fleet(given(options(centre)), FLEET, lambda topic, data: None)
         await fleet.start()
         try:
-            await eventually("the end of the hunt", lambda: fleet._desk.at_work(id) is None)
-            page = await fleet.hunt(ADMIN, id)
+            await eventually("the end of the hunt", lambda: fleet.desk.at_work(id) is None)
+            page = fleet.hunts.hunt(ADMIN, id)
             assert page.hunt.state == "done", page
             assert {(row.agent, row.state, row.matches) for row in page.agents} == {
                 ("vienna-1", "done", 1), ("linz-1", "done", 1),
@@ -83,15 +83,15 @@ async def test_killed_in_the_middle(centre: Operators, tmp_path: Path) -> None:
 
             hit = next(search(vienna.data / "raw", pattern=re.compile(rb"event 000150 ")))
             ref = {"log_id": hit.log_id, "offset": hit.offset, "length": hit.length}
-            fleet._evidence._locate = lambda day, agent, alert: Found(alert, agent, ref)
+            fleet.evidence._locate = lambda day, agent, alert: Found(alert, agent, ref)
             order = EvidenceOrder(alert="a-17", agent="vienna-1", day="2026-11-22", around=2, reason="case 17")
-            job = (await fleet.pull(ADMIN, order)).job.id
-            await eventually("the evidence", lambda: fleet._desk.at_work(job) is None)
-            found = await fleet.evidence(ADMIN, job)
+            job = (await fleet.evidence.pull(ADMIN, order)).job.id
+            await eventually("the evidence", lambda: fleet.desk.at_work(job) is None)
+            found = fleet.evidence.reply(ADMIN, job)
             assert [line.text.split("event ")[1][:6] for line in found.lines] == [f"{n:06}" for n in range(148, 153)]
             assert ["000150" in line.text for line in found.lines if line.alert] == [True]
             assert all("[redacted]" in line.text for line in found.lines)
-            answer = await fleet.ask(ADMIN, FLEET, "vienna-1", Question(question="versions"))
+            answer = await fleet.questions.ask(ADMIN, FLEET, "vienna-1", Question(question="versions"))
             assert answer.records["vienna-1"][0]["vedette"]
         finally:
             await fleet.stop()

@@ -23,7 +23,8 @@ from vedette.fleet.requests import CANCEL, Request
 from vedette.region.evidence import Found
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet import desk
-from vedette_console.fleet.models import Action, EvidenceOrder, HuntOrder, Question, RuleFile
+from vedette_console.fleet.models import RuleFile
+from vedette_console.fleet.models_asked import Action, EvidenceOrder, HuntOrder, Question
 from vedette_console.fleet.service import Fleet
 from vedette_console.web import Problem
 
@@ -74,7 +75,7 @@ def region(tmp_path: Path) -> Any:
 
 async def ended(fleet: Fleet, id: str, *states: str) -> Any:
     for pause in pauses():
-        page = await fleet.hunt(ADMIN, id)
+        page = fleet.hunts.hunt(ADMIN, id)
         if page.hunt.state in states:
             return page
         await asyncio.sleep(pause)
@@ -86,9 +87,9 @@ async def test_a_hunt(region: Region) -> None:
     see one site sees that one's findings alone; both are in the centre's record."""
     async with at_work(region) as (fleet, agents):
         agents.answers = {"vienna-1": found, "linz-1": lambda request: found(request, 5)}
-        id = (await fleet.start_hunt(ADMIN, order())).hunt.id
+        id = (await fleet.hunts.start(ADMIN, order())).hunt.id
         for pause in pauses():
-            page = await fleet.hunt(ADMIN, id)
+            page = fleet.hunts.hunt(ADMIN, id)
             if page.hunt.matches == 7:
                 break
             await asyncio.sleep(pause)
@@ -107,7 +108,7 @@ async def test_a_hunt(region: Region) -> None:
         assert page.hunt.share == 1.0
         assert page.hunt.by == "ada"
 
-        mine = await fleet.hunt(VIENNA, id)
+        mine = fleet.hunts.hunt(VIENNA, id)
         assert {row.agent for row in mine.agents} == {"vienna-1", "vienna-2"}
         assert {row.agent for row in mine.matches} == {
             "vienna-1",
@@ -115,9 +116,9 @@ async def test_a_hunt(region: Region) -> None:
         }
         assert [one.matches for one in mine.rules] == [4]
         assert (mine.hunt.matches, mine.hunt.asked) == (4, 2)
-        (row,) = (await fleet.hunts(VIENNA)).items
+        (row,) = (fleet.hunts.listed(VIENNA)).items
         assert (row.matches, row.asked, row.events) == (4, 2, 2000)
-        (row,) = (await fleet.hunts(ADMIN)).items
+        (row,) = (fleet.hunts.listed(ADMIN)).items
         assert (row.id, row.state, row.matches, row.title) == (id, "done", 9, "Needle")
         made = next(
             row for row in Audit(region.folder / "requests/audit.jsonl").lines() if row["event"] == "request_made"
@@ -132,7 +133,7 @@ async def test_only_where_one_may(region: Region) -> None:
     is a viewer; a hunt that touches other sites cannot be cancelled."""
     async with at_work(region) as (fleet, agents):
         agents.answers = dict.fromkeys(SITES, found)
-        page = await fleet.start_hunt(VIENNA, order())
+        page = await fleet.hunts.start(VIENNA, order())
         await ended(fleet, page.hunt.id, "done")
         assert {agent for agent, request in agents.came if request.kind == "hunt"} == {"vienna-1", "vienna-2"}
         for who, more, status in (
@@ -141,20 +142,20 @@ async def test_only_where_one_may(region: Region) -> None:
             (VIEWER, {}, 403),
         ):
             with pytest.raises(Problem) as refused:
-                await fleet.start_hunt(who, order(**more))
+                await fleet.hunts.start(who, order(**more))
             assert refused.value.status == status
         agents.answers = {}
-        id = (await fleet.start_hunt(ADMIN, order())).hunt.id
+        id = (await fleet.hunts.start(ADMIN, order())).hunt.id
         with pytest.raises(Problem) as refused:
-            await fleet.cancel(VIENNA, id)
+            await fleet.desk.cancel(VIENNA, id)
         assert refused.value.status == 403
         for more, status in (({"group": "site ="}, 422), ({"group": "site = oslo"}, 422), ({"since": "soon"}, 422),
                              ({"group": "", "agents": ["nobody"]}, 404), ({"expires": "9d"}, 422)):  # fmt: skip
             with pytest.raises(Problem) as refused:
-                await fleet.start_hunt(ADMIN, order(**more))
+                await fleet.hunts.start(ADMIN, order(**more))
             assert refused.value.status == status
         with pytest.raises(Problem, match=r"no rule runs: bad\.yml:1:") as refused:
-            await fleet.start_hunt(ADMIN, order(rules=[RuleFile(path="bad.yml", text="title: x\ndetection: 7\n")]))
+            await fleet.hunts.start(ADMIN, order(rules=[RuleFile(path="bad.yml", text="title: x\ndetection: 7\n")]))
 
 
 async def test_a_cancelled_hunt(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,16 +163,16 @@ async def test_a_cancelled_hunt(region: Region, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(desk, "CANCEL_SECONDS", 1.0)
     async with at_work(region) as (fleet, agents):
         agents.answers = {"vienna-1": found}
-        id = (await fleet.start_hunt(ADMIN, order())).hunt.id
-        await eventually("the answer", lambda: fleet._desk.at_work(id).hosts)  # type: ignore[union-attr]
-        assert (await fleet.cancel(ADMIN, id)).state == "cancelled"
+        id = (await fleet.hunts.start(ADMIN, order())).hunt.id
+        await eventually("the answer", lambda: fleet.desk.at_work(id).hosts)  # type: ignore[union-attr]
+        assert (await fleet.desk.cancel(ADMIN, id)).state == "cancelled"
         page = await ended(fleet, id, "cancelled")
-        await eventually("the end", lambda: fleet._desk.at_work(id) is None)
+        await eventually("the end", lambda: fleet.desk.at_work(id) is None)
         assert page.hunt.matches == 2
         assert not page.hunt.may_cancel
         assert {agent for agent, request in agents.came if request.kind == CANCEL} == {"vienna-2", "linz-1"}
         with pytest.raises(Problem) as refused:
-            await fleet.cancel(ADMIN, id)
+            await fleet.desk.cancel(ADMIN, id)
         assert refused.value.status == 409
 
 
@@ -179,8 +180,8 @@ async def test_a_restart_in_the_middle(region: Region) -> None:
     """The next console goes on where the one before was; also one whose request never left it."""
     async with at_work(region) as (fleet, agents):
         agents.answers = {"vienna-1": found}
-        id = (await fleet.start_hunt(ADMIN, order())).hunt.id
-        await eventually("the answer", lambda: fleet._desk.at_work(id).hosts)  # type: ignore[union-attr]
+        id = (await fleet.hunts.start(ADMIN, order())).hunt.id
+        await eventually("the answer", lambda: fleet.desk.at_work(id).hosts)  # type: ignore[union-attr]
     async with at_work(region) as (fleet, agents):
         agents.answers = dict.fromkeys(SITES, found)  # they know nothing of it: it is sent again
         page = await ended(fleet, id, "done")
@@ -189,16 +190,16 @@ async def test_a_restart_in_the_middle(region: Region) -> None:
         assert page.hunt.by == "ada"
         assert "vienna-1" not in {agent for agent, request in agents.came if request.kind == "hunt"}
     async with region.console() as fleet:
-        assert (await fleet.hunt(ADMIN, id)).hunt.matches == 6
+        assert (fleet.hunts.hunt(ADMIN, id)).hunt.matches == 6
         async with region.console(heard=3) as second:  # in the same folder
             with pytest.raises(Problem, match="another console works"):
-                await second.ask(ADMIN, FLEET, "linz-1", Question(question="disk"))
+                await second.questions.ask(ADMIN, FLEET, "linz-1", Question(question="disk"))
 
 
 async def test_a_broker_that_goes_away(region: Region) -> None:
     """The hunt says so, and goes on when it is back."""
     async with at_work(region) as (fleet, agents):
-        id = (await fleet.start_hunt(ADMIN, order())).hunt.id
+        id = (await fleet.hunts.start(ADMIN, order())).hunt.id
         await eventually("it to be asked", lambda: len(agents.came) >= 3)
         region.broker.kill()
         await ended(fleet, id, "broker away")
@@ -216,9 +217,9 @@ async def test_hosts_that_say_anything(region: Region) -> None:
             {"type": "end", "events": 2**64 - 1, "matches": 2**64 - 1, "reached": 2**62, "not_run": 7}]  # fmt: skip
     async with at_work(region) as (fleet, agents):
         agents.answers = {"linz-1": found, "vienna-1": lambda request: rows}
-        id = (await fleet.start_hunt(ADMIN, order())).hunt.id
+        id = (await fleet.hunts.start(ADMIN, order())).hunt.id
         for pause in pauses():
-            page = await fleet.hunt(ADMIN, id)
+            page = fleet.hunts.hunt(ADMIN, id)
             if {row.agent for row in page.agents if row.state == "done"} == {"vienna-1", "linz-1"}:
                 break
             await asyncio.sleep(pause)
@@ -229,7 +230,7 @@ async def test_hosts_that_say_anything(region: Region) -> None:
         place.mkdir()
         (place / "console.json").write_bytes(damage)
     async with at_work(region) as (fleet, agents):
-        assert [row.id for row in (await fleet.hunts(ADMIN)).items] == [id]
+        assert [row.id for row in fleet.hunts.listed(ADMIN).items] == [id]
         agents.answers["vienna-2"] = found
         assert (await ended(fleet, id, "done")).hunt.matches == 4
 
@@ -237,7 +238,7 @@ async def test_hosts_that_say_anything(region: Region) -> None:
 async def test_forged_replies(region: Region) -> None:
     """Of another's key, of another agent, of a stranger: not believed, and the true one counts."""
     async with at_work(region) as (fleet, agents):
-        id = (await fleet.start_hunt(ADMIN, order(group="", agents=["linz-1"]))).hunt.id
+        id = (await fleet.hunts.start(ADMIN, order(group="", agents=["linz-1"]))).hunt.id
         await eventually("it to be asked", lambda: agents.came)
         (row,) = found(agents.came[0][1], 999)[-2:-1]
         data = packed(orjson.dumps(row) + b"\n")
@@ -262,28 +263,28 @@ async def test_evidence(region: Region) -> None:
     lines[2]["alert"] = True
     async with at_work(region) as (fleet, agents):
         ref = {"log_id": "0" * 32, "offset": 2, "length": 3}
-        fleet._evidence._locate = lambda day, agent, alert: Found(alert, agent, ref) if alert == "a-1" else None
+        fleet.evidence._locate = lambda day, agent, alert: Found(alert, agent, ref) if alert == "a-1" else None
         agents.answers = {"linz-1": lambda request: [*lines, {"note": "the log begins here"}]}
         asked = EvidenceOrder(alert="a-1", agent="linz-1", day="2026-11-22", around=2, reason="case 17")
-        id = (await fleet.pull(ADMIN, asked)).job.id
-        await eventually("the end", lambda: fleet._desk.at_work(id) is None)
-        page = await fleet.evidence(ADMIN, id)
+        id = (await fleet.evidence.pull(ADMIN, asked)).job.id
+        await eventually("the end", lambda: fleet.desk.at_work(id) is None)
+        page = fleet.evidence.reply(ADMIN, id)
         assert [line.text for line in page.lines if line.alert] == ["line 2"]
         assert page.lines[5].note
         assert (page.state, page.total, page.job.state) == ("done", 6, "done")
         manifest = orjson.loads((region.folder / "evidence" / page.manifest).read_bytes())
         assert manifest["sha256"] == page.sha256
         assert manifest["reason"] == "case 17 (console: ada)"
-        part = await fleet.evidence(ADMIN, id, "4", 2)
+        part = fleet.evidence.reply(ADMIN, id, 4, 2)
         assert [line.text for line in part.lines] == ["line 4", ""]
-        assert [one.job.id for one in await fleet.evidence_of(ADMIN, "a-1")] == [id]
-        assert await fleet.evidence_of(VIENNA, "a-1") == []
+        assert [one.job.id for one in fleet.evidence.of(ADMIN, "a-1")] == [id]
+        assert fleet.evidence.of(VIENNA, "a-1") == []
         for who, alert, status in ((VIENNA, "a-1", 404), (VIEWER, "a-1", 403), (ADMIN, "a-2", 404)):
             with pytest.raises(Problem) as refused:
-                await fleet.pull(who, asked.model_copy(update={"alert": alert}))
+                await fleet.evidence.pull(who, asked.model_copy(update={"alert": alert}))
             assert refused.value.status == status
         with pytest.raises(Problem) as refused:
-            await fleet.evidence(VIENNA, id)
+            fleet.evidence.reply(VIENNA, id)
         assert refused.value.status == 404
 
 
@@ -291,18 +292,18 @@ async def test_questions(region: Region) -> None:
     """An agent answers at once, or later; who may not ask there is refused; a question that is none is, too."""
     async with at_work(region) as (fleet, agents):
         agents.answers = {"vienna-1": lambda request: [{"disk_free_bytes": 7, "asked": request.body}]}
-        page = await fleet.ask(VIENNA, FLEET, "vienna-1", Question(question="disk"))
+        page = await fleet.questions.ask(VIENNA, FLEET, "vienna-1", Question(question="disk"))
         assert page.records == {"vienna-1": [{"disk_free_bytes": 7, "asked": {"question": "disk"}}]}
         assert page.agents[0].state == "done"
         assert page.job.operator == "otto"
-        page = await fleet.do(VIENNA, FLEET, "vienna-1", Action(action="reload", reason="new certificate"))
+        page = await fleet.questions.do(VIENNA, FLEET, "vienna-1", Action(action="reload", reason="new certificate"))
         assert page.records["vienna-1"][0]["asked"] == {"action": "reload"}
         for who, agent, question, status in (
             (VIENNA, "linz-1", Question(question="disk"), 404), (VIEWER, "linz-1", Question(question="disk"), 403),
             (ADMIN, "linz-1", Question(question="explain"), 422), (ADMIN, "oslo-1", Question(question="disk"), 404),
         ):  # fmt: skip
             with pytest.raises(Problem) as refused:
-                await fleet.ask(who, FLEET, agent, question)
+                await fleet.questions.ask(who, FLEET, agent, question)
             assert refused.value.status == status
 
 
@@ -311,15 +312,15 @@ async def test_keys_that_hosts_would_refuse(region: Region, tmp_path: Path) -> N
     async with at_work(region) as (fleet, agents):
         region.write_key(Ed25519PrivateKey.generate())
         with pytest.raises(Problem, match="not that of operator otto") as refused:
-            await fleet.ask(ADMIN, FLEET, "linz-1", Question(question="disk"))
+            await fleet.questions.ask(ADMIN, FLEET, "linz-1", Question(question="disk"))
         assert refused.value.status == 409
         region.write_key(region.key)
         region.roles = ("viewer",)
         region.desire(desired(2, group("rest")))
         with pytest.raises(Problem, match="lacks the role analyst"):
-            await fleet.start_hunt(ADMIN, order())
+            await fleet.hunts.start(ADMIN, order())
         region.until = utc_now() - 1_000_000
         region.desire(desired(3, group("rest")))
         with pytest.raises(Problem, match="otto has expired"):
-            await fleet.ask(ADMIN, FLEET, "linz-1", Question(question="disk"))
+            await fleet.questions.ask(ADMIN, FLEET, "linz-1", Question(question="disk"))
         assert agents.came == []

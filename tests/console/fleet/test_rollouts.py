@@ -161,7 +161,7 @@ async def at_work(region: Steered, **more: Any) -> AsyncIterator[tuple[Fleet, Ag
 
 async def state(fleet: Fleet, change: str, *states: str) -> Any:
     for pause in pauses():
-        page = await fleet.rollout(ADMIN, change)
+        page = fleet.rollouts.rollout(ADMIN, change)
         if page.row.state in states and page.controller.state == "reports":
             return page
         await asyncio.sleep(pause)
@@ -180,9 +180,9 @@ async def test_from_a_rule_to_all_agents(region: Steered) -> None:
     # Over 3 s: three roll-outs go through rings, each of which soaks for a second or two.
     region.controller.start()
     async with at_work(region) as (fleet, _):
-        (first,) = (await fleet.rollouts(ADMIN)).items
+        (first,) = (fleet.rollouts.page(ADMIN)).items
         await state(fleet, first.change, "done")
-        made = await fleet.propose(VIENNA, proposal())
+        made = await fleet.proposals.propose(VIENNA, proposal())
         made = await finished(fleet, made)
         assert (made.state, made.version, made.problems, made.published) == ("applied", 2, [], True), made
         assert [(one.group, one.what) for one in made.diff] == [("vienna", "bundles default")]
@@ -192,12 +192,12 @@ async def test_from_a_rule_to_all_agents(region: Steered) -> None:
         page = await state(fleet, change, "rolling")
         assert page.row.may == ["pause", "abort"]
         assert [ring.state for ring in page.rings] == ["now", "later"]
-        assert (await fleet.order(VIENNA, change, "pause", "wait <b>")).outcome.startswith("done")
+        assert (await fleet.rollouts.order(VIENNA, change, "pause", "wait <b>")).outcome.startswith("done")
         page = await state(fleet, change, "paused")
         assert page.row.may == ["resume", "abort"]
         assert any("wait <b> (console: vic)" in one for one in page.row.reasons)
-        assert (await fleet.order(ADMIN, change, "pause", "again")).outcome.startswith("nothing to do")
-        assert (await fleet.order(ADMIN, change[:6], "resume", "go on")).outcome.startswith("done")
+        assert (await fleet.rollouts.order(ADMIN, change, "pause", "again")).outcome.startswith("nothing to do")
+        assert (await fleet.rollouts.order(ADMIN, change[:6], "resume", "go on")).outcome.startswith("done")
         page = await state(fleet, change, "done")
         assert {one.event for one in page.events} >= {
             "rollout_ring",
@@ -208,19 +208,19 @@ async def test_from_a_rule_to_all_agents(region: Steered) -> None:
         for name in ("vienna-1", "vienna-2"):
             await eventually("it to run", partial(runs, fleet, name, 2))
 
-        again = await finished(fleet, await fleet.propose(ADMIN, proposal()))
+        again = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal()))
         assert again.state == "applied"
         assert again.version == 3
-        assert (await fleet.order(ADMIN, again.changes[0], "abort", "no")).outcome.startswith("done")
+        assert (await fleet.rollouts.order(ADMIN, again.changes[0], "abort", "no")).outcome.startswith("done")
         await state(fleet, again.changes[0], "aborted")
         for who, command in ((VIEWER, "pause"), (VIEWER, "abort")):
             with pytest.raises(Problem) as refused:
-                await fleet.order(who, again.changes[0], command, "x")
+                await fleet.rollouts.order(who, again.changes[0], command, "x")
             assert refused.value.status == 403
         with pytest.raises(Problem) as refused:
-            await fleet.propose(VIENNA, proposal(group="rest"))
+            await fleet.proposals.propose(VIENNA, proposal(group="rest"))
         assert refused.value.status == 403
-        assert [one.id for one in (await fleet.proposals(ADMIN)).items] == [again.id, made.id]
+        assert [one.id for one in (fleet.proposals.listed(ADMIN)).items] == [again.id, made.id]
 
 
 def runs(fleet: Fleet, agent: str, version: int) -> bool:
@@ -234,7 +234,7 @@ async def finished(fleet: Fleet, made: Proposed) -> Proposed:
         if made.state != "building":
             break
         await asyncio.sleep(pause)
-        made = await fleet.proposal(ADMIN, made.id)
+        made = fleet.proposals.proposal(ADMIN, made.id)
     return made
 
 
@@ -245,20 +245,20 @@ async def test_what_is_refused(region: Steered) -> None:
         bad = RuleFile(
             path="bad.yml", text="title: x\nlogsource: {product: linux}\ndetection: {k: {a|frob: 1}, condition: k}\n"
         )
-        made = await finished(fleet, await fleet.propose(ADMIN, proposal(rules=[bad])))
+        made = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal(rules=[bad])))
         assert (made.state, made.problems[0].path, made.problems[0].line) == ("refused", "bad.yml", 3), made
         fails = RuleFile(path="needle.test.yml", text="- match: hay\n")
-        made = await finished(fleet, await fleet.propose(ADMIN, proposal(rules=[fails])))
+        made = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal(rules=[fails])))
         assert made.state == "refused"
         assert any("should match" in one.message for one in made.problems), made
         region.toml.write_text(before.replace("agents = 1", "agents = 2"))
-        made = await finished(fleet, await fleet.propose(ADMIN, proposal()))
+        made = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal()))
         assert made.state == "refused"
         assert "rings or gates" in made.problems[-1].message
         assert "rules-2" not in region.toml.read_text()
         region.toml.write_text(before)
         for path in ("../x.vbundle", "/etc/passwd", "bundles/none.vbundle"):
-            made = await finished(fleet, await fleet.propose(ADMIN, proposal(rules=[], bundle=path)))
+            made = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal(rules=[], bundle=path)))
             assert made.state == "refused", path
         assert not region.documents.repository.signatures()
 
@@ -266,21 +266,21 @@ async def test_what_is_refused(region: Steered) -> None:
 async def test_keys_that_lack(region: Steered) -> None:
     """With one signer the documents wait for another; without the author's key the answer has every command."""
     async with at_work(region, signer_keys=region.signers(1)) as (fleet, _):
-        made = await finished(fleet, await fleet.propose(ADMIN, proposal()))
+        made = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal()))
         assert made.state == "staged"
         assert made.commands == [
             "vedette fleet sign --key YOUR.pem",
             f"vedette fleet apply --broker {region.broker.url}",
         ]
-        page = await fleet.rollouts(ADMIN)
+        page = fleet.rollouts.page(ADMIN)
         assert page.staged is not None
         assert page.staged.signatures[0].missing == 1
-        again = await finished(fleet, await fleet.propose(ADMIN, proposal()))
+        again = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal()))
         assert again.state == "refused"
         assert "wait for signatures" in again.problems[0].message
     region.documents.repository.discard()
     async with at_work(region, author_key=None) as (fleet, _):
-        made = await finished(fleet, await fleet.propose(ADMIN, proposal()))
+        made = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal()))
         assert made.state == "commands"
         assert "vedette bundle sign" in made.commands[0]
         assert Path(made.bundle).exists()
@@ -292,24 +292,24 @@ async def test_orders_that_nobody_takes(region: Steered) -> None:
     or an expired one it is not given, and says why."""
     # Over 3 s: a controller begins, and commands build and sign the documents of two changes.
     async with at_work(region) as (fleet, _):
-        (row,) = (await fleet.rollouts(ADMIN)).items
+        (row,) = (fleet.rollouts.page(ADMIN)).items
         assert row.state == "waiting"
-        assert (await fleet.rollouts(ADMIN)).controller.state == "silent"
-        assert (await fleet.order(ADMIN, row.change, "pause", "early")).outcome == "waits"
+        assert (fleet.rollouts.page(ADMIN)).controller.state == "silent"
+        assert (await fleet.rollouts.order(ADMIN, row.change, "pause", "early")).outcome == "waits"
         region.controller.start()
         await state(fleet, row.change, "paused")
         region.write_key(Ed25519PrivateKey.generate())
         with pytest.raises(Problem, match="not that of operator otto"):
-            await fleet.order(ADMIN, row.change, "resume", "x")
+            await fleet.rollouts.order(ADMIN, row.change, "resume", "x")
         region.write_key(region.key)
         region.toml.write_text(region.toml.read_text().replace("2099-01", "2020-01"))
         region.put_in_force()
         with pytest.raises(Problem, match="otto has expired"):
-            await fleet.order(ADMIN, row.change, "resume", "x")
+            await fleet.rollouts.order(ADMIN, row.change, "resume", "x")
         region.toml.write_text(region.toml.read_text().replace("2020-01", "2099-01"))
         region.broker.kill()
         await eventually("the outage", lambda: fleet.live.link().state == "away")
-        page = await fleet.rollouts(ADMIN)
+        page = fleet.rollouts.page(ADMIN)
         assert page.old
         assert page.link.state == "away"
         assert page.items[0].state == "paused"

@@ -11,8 +11,7 @@ from tests.console.kit import Console, console
 from tests.console.pages import region
 from tests.console.pages.fleet import Answers
 from tests.console.pages.rows import HOSTILE, Words
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 
 
 @pytest.fixture(scope="session")

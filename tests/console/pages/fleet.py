@@ -7,11 +7,14 @@ make of its answers, with an attacker's text in each.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 from tests.console.pages.rows import HOSTILE, Words
 from vedette_console.fleet import models as m
+from vedette_console.fleet import models_asked as asked
 from vedette_console.security.principal import Principal
+from vedette_console.web import Listing
 
 HUNT = "b" * 32
 CHANGE = "7f578d5028e9a74c"
@@ -22,6 +25,12 @@ class Answers:
 
     def __init__(self, hostile: bool = False) -> None:
         self.w = Words(HOSTILE if hostile else ())
+        self.overview = SimpleNamespace(page=self._page, agent=self._agent)
+        self.rollouts = SimpleNamespace(page=self._changes, rollout=self._change)
+        self.proposals = SimpleNamespace(listed=self._proposed)
+        self.hunts = SimpleNamespace(listed=self._hunts, hunt=self._hunt)
+        self.evidence = SimpleNamespace(of=self._evidence)
+        self.backtests = SimpleNamespace(listed=self._backtests, backtest=self._backtest)
         self._now = datetime.now(UTC).replace(microsecond=0)
 
     def at(self, minutes: float = 0) -> str:
@@ -55,8 +64,8 @@ class Answers:
             quarantined=n % 3,
         )
 
-    async def overview(
-        self, who: Principal, q: str = "", group: str | None = None, state: str = "", after: str = "", limit: int = 100
+    def _page(
+        self, who: Principal, q: str = "", group: str | None = None, state: str = "", offset: int = 0, limit: int = 100
     ) -> m.FleetPage:
         w, rows = self.w, [] if group == "" else [self.row(n) for n in range(12)]  # "": those in no group
         return m.FleetPage(
@@ -98,7 +107,7 @@ class Answers:
             ],
         )
 
-    async def agent(self, who: Principal, fleet: str, agent: str) -> m.AgentPage:
+    def _agent(self, who: Principal, fleet: str, agent: str) -> m.AgentPage:
         w = self.w
         return m.AgentPage(
             row=self.row(2),
@@ -159,7 +168,7 @@ class Answers:
             may=["pause", "abort"],
         )
 
-    async def rollouts(self, who: Principal) -> m.RolloutsPage:
+    def _changes(self, who: Principal) -> m.RolloutsPage:
         w = self.w
         staged = m.Staged(
             signatures=[m.Signature(role="targets", version=3, signed=[w("carol")], missing=1)],
@@ -176,7 +185,7 @@ class Answers:
             old=False,
         )
 
-    async def rollout(self, who: Principal, change: str) -> m.RolloutPage:
+    def _change(self, who: Principal, change: str) -> m.RolloutPage:
         w = self.w
         return m.RolloutPage(
             row=self.change(),
@@ -194,7 +203,7 @@ class Answers:
             agents_count=60,
         )
 
-    async def proposals(self, who: Principal) -> m.ProposalsList:
+    def _proposed(self, who: Principal) -> Listing[m.Proposed]:
         w = self.w
         one = m.Proposed(
             id="p1",
@@ -208,11 +217,11 @@ class Answers:
             summary=w("151 rules"),
             commands=[w("vedette bundle sign")],
         )
-        return m.ProposalsList(items=[one], total=1)
+        return Listing[m.Proposed](items=[one], total=1)
 
-    def hunt_row(self) -> m.HuntRow:
+    def hunt_row(self) -> asked.HuntRow:
         w = self.w
-        return m.HuntRow(
+        return asked.HuntRow(
             id=HUNT,
             state="asking",
             title=w("Reverse shell, 30 days"),
@@ -235,20 +244,20 @@ class Answers:
             share=0.62,
         )
 
-    async def hunts(self, who: Principal, after: str = "", limit: int = 50) -> m.HuntsList:
-        return m.HuntsList(items=[self.hunt_row()], total=1)
+    def _hunts(self, who: Principal, offset: int = 0, limit: int = 50) -> Listing[asked.HuntRow]:
+        return Listing[asked.HuntRow](items=[self.hunt_row()], total=1)
 
     def found(self) -> dict[str, Any]:
         w = self.w
         return {
             "rules": [
-                m.RuleCount(
+                asked.RuleCount(
                     rule_id="r1", title=w("Reverse Shell"), level="critical", kind="detection", matches=17, agents=2
                 )
             ],
-            "hosts": [m.HostCount(agent=w("edge-vienna-1"), site=w("vienna"), matches=12)],
+            "hosts": [asked.HostCount(agent=w("edge-vienna-1"), site=w("vienna"), matches=12)],
             "matches": [
-                m.Match(
+                asked.Match(
                     agent=w("edge-vienna-1"),
                     site=w("vienna"),
                     rule_id="r1",
@@ -267,10 +276,10 @@ class Answers:
             "texts": [m.RuleFile(path="hunt.yml", text=w("title: x"))],
         }
 
-    async def hunt(self, who: Principal, id: str) -> m.HuntPage:
+    def _hunt(self, who: Principal, id: str) -> asked.HuntPage:
         w = self.w
         agents = [
-            m.AgentAnswer(
+            asked.AgentAnswer(
                 agent=w("edge-vienna-1"),
                 fleet="plants",
                 site=w("vienna"),
@@ -282,11 +291,11 @@ class Answers:
                 reason=w("busy"),
             )
         ]
-        return m.HuntPage(hunt=self.hunt_row(), agents=agents, agents_count=1, **self.found())
+        return asked.HuntPage(hunt=self.hunt_row(), agents=agents, agents_count=1, **self.found())
 
-    def backtest_row(self) -> m.BacktestRow:
+    def backtest_row(self) -> asked.BacktestRow:
         w = self.w
-        return m.BacktestRow(
+        return asked.BacktestRow(
             id=HUNT,
             state="running",
             by=w("mia"),
@@ -304,17 +313,17 @@ class Answers:
             may_cancel=True,
         )
 
-    async def backtests(self, who: Principal) -> m.BacktestsList:
-        return m.BacktestsList(items=[self.backtest_row()], total=1, sources=["archive"])
+    def _backtests(self, who: Principal) -> asked.BacktestsList:
+        return asked.BacktestsList(items=[self.backtest_row()], total=1, sources=["archive"])
 
-    async def backtest(self, who: Principal, id: str) -> m.BacktestPage:
-        hours = [m.HourCount(hour=self.at(60 * (9 - n)), matches=n * n % 7) for n in range(9)]
-        return m.BacktestPage(backtest=self.backtest_row(), events=90_000, agents=3, by_hour=hours, **self.found())
+    def _backtest(self, who: Principal, id: str) -> asked.BacktestPage:
+        hours = [asked.HourCount(hour=self.at(60 * (9 - n)), matches=n * n % 7) for n in range(9)]
+        return asked.BacktestPage(backtest=self.backtest_row(), events=90_000, agents=3, by_hour=hours, **self.found())
 
-    async def evidence_of(self, who: Principal, alert: str) -> list[m.EvidencePage]:
+    def _evidence(self, who: Principal, alert: str) -> list[asked.EvidencePage]:
         w = self.w
         lines = [
-            m.Line(
+            asked.Line(
                 received=self.at(n),
                 input=w("auth"),
                 text=w(f"sshd[{700 + n}]: Failed password for root from 198.51.100.23"),
@@ -324,8 +333,8 @@ class Answers:
             for n in range(7)
         ]
         return [
-            m.EvidencePage(
-                job=m.Job(
+            asked.EvidencePage(
+                job=asked.Job(
                     id="e" * 32,
                     kind="evidence",
                     state="done",
@@ -347,7 +356,7 @@ class Answers:
                 site="vienna",
                 state="done",
                 why=w(""),
-                lines=[*lines, m.Line(note=w("a gap of 9 events"))],
+                lines=[*lines, asked.Line(note=w("a gap of 9 events"))],
                 total=8,
             )
         ]

@@ -24,7 +24,6 @@ def weight(page: str) -> int:
     }
     scripts = {name for name in assets.files() if name.endswith(".js") and "/" not in name and name != "login.js"}
     scripts -= {"editor.js"} if "editor-form" not in page else set()
-    scripts -= {"plot.js"} if "data-plot" not in page else set()
     return len(page.encode()) + sum(len(assets.files()[name]) for name in named | scripts)
 
 

@@ -10,8 +10,7 @@ from tests.console.kit import console
 from vedette_console.security import passwords
 from vedette_console.security.limits import LARGEST, Attempts
 from vedette_console.security.passwords import Busy, Passwords
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 
 
 def test_good_logins_count_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

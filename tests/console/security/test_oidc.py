@@ -21,8 +21,7 @@ import pytest
 from tests.broker import own_port
 from tests.console.kit import WAIT, Console, console
 from vedette_console.security.oidc import CALLBACK
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 from vedette_console.settings import Oidc
 
 ROOT = Path(__file__).parents[3]

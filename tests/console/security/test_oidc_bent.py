@@ -20,8 +20,7 @@ from joserfc.jwk import OctKey, RSAKey
 from tests.console.kit import Console, console
 from vedette.system.wallclock import utc_now
 from vedette_console.security.oidc import CALLBACK
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 from vedette_console.settings import Oidc, Settings
 
 ROLES = (("secops", "analyst"), ("boss", "admin"))

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette_console.security.principal import Grant, Principal, Scope, limited
-from vedette_console.security.roles import ACTS, EVERYWHERE, Role
+from vedette_console.security.principal import ACTS, EVERYWHERE, Grant, Principal, Role, Scope, limited
 
 TABLE = {
     "read": "viewer analyst operator admin",

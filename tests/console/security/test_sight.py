@@ -38,11 +38,11 @@ from vedette.region.requests import Collection
 from vedette.region.sign import load_key
 from vedette.region.steer.sealed import seal
 from vedette.system.wallclock import utc_now
-from vedette_console.fleet.asked import Note, Totals
 from vedette_console.fleet.backtest import Run
+from vedette_console.fleet.desk import Note, Totals
 from vedette_console.fleet.hunts import row
 from vedette_console.fleet.models import Proposed
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Role
 
 pytestmark = pytest.mark.long
 
@@ -135,12 +135,12 @@ class World:
         fleet, mine = it.app.state.fleet, RUN if site.name == OTHER else RUN.replace("b", "c")
         run = Run(mine, "ada", f"rules for {site.name}", "", "archive", 0, utc_now(), utc_now(), True,
                   {site.agent: site.name}, [], state="failed", why=f"{site.agent} has none")  # fmt: skip
-        fleet._backtests._runs[mine] = run
+        fleet.backtests._runs[mine] = run
         proposed = Proposed(
             id=mine, state="refused", by="ada", reason=f"for {site.name}", created=f"{DAY}T00:00:00Z",
             group=OTHER if site.name == OTHER else "everyone", ruleset="default",
         )  # fmt: skip
-        fleet._proposals._made[mine] = proposed
+        fleet.proposals._made[mine] = proposed
 
     def land(self, site: Site) -> None:
         micros = round(NOW.timestamp() * 1e6)
@@ -318,7 +318,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
         world.report(it, own, other)
         fleet = it.app.state.fleet
         for id in (RUN, REQUESTS["hunt"]):
-            sees = getattr(fleet, "_backtests" if id == RUN else "_desk")
+            sees = getattr(fleet, "backtests" if id == RUN else "desk")
             _in_loop(it, lambda sees=sees, id=id: sees._news(id))
         until("the tables", lambda: root.get(f"/api/v1/agents/{FLEET}/linz-1").status_code == 200)
         it.app.state.hub.publish_soon("jobs", "end")

@@ -15,8 +15,7 @@ from vedette.fleet.operators import Operator, Operators, read_operators
 from vedette_console.data.export import _cell
 from vedette_console.middleware import host_of
 from vedette_console.security.passwords import mistake
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 from vedette_console.store.accounts import Accounts
 from vedette_console.store.database import Conflict, Database
 
@@ -34,7 +33,7 @@ def test_no_cell_is_a_formula(begin: str) -> None:
     [
         "elevenchars", "password1234", "P@ssw0rd!P@ssw0rd", "123456789012", "qwertyuiop12", "Qwertz-Asdf-1",
         "administrator", "LetMeIn!2024", "ann_ann_ann_1", "Ann!Password1", "abcdefghijkl", "210987654321",
-        "Correct horse battery staple", "welcome-ann-7",
+        "Correct horse battery staple", "welcome-ann-7", "aaaaaaaaaaaa", "x" * 1_025,
     ],
 )  # fmt: skip
 def test_passwords_that_are_guessed_first(bad: str) -> None:

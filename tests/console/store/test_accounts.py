@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from vedette_console.security.principal import Grant
-from vedette_console.security.roles import Role
+from vedette_console.security.principal import Grant, Role
 from vedette_console.settings import Sessions as Times
 from vedette_console.store.accounts import Accounts, LastAdmin
 from vedette_console.store.database import Conflict, Database
 from vedette_console.store.saved import MAX_SEARCHES, Choices, Searches
-from vedette_console.store.sessions import Sessions
-from vedette_console.store.tokens import MAX_TOKENS, Tokens
+from vedette_console.store.sessions import MAX_TOKENS, Sessions, Tokens
 
 SECOND = 1_000_000
 ADMIN, VIEWER = Grant(Role.ADMIN), Grant(Role.VIEWER)

@@ -66,7 +66,7 @@ def test_a_long_log(database: Database) -> None:
 
 def test_several_write_at_once(url: str) -> None:
     """Threads and processes share one chain without a gap or a fork."""
-    from vedette_console.store.schema import migrate
+    from vedette_console.store.store import migrate
 
     databases = [open_database(url) for _ in range(2)]
     migrate(databases[0])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vedette_console.store.database import Conflict, Database, Unavailable, open_database
-from vedette_console.store.schema import STEPS, migrate
+from vedette_console.store.store import STEPS, migrate
 
 
 def test_rows_and_writes(database: Database) -> None:

@@ -18,5 +18,4 @@ const only = (selector, path, start) => {
   for (const place of document.querySelectorAll(selector)) import(path).then((module) => module[start](place));
 };
 only("form.search[data-complete]", "./complete.js", "startComplete");
-only("[data-plot]", "./plot.js", "startPlot");
 only("form.editor-form", "./editor.js", "startEditor");

@@ -1,0 +1,44 @@
+"""Bounds of a file's times: from commits, from a checkpoint, and none where the log has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from spark_jobs.tables.delta import DeltaTables
+from spark_jobs.tables.schema import ALERTS
+from tests.console.made import row, write_alerts
+from tests.spark_jobs.landed import NOON
+from vedette_console.data.catalog import Catalog, Statistics
+
+
+def test_bounds_are_those_of_the_rows(tmp_path: Path) -> None:
+    """Of the column behind the first 32, too; the upper one may be a millisecond too large."""
+    write_alerts(DeltaTables(str(tmp_path)), [row(1), row(2, event_time=NOON + 5_000_123)])
+    (file,) = Catalog(str(tmp_path)).files(ALERTS)
+    low, high = file.bounds["counted_at"]
+    assert low == NOON + 1_000_000
+    assert NOON + 5_000_123 <= high <= NOON + 5_002_000
+
+
+def test_a_checkpoint_has_what_commits_no_longer_have(tmp_path: Path) -> None:
+    """When old commits are gone, the bounds are those that they had."""
+    tables = DeltaTables(str(tmp_path))
+    for number in range(3):
+        write_alerts(tables, [row(number)])
+    before = sorted(str(one.bounds) for one in Catalog(tables.root).files(ALERTS))
+    DeltaTable(str(tmp_path / "alerts")).create_checkpoint()
+    write_alerts(tables, [row(9)])
+    for name in ("00000000000000000000.json", "00000000000000000001.json"):
+        (tmp_path / "alerts" / "_delta_log" / name).unlink()
+    after = sorted(str(one.bounds) for one in Catalog(tables.root).files(ALERTS))
+    assert set(before) < set(after)
+    assert len(after) == 4
+
+
+def test_unknown_files_have_no_bounds(tmp_path: Path) -> None:
+    """So that they are never left out."""
+    write_alerts(DeltaTables(str(tmp_path)), [row(1)])
+    found = Statistics(str(tmp_path / "alerts"), ["counted_at"]).of(["received_date=2026-11-20/other.parquet"])
+    assert found == {"received_date=2026-11-20/other.parquet": {}}
