@@ -24,14 +24,17 @@ def paths(tmp_path: Path) -> str:
 
 
 def test_check_looks_at_what_inputs_read(tmp_path: Path, paths: str) -> None:
-    """A file that is not there yet is named, and no mistake; a folder in its place and a certificate that is missing
-    are."""
+    """A file that is not there yet is named, and no mistake; a folder in its place, the agent's own and a certificate
+    that is missing are."""
     absent = tmp_path / "none" / "*.log"
     file = '[[input]]\ntype = "file"\nname = "f"\npaths = ["{}"]\n'
     done = ended(vedette("check", "-c", config(tmp_path, file.format(absent) + paths)), 0)
     assert f"input f: waiting: {absent}: no file matches yet" in done.stderr
     done = ended(vedette("check", "-c", config(tmp_path, file.format(tmp_path) + paths)), 1)
     assert f"input f: failing: {tmp_path}: it is not a regular file" in done.stderr
+    own = config(tmp_path, "")
+    done = ended(vedette("check", "-c", config(tmp_path, file.format(own) + paths)), 1)
+    assert f"input f: failing: {own}: it is the agent's own" in done.stderr
     tls = f'tls = {{ address = "127.0.0.1:0", cert = "{tmp_path}/c.pem", key = "{tmp_path}/k.pem" }}\n'
     done = ended(vedette("check", "-c", config(tmp_path, SYSLOG + tls + paths)), 1)
     assert f"input s: failing: {tmp_path}/c.pem: No such file or directory" in done.stderr

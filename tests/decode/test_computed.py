@@ -29,6 +29,19 @@ DECLARED: tuple[tuple[Callable[[Any], Mapping[str, Any]], Mapping[str, Part]], .
 )
 
 
+def may_be(part: Part, text: str, value: str) -> bool:
+    """Whether a field of ``text`` may be ``value``."""
+    if any(character in text for character in part.unless):
+        return True
+    for cuts in part.cuts:
+        left = text
+        for cut in cuts:
+            left = cut.of(left)
+        if left == value:
+            return True
+    return False
+
+
 @pytest.mark.parametrize(("function", "parts"), DECLARED)
 def test_declarations_hold(function: Callable[[Any], Mapping[str, Any]], parts: Mapping[str, Part]) -> None:
     """All that a function gives has a declaration, which has its value."""
@@ -38,7 +51,7 @@ def test_declarations_hold(function: Callable[[Any], Mapping[str, Any]], parts: 
     @example("[::ffff:10.0.0.1]:22")
     def check(text: str) -> None:
         for name, value in function(text).items():
-            assert parts[name].may_be(text, value), (name, value)
+            assert may_be(parts[name], text, value), (name, value)
 
     check()
 
@@ -64,10 +77,10 @@ def test_cuts() -> None:
 def test_a_part_may_be_anything_of_some_texts() -> None:
     """A character of ``unless`` lifts the claim."""
     part = Part(((Cut("?"),),), unless=":")
-    assert part.may_be("a?b", "a")
-    assert not part.may_be("a?b", "b")
-    assert part.may_be("a?:", "x")
-    assert not Part((), unless=":").may_be("a", "a")
+    assert may_be(part, "a?b", "a")
+    assert not may_be(part, "a?b", "b")
+    assert may_be(part, "a?:", "x")
+    assert not may_be(Part((), unless=":"), "a", "a")
 
 
 def test_plain_values_are_computed() -> None:

@@ -16,9 +16,10 @@ from bench import traffic
 from bench.send import tcp
 from tests.broker import own_port
 from tests.e2e.agent import RULES, Agent, few, vedette
+from tests.runtime.twice import TWICE
 from tests.waits import DEADLINE, until
 from vedette.runtime.exporter import families
-from vedette.runtime.metrics import METRICS, TWICE, walk
+from vedette.runtime.metrics import METRICS, walk
 from vedette.store.store import Store
 
 pytestmark = pytest.mark.peer

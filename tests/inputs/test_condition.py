@@ -125,6 +125,21 @@ async def test_files(tmp_path: Path) -> None:
         await failing(transport, f"{tmp_path}: it is not a regular file")
 
 
+async def test_a_pattern_that_matches_no_regular_file(tmp_path: Path) -> None:
+    """A pipe or a socket alone is a fault, as by its own path, also seen beforehand; beside a file it is none."""
+    folder, pattern = tmp_path / "logs", tmp_path / "logs" / "*"
+    (folder / "old").mkdir(parents=True)
+    settings = FileInput("f", paths=(str(pattern),))
+    assert settings.foreseen().state is State.WAITING
+    os.mkfifo(folder / "app.log")
+    async with opened(tail(pattern)) as transport:
+        await failing(transport, f"{pattern}: what it matches are no regular files")
+        assert settings.foreseen() == transport.condition
+        (folder / "other.log").touch()
+        await working(transport)
+    assert settings.foreseen() == WORKS
+
+
 async def test_a_condition_names_a_few_paths(tmp_path: Path) -> None:
     async with opened(tail(*(tmp_path / f"{number}" for number in range(9)))) as transport:
         await eventually("a look", lambda: transport.condition != OPENING)

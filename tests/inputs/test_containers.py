@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,9 @@ def test_docker(tmp_path: Path) -> None:
     known = {"container.id": ID, "container.name": "web", "container.image.name": "nginx:1.27"}
     assert about(str(path)) == known
     (path.parent / "config.v2.json").write_text("[]")
+    assert about(str(path)) == {"container.id": ID}
+    (path.parent / "config.v2.json").unlink()
+    os.mkfifo(path.parent / "config.v2.json")  # nobody writes into it, and nobody waits
     assert about(str(path)) == {"container.id": ID}
     assert about("/var/log/syslog") == {}
 

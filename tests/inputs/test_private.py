@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+from functools import partial
 from pathlib import Path
 
 from tests.inputs.intake import Bin
@@ -14,9 +15,11 @@ from vedette.config.settings import AgentSettings, Config
 from vedette.inputs.condition import WORKS
 from vedette.inputs.file import FileInput
 from vedette.inputs.files import PRIVATE
+from vedette.inputs.plugin import settings_of
 from vedette.inputs.tail import FileTail
 from vedette.model.counters import Counters
 from vedette.sinks.settings import WebhookSink
+from vedette.system.plugins import Entry
 
 
 async def test_the_agents_own_files_are_no_logs(tmp_path: Path) -> None:
@@ -40,11 +43,9 @@ async def test_the_agents_own_files_are_no_logs(tmp_path: Path) -> None:
         sink=(WebhookSink("hook", url="https://sink.example", token_file=token),),
     )
     paths = (f"{data}/**", f"{tmp_path}/token", f"{logs}/*.log", f"{logs}/data/old.log")
+    private = partial(is_private, config, None)
     bin = Bin()
-    tail = FileTail(
-        FileInput("f", paths=paths, poll=0.01), bin, Counters(), [],
-        private=lambda descriptor: is_private(config, descriptor),
-    )  # fmt: skip
+    tail = FileTail(FileInput("f", paths=paths, poll=0.01), bin, Counters(), [], private=private)
     task = asyncio.create_task(tail.run())
     await eventually("the log's line", lambda: bin.events)
     await eventually("a condition", lambda: tail.condition != WORKS and tail.condition.state == "failing")
@@ -52,3 +53,19 @@ async def test_the_agents_own_files_are_no_logs(tmp_path: Path) -> None:
     await task
     assert set(bin.events) == {b"public"}
     assert PRIVATE in tail.condition.reason
+    foreseen = FileInput("f", paths=paths).foreseen(private)
+    assert (foreseen.state, PRIVATE in foreseen.reason) == ("failing", True)
+    assert FileInput("f", paths=(f"{logs}/app.log",)).foreseen(private) == WORKS
+
+
+def test_the_configuration_and_what_plugins_are_given(tmp_path: Path) -> None:
+    """The file of settings, which may hold a plugin's password, and a file that an option names as a secret, at any
+    depth; another of its options may name a log."""
+    file, password, log = (tmp_path / name for name in ("vedette.toml", "password", "app.log"))
+    for path in (file, password, log):
+        path.write_text("secret")
+    options = {"path": str(log), "key": "\0", "servers": [{"password_file": str(password)}]}
+    plugin = settings_of(Entry("inputs", "acme", "1", "one", "tests.inputs.test_plugin:Plugin"))
+    private = partial(is_private, Config(input=(plugin("p", options=options),)), file)
+    answers = {path.name: FileInput("f", paths=(str(path),)).foreseen(private).reason for path in (file, password, log)}
+    assert answers == {"vedette.toml": f"{file}: {PRIVATE}", "password": f"{password}: {PRIVATE}", "app.log": ""}

@@ -36,6 +36,12 @@ class Host:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text + "\n")
 
+    def card(self, name: str, address: str, *, assigned: str = "0", device: bool = True) -> None:
+        self.write(f"sys/class/net/{name}/address", address)
+        self.write(f"sys/class/net/{name}/addr_assign_type", assigned)
+        if device:
+            (self.root / "sys/class/net" / name / "device").mkdir(exist_ok=True)
+
     def reboot(self) -> None:
         self.write("proc/sys/kernel/random/boot_id", os.urandom(16).hex())
 
@@ -113,6 +119,56 @@ def test_another_machine(log: Path, host: Host) -> None:
     assert copied(log, host.root) == "the machine is another, by its board"
     (host.root / "proc/device-tree/serial-number").write_text("uninitialized\n")
     assert copied(log, host.root) == ""
+
+
+def test_another_network_card(log: Path, host: Host) -> None:
+    """After another boot a clone with the same machine-id is told by the address that its hypervisor gave it; a further
+    card is none, nor what a container, a bridge or a random address has."""
+    host.write("proc/device-tree/serial-number", "0")  # says nothing
+    bind(log, host.root)
+    host.card("eth0", "52:54:00:00:00:01")
+    host.reboot()
+    assert copied(log, host.root) == ""  # a record of a release before
+    bind(log, host.root)
+    host.reboot()
+    host.card("eth1", "00:00:00:00:00:07")
+    host.card("wlan0", "52:54:00:00:00:08", assigned="1")
+    host.card("docker0", "52:54:00:00:00:09", device=False)
+    host.card("ib0", "80:00:02:08:fe:80:00:00:00:00:00:00:f4:52:14:03:00:7b:cb:a1")
+    assert copied(log, host.root) == ""
+    bind(log, host.root)
+    host.reboot()
+    host.card("eth0", "52:54:00:00:00:02")
+    assert copied(log, host.root) == ""
+    host.card("eth1", "00:00:00:00:00:03")
+    assert copied(log, host.root) == "the machine is another, by its network"
+    shutil.rmtree(host.root / "sys/class/net/eth0")
+    shutil.rmtree(host.root / "sys/class/net/eth1")
+    assert copied(log, host.root) == ""
+
+
+def test_a_card_of_a_board_with_a_number(log: Path, host: Host) -> None:
+    """May be replaced: the number says which machine it is."""
+    host.card("eth0", "52:54:00:00:00:01")
+    bind(log, host.root)
+    host.reboot()
+    host.card("eth0", "52:54:00:00:00:02")
+    assert copied(log, host.root) == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
+def test_a_record_that_this_user_may_not_read(log: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is an error that names it: it does not say that the log is this machine's."""
+    log.parent.chmod(0o755)
+    log.chmod(0o755)
+    (log / RECORD).chmod(0o600)
+    monkeypatch.chdir(log.parent)  # those above are root's alone
+    os.seteuid(65534)
+    try:
+        with pytest.raises(PermissionError, match=f"{log.name}/{RECORD}"):
+            copied(Path(log.name), host.root)
+    finally:
+        os.seteuid(0)
 
 
 def test_another_disk(log: Path, host: Host) -> None:

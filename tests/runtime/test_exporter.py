@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from tests.looptime import forward
 from tests.waits import DEADLINE, eventually
 from vedette.runtime import exporter
-from vedette.runtime.exporter import EACH, Exporter
+from vedette.runtime.exporter import EACH, MAX_CONNECTIONS, Exporter
 
 STATUS = {"agent_id": "a", "fleet": "f", "site": "s", "version": "1"}
 
@@ -53,13 +54,33 @@ def test_one_who_opens_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def work(served: Exporter) -> None:
         silent = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(EACH)]
-        await eventually("all", lambda: vars(served)["_open"]["127.0.0.1"] == EACH)
+        await eventually("all", lambda: len(vars(served)["_open"]) == EACH)
         assert await scrape(served.port, "127.0.0.1") == b""
         assert (await scrape(served.port, "127.0.0.2")).endswith(b"x 1\n")
         for _, writer in silent:
             writer.close()
         await eventually("room", lambda: not vars(served)["_open"])
         assert (await scrape(served.port, "127.0.0.1")).endswith(b"x 1\n")
+
+    serving(work, monkeypatch)
+
+
+def test_many_who_open_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And say nothing: whoever waits longest is disconnected for the next."""
+
+    async def work(served: Exporter) -> None:
+        silent = []
+        for number in range(MAX_CONNECTIONS):
+            here = f"127.0.1.{1 + number // EACH}"
+            silent.append(await asyncio.open_connection("127.0.0.1", served.port, local_addr=(here, 0)))
+        await eventually("all", lambda: len(vars(served)["_open"]) == MAX_CONNECTIONS)
+        assert (await scrape(served.port, "127.0.0.2")).endswith(b"x 1\n")
+        reader, _ = silent[0]
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        for _, writer in silent:
+            writer.close()
+        await eventually("none", lambda: not vars(served)["_open"])
 
     serving(work, monkeypatch)
 

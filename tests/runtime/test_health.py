@@ -22,7 +22,11 @@ WELL: dict[str, Any] = {
     },
     "rulesets": [
         {"name": "default"},
-        {"name": "own", "process": {"starts_again_in": 0, "last_death": "killed", "without_plugins": []}},
+        {
+            "name": "own",
+            "quarantined": 0,
+            "process": {"starts_again_in": 0, "last_death": "killed", "without_plugins": []},
+        },
     ],
     "identity_broken": [],
     "disk": {"failing": {}},
@@ -44,6 +48,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
     "no rule set has the format shop": ("rules.formats.0.missing", True),
     "the format shop is in quarantine": ("rules.formats.0.quarantined", True),
     "the process of rule set own does not run: killed": ("rulesets.1.process.starts_again_in", 2.5),
+    "2 rules or formats of rule set own in quarantine": ("rulesets.1.quarantined", 2),
     "rule set own does without the plugin acme:one 1, which killed its process again and again": (
         "rulesets.1.process.without_plugins",
         ["acme:one 1"],

@@ -7,9 +7,10 @@ from collections import Counter
 from typing import Any
 
 from tests.differences import walk
+from tests.runtime.twice import TWICE
 from tests.test_docs import status_keys
 from vedette.runtime.exporter import text
-from vedette.runtime.metrics import AGENT, METRICS, TWICE, UNITS, Metric, samples
+from vedette.runtime.metrics import AGENT, METRICS, UNITS, Metric, samples
 
 
 @walk("metric", METRICS)

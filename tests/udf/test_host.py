@@ -91,6 +91,7 @@ def test_a_row_fails_alone(host: Host, harm: str, said: str) -> None:
     [
         ("import os; os._exit(3)", "it ended with code 3"),
         ("import os; os.write(4, b'\\xff' * 100)", "its answer is too long"),
+        ("import os; os.write(4, (3 << 20 | 1).to_bytes(4, 'little'))", "its answer is too long"),
         ("import os; os.write(4, b'\\1\\0\\0\\0\\1')", "its answer is none"),
         ("import ctypes; ctypes.string_at(0)", "signal 11"),
         ("import time; time.sleep(60)", "it sleeps in place of answering"),
@@ -104,6 +105,14 @@ def test_a_row_that_ends_the_process(host: Host, harm: str, said: str) -> None:
     assert said in failed[5]
     assert values == [0, 1, 2, 3, 4, None, 6, 7, 8, 9]
     assert host.died == 2
+
+
+def test_answers_that_are_long_together(host: Host) -> None:
+    """Come in parts, by their bytes and not by their characters."""
+    values, failed = given(host, scalar("return chr(0x6F22) * 200_000", "STRING"), list(range(30)), result=STRING)
+    assert not failed
+    assert values == [chr(0x6F22) * 200_000] * 30
+    assert host.died == 0
 
 
 def test_a_child_that_something_else_killed(host: Host) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,7 @@ def check(config: Path) -> None:
     if settings.response.enabled:
         _check_response(settings)
     click.echo(f"native kernel: {kernel.why_not or 'in use'}")
-    bad = _check_inputs(settings)
+    bad = _check_inputs(settings, config)
     if settings.uplink.path and (wrong := unwritable(settings.uplink.path)):
         click.echo(safe(f"uplink: {wrong}"), err=True)
         bad = True
@@ -128,11 +129,13 @@ def check(config: Path) -> None:
     sys.exit(1 if bad else 0)
 
 
-def _check_inputs(settings: Config) -> bool:
+def _check_inputs(settings: Config, file: Path) -> bool:
     """Whether an input cannot work here."""
+    from vedette.config.private import is_private
+
     bad = False
     for item in settings.input:
-        state, reason = item.foreseen()
+        state, reason = item.foreseen(partial(is_private, settings, file))
         bad = bad or state == "failing"
         if reason:
             click.echo(safe(f"input {item.name}: {state}: {reason}"), err=True)

@@ -275,8 +275,7 @@ def _store(settings: Settings, *, new: bool = False) -> Iterator[Store]:
 
 
 def _grant(role: str, fleet: str, site: str) -> Grant:
-    from vedette_console.security.principal import Grant
-    from vedette_console.security.principal import Role
+    from vedette_console.security.principal import Grant, Role
 
     return Grant(Role(role), fleet, site)
 

@@ -35,18 +35,6 @@ class Part(NamedTuple):
     unless: str = ""
     """Characters of which one in the text makes the field anything."""
 
-    def may_be(self, text: str, value: str) -> bool:
-        """Whether a field of ``text`` may be ``value``."""
-        if any(character in text for character in self.unless):
-            return True
-        for cuts in self.cuts:
-            left = text
-            for cut in cuts:
-                left = cut.of(left)
-            if left == value:
-                return True
-        return False
-
 
 WHOLE = Part()
 

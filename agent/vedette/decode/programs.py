@@ -152,7 +152,6 @@ _ACCOUNT_ROW = _linux("auth", *phrases.ACCOUNTS, remote=False)
 _AUDIT_ROW = _linux("auditd", names={"addr": "src_ip", "acct": "user"}, remote=False)
 _DOVECOT_ROW = _row("dovecot mail", *phrases.DOVECOT, names={"rip": "src_ip"})
 _MAIL_ROW = _row("mail", *phrases.DOVECOT, names={"rip": "src_ip"})
-_CYRUS_ROW = _row("cyrus mail", *phrases.CYRUS)
 
 ACCESS_LOG = "access_log"
 """The program of a line of an access log that an input has known by its content, where nothing names the server."""

@@ -88,8 +88,9 @@ class InputSettings(ABC):
         """Certificates, keys, passwords: what it reads when it is opened."""
         return ()
 
-    def foreseen(self) -> Condition:
-        """What this host makes of it, as far as this process can see before it is opened."""
+    def foreseen(self, private: Callable[[int], bool] = lambda descriptor: False) -> Condition:
+        """What this host makes of it, as far as this process can see before it is opened; ``private`` as in
+        ``Surroundings``."""
         return with_files(self.needed_files())
 
     def mistakes(self) -> Iterator[str]:

@@ -62,7 +62,7 @@ def about(path: str) -> dict[str, str]:
 def _docker(path: str) -> dict[str, str]:
     """Name and image, as dockerd notes them; empty where that cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
             config = orjson.loads(file.read(MAX_CONFIG))
         name, image = config.get("Name"), (config.get("Config") or {}).get("Image")
     except (OSError, ValueError, AttributeError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import glob
 import os
 from collections.abc import Callable, Iterator
@@ -82,12 +81,16 @@ class FileInput(InputSettings):
         if self.containers and self.format in CODECS and Kind.SYSLOG not in CODECS[self.format].kinds:
             yield f'.format: must be "auto" with containers, since what is in their lines shows, not {self.format!r}'
 
-    def foreseen(self) -> Condition:
-        from vedette.inputs.files import condition, look
+    def foreseen(self, private: Callable[[int], bool] = lambda descriptor: False) -> Condition:
+        from vedette.inputs.files import condition, look, open_same
 
         files, problems = look(self.paths)
-        closed = [one.path for one in files if not os.access(one.path, os.R_OK)]
-        return condition(problems | dict.fromkeys(closed, os.strerror(errno.EACCES)), self.paths, there=bool(files))
+        for one in files:
+            try:
+                os.close(open_same(one.path, one.key, private))
+            except OSError as error:
+                problems[one.path] = error.strerror or str(error)
+        return condition(problems, self.paths, there=bool(files))
 
     async def open(self, given: Surroundings, descriptors: int) -> Running:
         from vedette.inputs.tail import FileTail

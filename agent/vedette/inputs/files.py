@@ -35,7 +35,8 @@ ABSENT = "no file matches yet"
 REPLACED = "another file has taken its place"
 PACKED = "it is compressed: leave it out of the glob"
 IRREGULAR = "it is not a regular file"
-PRIVATE = "it is the agent's own: its data folder, keys and passwords are not read as logs"
+ALL_IRREGULAR = "what it matches are no regular files"
+PRIVATE = "it is the agent's own: its data folder, configuration, keys and passwords are not read as logs"
 HARMLESS = frozenset({ABSENT, REPLACED, PACKED, IRREGULAR, *map(os.strerror, GONE)})
 """Why nothing is read at a path, where nothing is withheld."""
 REASONS = 3
@@ -90,6 +91,7 @@ def look(patterns: Iterable[str]) -> Look:
         paths = sorted(glob.glob(pattern, recursive=True)) if magic else [pattern]
         if not paths:
             problems[pattern] = _unlisted(pattern) or ABSENT
+        reasons = set[str]()
         for path in paths:
             try:
                 path.encode()  # a position is stored as UTF-8
@@ -104,8 +106,13 @@ def look(patterns: Iterable[str]) -> Look:
                 elif stat.S_ISREG(found.st_mode):
                     seen = _seen(path, found)
                     files.setdefault(seen.key, seen)
-                elif not (magic and stat.S_ISDIR(found.st_mode)):
+                elif magic and stat.S_ISDIR(found.st_mode):
+                    continue
+                else:
                     problems[path] = IRREGULAR
+            reasons.add(problems.get(path, ""))
+        if magic and reasons == {IRREGULAR}:
+            problems[pattern] = ALL_IRREGULAR
     return Look(sorted(files.values(), key=lambda seen: seen.changed), problems)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -54,7 +54,7 @@ class JournalInput(InputSettings):
         """The number of ``priority``."""
         return PRIORITIES.index(self.priority)
 
-    def foreseen(self) -> Condition:
+    def foreseen(self, private: Callable[[int], bool] = lambda descriptor: False) -> Condition:
         from vedette.inputs.journalaccess import unreadable
 
         reason = unreadable(self)

@@ -25,7 +25,6 @@ from vedette.lookup.layout import Header
 
 GROUP = 16
 """Rows between two places in ``groups``."""
-FIXED = "bfdax"
 
 
 class Rows:

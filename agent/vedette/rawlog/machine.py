@@ -11,7 +11,9 @@ before, and is taken for this machine's. The folder is a **copy** when
    (FAT, exFAT, SMB, FUSE) are not asked;
 3. in one boot of the host (boot_id) the file's device is another: a snapshot of its volume, mounted beside it. Devices
    with the major number 0 (NFS, overlay, btrfs) are numbered by mount and not compared;
-4. after another boot some fact of FACTS, or of the disk, is another; only what could be read both times is compared.
+4. after another boot some fact of FACTS, of the disk or of the network is another; only what could be read both times
+   is compared. Of network cards one address in common is enough, so that further cards come and go; where a board
+   has a number that can be read, they are not asked, and may be replaced.
 
 So a restart, a reboot, and within one boot a container with a machine-id of its own over the same volume make no copy.
 A disk in another machine does, though its first host may be gone: that costs no event (``runtime/copied.py``). A
@@ -45,6 +47,8 @@ FACTS = {
 """The first of these files that can be read and is not empty."""
 DISK = ("serial", "wwid", "device/serial", "device/wwid", "device/cid")
 """Below a disk's folder in /sys, and for a partition below the one above it."""
+CARDS = 16
+"""Addresses of network cards; the smallest."""
 LEAST = 4
 """Characters of a fact: some hosts have "None" or "0" there."""
 _GETVERSION = 0x80087601  # FS_IOC_GETVERSION, ioctl_iflags(2)
@@ -63,7 +67,7 @@ def copied(folder: Path, root: Path = ROOT) -> str:
         return ""
     try:
         descriptor = os.open(folder / RECORD, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, PermissionError):
+    except FileNotFoundError:
         return ""
     with os.fdopen(descriptor, "rb") as file:
         try:
@@ -77,8 +81,12 @@ def copied(folder: Path, root: Path = ROOT) -> str:
         return "its files are others than this agent wrote"
     if before["boot"] == now["boot"] != "":
         return "" if before["device"] == now["device"] else "its device is another"
-    others = [name for name, value in facts.items() if now["facts"].get(name, value) != value]
+    others = [name for name, value in facts.items() if _differ(value, now["facts"].get(name, value))]
     return f"the machine is another, by its {', '.join(others)}" if others else ""
+
+
+def _differ(before: str, now: str) -> bool:
+    return set(before.split()).isdisjoint(now.split())
 
 
 def bind(folder: Path, root: Path = ROOT) -> None:
@@ -100,16 +108,18 @@ def _identity(descriptor: int, root: Path) -> Mapping[str, Any]:
     with suppress(OSError):  # not every file system has them
         fcntl.ioctl(descriptor, _GETVERSION, generation)
     disk = os.major(stat.st_dev) != 0
-    facts = {name: _first(root / path for path in paths) for name, paths in FACTS.items()}
+    facts = {name: [_first(root / path for path in paths)] for name, paths in FACTS.items()}
+    if len(facts["board"][0]) < LEAST:
+        facts["network"] = _addresses(root)
     if disk:
         block = root / f"sys/dev/block/{os.major(stat.st_dev)}:{os.minor(stat.st_dev)}"
-        facts["disk"] = _first(folder / path for folder in (block, block / "..") for path in DISK)
+        facts["disk"] = [_first(folder / path for folder in (block, block / "..") for path in DISK)]
     return {
         "boot": _first([root / BOOT_ID]),
         "facts": {
-            name: blake2b(value.encode(), digest_size=16, person=b"vedette").hexdigest()
-            for name, value in facts.items()
-            if len(value) >= LEAST
+            name: " ".join(blake2b(value.encode(), digest_size=16, person=b"vedette").hexdigest() for value in found)
+            for name, values in facts.items()
+            if (found := [value for value in values if len(value) >= LEAST])
         },
         "device": stat.st_dev if disk else 0,
         "file": [stat.st_ino, int.from_bytes(generation, "little")] if _inodes_last(stat.st_dev, root) else [],
@@ -124,6 +134,16 @@ def _inodes_last(device: int, root: Path) -> bool:
     number = f"{os.major(device)}:{os.minor(device)}"
     types = [line.rpartition(" - ")[2] for line in lines if line.split()[2:3] == [number]]
     return not any(one.startswith(FLEETING) for one in types)
+
+
+def _addresses(root: Path) -> list[str]:
+    """Of Ethernet cards, as their makers or the hypervisor gave them. What no device is behind has none: a container's
+    end of a pair, a bridge, a tunnel; nor has what was set or drawn (``addr_assign_type``, sysfs-class-net)."""
+    cards: list[Path] = []
+    with suppress(OSError):
+        cards += [path.parent for path in (root / "sys/class/net").glob("*/device")]
+    lasting = [_first([card / "address"]) for card in cards if _first([card / "addr_assign_type"]) == "0"]
+    return sorted({address for address in lasting if len(address) == len("00:00:00:00:00:00")})[:CARDS]
 
 
 def _first(paths: Iterator[Path] | list[Path]) -> str:

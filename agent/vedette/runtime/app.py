@@ -219,7 +219,7 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as self._group:
                 group = self._group
-                self._inputs = Inputs(self.context, self.pipeline.ingest, group)
+                self._inputs = Inputs(self.context, self.pipeline.ingest, group, self._path)
                 self._sinks = Sinks(self.context, group)
                 await self._sinks.adopt(self._with_response(config))
                 tasks = [group.create_task(self.pipeline.run())]

@@ -1,14 +1,14 @@
 """``/metrics`` in Prometheus' text format, of the loopback unless the operator says otherwise.
 
 It shows the names of inputs and rules to whoever can connect. It answers in the event loop, where all numbers are of
-one moment: one request per connection, ``MAX_CONNECTIONS`` at a time and ``EACH`` of one network, each for ``SECONDS``
-at most, so that nobody who connects and waits keeps a scraper at another address out.
+one moment: one request per connection, each for ``SECONDS`` at most, ``EACH`` of one network at a time and
+``MAX_CONNECTIONS`` in all, of which the oldest ends for a further one. So nobody who connects and waits keeps a scraper
+at another address out.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
@@ -63,7 +63,8 @@ class Exporter:
         self._host, self._port = split_address(listen)
         self._status = status
         self._server: asyncio.Server | None = None
-        self._open = Counter[str]()
+        self._open: dict[asyncio.StreamWriter, str] = {}
+        """The oldest first, with the network of who has it."""
 
     async def start(self) -> None:
         """Raises OSError naming the setting and the address."""
@@ -85,9 +86,13 @@ class Exporter:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = network(host((writer.get_extra_info("peername") or [""])[0]))
-        self._open[peer] += 1
+        self._open[writer] = peer
         try:
-            if self._open.total() <= MAX_CONNECTIONS and self._open[peer] <= EACH:
+            if [*self._open.values()].count(peer) <= EACH:
+                if len(self._open) > MAX_CONNECTIONS:
+                    oldest = next(iter(self._open))
+                    del self._open[oldest]
+                    oldest.transport.abort()
                 async with asyncio.timeout(SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
                     writer.write(await self._answer(head))
@@ -97,9 +102,7 @@ class Exporter:
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # no request, or nobody who waits for the answer
         finally:
-            self._open[peer] -= 1
-            if not self._open[peer]:
-                del self._open[peer]
+            self._open.pop(writer, None)
             writer.close()
 
     async def _answer(self, head: bytes) -> bytes:

@@ -44,6 +44,8 @@ def _rules(status: Mapping[str, Any]) -> Iterator[str]:
             continue
         if process["starts_again_in"]:
             yield f"the process of rule set {row['name']} does not run: {process['last_death']}"
+        if count := row["quarantined"]:
+            yield f"{count} rules or formats of rule set {row['name']} in quarantine"
         for part in process["without_plugins"]:
             yield f"rule set {row['name']} does without the plugin {part}, which killed its process again and again"
 

@@ -12,6 +12,7 @@ import asyncio
 import socket
 from datetime import tzinfo
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
@@ -34,8 +35,9 @@ log = structlog.get_logger()
 
 
 class Inputs:
-    def __init__(self, context: RunContext, ingest: Ingest, group: asyncio.TaskGroup) -> None:
-        """Their tasks run in ``group``; the context's ``input_contexts`` follow the inputs."""
+    def __init__(self, context: RunContext, ingest: Ingest, group: asyncio.TaskGroup, file: Path | None) -> None:
+        """Their tasks run in ``group``; the context's ``input_contexts`` follow the inputs. ``file``: of the
+        configuration."""
         self._context, self._ingest, self._group = context, ingest, group
         self._given = Surroundings(
             ingest,
@@ -43,7 +45,7 @@ class Inputs:
             context.clock,
             context.config.agent.id,
             positions=lambda: context.progress.positions.values(),
-            private=lambda descriptor: is_private(context.config, descriptor),
+            private=lambda descriptor: is_private(context.config, file, descriptor),
             recent=partial(read.recent_messages, context.config.agent.raw_dir),
         )
         self._open: dict[str, tuple[Running, asyncio.Task[None]]] = {}

@@ -343,13 +343,6 @@ METRICS: tuple[Metric, ...] = (
     ),
 )  # fmt: skip
 
-TWICE = {
-    "alerts.made": "totals.alerts_made",
-    "alerts.receipted": "totals.alerts_receipted",
-    "rules.quarantined.[rule_id].undecided": "rules.quarantined.[rule_id].events",
-}
-"""Numbers that a status gives a second time, and the path of the metric."""
-
 
 def walk(value: Any, path: tuple[str, ...], labels: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """What is at ``path``, with the keys that its stars stand for."""

@@ -43,8 +43,8 @@ ASLEEP = 4
 """Looks at which it neither runs nor has run since the last one: it sleeps."""
 RUN_SECONDS = 30.0
 """For all rows of one call."""
-MAX_FRAME = 8 << 20
-"""Bytes of an answer; as Python's objects it can take thirty times that."""
+MAX_FRAME = 3 << 20
+"""Bytes of an answer; as Python's objects it can take eighty times that."""
 MAX_REASON = 400
 """Characters of what a child says is wrong."""
 BACKOFF_SECONDS = 0.05

@@ -51,9 +51,9 @@ from vedette.udf.values import (
     unpack_accumulator,
 )
 
-MAX_FRAME = 8 << 20
-ANSWER_BYTES = 4 << 20
-"""Of the values of one answer, about: the rest is asked again."""
+MAX_FRAME = 3 << 20
+ANSWER_BYTES = 1 << 20
+"""Of the values of one answer, and the last of them goes over it: the rest is asked again."""
 _LENGTH = struct.Struct("<I")
 
 
@@ -270,7 +270,7 @@ def _table(one: shim.Wrapped, changes: Sequence[Change | None], results: Sequenc
             made.append(tuple(
                 None if part is None else result(part) for part, result in zip(parts, results, strict=True)
             ))  # fmt: skip
-            size += 8 + sum(len(part) for part in made[-1] if isinstance(part, str | bytes))
+            size += _length(made[-1])
             if size > MAX_ACCUMULATOR:
                 raise ValueError(f"gave more than {MAX_ACCUMULATOR >> 20} MiB of rows for one")
         return made
@@ -291,7 +291,9 @@ def _length(value: Any) -> int:
     """Bytes of a row's value, about."""
     if isinstance(value, list | tuple | dict):
         return 8 + sum(map(_length, value.values() if isinstance(value, dict) else value))
-    return len(value) if isinstance(value, str | bytes) else 8
+    if isinstance(value, str) and not value.isascii():
+        value = value.encode("utf-8", "surrogatepass")
+    return 8 + len(value) if isinstance(value, str | bytes) else 8
 
 
 def _sized(value: Any) -> Any:
