@@ -359,7 +359,7 @@ arguments() {
 # --- what the host and the archive must be, before anything is written
 
 programs() {
-    needs cat chmod cp cut date dd df dirname flock grep gzip head id ln ls mkdir mktemp mv printf readlink rm rmdir sed sha256sum sleep tail tar tr uname
+    needs cat chmod cp cut date dd df dirname find flock grep gzip head id ln ls mkdir mktemp mv printf readlink rm rmdir sed sha256sum sleep tail tar tr uname
 }
 
 preflight() {
@@ -689,7 +689,7 @@ around() {
         if others "$above" || root "$above"; then return 0; fi
     done
     if [ -d "$1" ]; then
-        owner=$(find "$1" -xdev -type f \( -name .vedette -o -name installed \) 2>/dev/null | while IFS= read -r mark; do
+        owner=$(find "$1" -type f \( -name .vedette -o -name installed \) 2>/dev/null | while IFS= read -r mark; do
             if others "${mark%/*}" || root "${mark%/*}"; then
                 printf '%s\n' "$owner"
                 break

@@ -25,7 +25,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "rules": {"state": "running", "level": "high", "kind": "detection", "rule_id": "r1", "title": "Needle"},
     "explain": {"text": "a line"},
     "disk": {"disk_free_bytes": 1 << 30, "disk_bytes": 1 << 31, "raw_log_bytes": 1, "raw_log_max_bytes": 1,
-             "outbox_bytes": 1, "raw_log_oldest": 1, "failing": ["raw log"]},
+             "outbox_bytes": 1, "raw_log_oldest": 1, "failing": {"raw log": {"reason": "full", "since": 1}}},
     "versions": {"vedette": "0.1.0", "python": "3.11", "kernel": True, "bundles": {"default": None}, "system": "x"},
 }  # fmt: skip
 

@@ -178,7 +178,7 @@ def controller(live: Live, known: Known) -> Controller:
     said = live.progress(known.fleet, known.keys) if known.fleet else None
     if said is None:
         return Controller(state="silent" if live.connected else "unknown")
-    time = number(said.get("time")) * SECOND
+    time = number(number(said.get("time")) * SECOND)
     old = utc_now() - time > OLD_SECONDS * SECOND
     return Controller(state="old" if old else "reports", holder=text_of(said.get("holder")), time=_time(time))
 

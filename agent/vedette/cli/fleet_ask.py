@@ -17,7 +17,7 @@ from vedette.fleet.replies import MAX_RECORD
 from vedette.model.times import written_time
 from vedette.region import evidence as kept
 from vedette.region.requests import Collection
-from vedette.system.foreign import count, listed, text
+from vedette.system.foreign import count, text
 
 MIB = 1 << 20
 evidence_option = click.option(
@@ -236,7 +236,7 @@ def _disk(collection: Collection) -> None:
             f"{record[key] // MIB} MiB" for key in ("disk_free_bytes", "disk_bytes", "raw_log_bytes",
                                                     "raw_log_max_bytes", "outbox_bytes")
         )  # fmt: skip
-        failing = ", ".join(listed(record["failing"])) or "no"
+        failing = ", ".join(map(text, record["failing"])) or "no"
         return free, size, log, most, rfc3339(record["raw_log_oldest"]), outbox, failing
 
     _rows(collection, "free of raw_log of since outbox failing", cells)

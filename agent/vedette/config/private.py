@@ -1,8 +1,9 @@
 """Tell which open files are the agent's own: those of its data folder, its configuration, and the keys, passwords,
 tokens and certificates that this names, also as an option of a plugin.
 
-No input reads them, under whatever name: the centre may choose the files that an agent reads, and evidence shows what
-it read.
+No input reads them, through no link of the host's either: the centre may choose the files that an agent reads, and
+evidence shows what it read. Of a hard link or a mount of the data folder's other files only the host's owner can be
+the author.
 """
 
 from __future__ import annotations

@@ -36,9 +36,12 @@ LEAST_SECONDS = 0.1
 
 def unwritable(folder: Path) -> str:
     """Why this user cannot write into ``folder``, or make it; empty where nothing is in the way."""
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
-        return ""
+    try:
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+            return ""
+    except OSError as error:
+        return f"{folder}: {error.strerror}: alerts would wait in the outbox"
     why = "may not be written by this user" if there.is_dir() else "is no folder"
     return f"{there} {why}: alerts would wait in the outbox"
 

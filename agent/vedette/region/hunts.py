@@ -120,4 +120,5 @@ def added(hosts: Iterable[HostFindings]) -> tuple[Counter[Hunted], Counter[Hunte
 
 def _running(title: str, known: Mapping[str, Mapping[str, Any]]) -> Hunted:
     row = known.get(title, {})
-    return Hunted(text(row.get("rule_id")), title, text(row.get("level")), text(row.get("kind")))
+    id, level, kind = (text(row.get(name), MAX_TEXT) for name in ("rule_id", "level", "kind"))
+    return Hunted(id, title, level, kind)

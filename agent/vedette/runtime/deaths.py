@@ -8,7 +8,8 @@ something was under way: what it was stands in ``DATA_DIR/under-way`` (``strict/
 | the events of a frame, together | evaluates that frame event by event and rule by rule (``strict/watched.py``) |
 | one part at one event, ``AFTER`` times in a row | has the rule, plugin, correlation or statement in quarantine |
 | one event, no part being at work, as often | leaves that event out |
-| the state: as it was restored, time passed or rows became alerts, no part at work, as often | starts with none |
+| the state: as time passed or rows became alerts, no part at work, as often | starts with none |
+| the state: as it was restored, ``AFTER_BESIDE`` times in a row | starts with none |
 | an input or a sink of a plugin, ``AFTER_BESIDE`` times in a row | has it in quarantine |
 
 Each event at which a part is then left out is counted, logged and kept as a dead letter; the raw log has it as ever.
@@ -21,8 +22,8 @@ At a death it counts against all that were at work, unless evaluation died of th
 
 **None that is false.** Where a life has come past an event, what was held against it is over; a stop is no death, nor
 is an end together with the host (``lives.py``). So kills from outside count only where they meet the same part of the
-same event in ``AFTER`` lives that get no further, and that part takes microseconds; or an input or a sink at work in
-``AFTER_BESIDE`` lives, none of which lasts.
+same event in ``AFTER`` lives that get no further, and that part takes microseconds; or, in ``AFTER_BESIDE`` lives, the
+restoring of a large state, or an input or a sink at work, none of the lives lasting.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class Case(NamedTuple):
 
     @property
     def decided(self) -> bool:
-        return self.deaths >= AFTER
+        long = self.stage is Stage.RESTORING and not self.part
+        return self.deaths >= (AFTER_BESIDE if long else AFTER)
 
     @property
     def of_state(self) -> bool:
@@ -136,15 +138,15 @@ class Deaths:
         self.cases = [case for case in self.cases if not case.of_state]
         self._write(self.cases)
         log.error(
-            Log.STATE_LOST, reason=f"the agent died {AFTER} times in a row over it",
+            Log.STATE_LOST, reason=f"the agent died {AFTER} times in a row over it, or more",
             action="correlations, statements and suppression start empty; please report this",
         )  # fmt: skip
 
     def _count_beside(self, at_work: set[str], *, clear: bool, now: int) -> None:
         """``clear``: what the life before was at says nothing."""
         stored: dict[str, int] = self._store.get(DEATHS_BESIDE) or {}
-        counted = {} if clear else {**stored, **{part: stored.get(part, 0) + 1 for part in at_work}}
-        for part in sorted(counted.keys() & at_work):
+        counted = {} if clear else {part: stored.get(part, 0) + 1 for part in at_work}
+        for part in sorted(counted):
             action = f"it is run again, and after {AFTER_BESIDE} in a row no more"
             if counted[part] >= AFTER_BESIDE:
                 action = "it is in quarantine: change it, or release it with SIGHUP"

@@ -82,14 +82,14 @@ class RuleSets:
         return one.error or one.bundles.refused or self._not_isolated.get(name)
 
     async def start(self) -> Loaded:
-        """The rules to begin with. A set that has none that work is left out, until they do; of the first set, a
-        verdict on its rules is an error: raises ValueError."""
+        """The rules to begin with. Raises ValueError or OSError when the first set has none that work, since events
+        would be evaluated by none; another one is left out."""
         loaded = {}
         for name, one in self.members.items():
             try:
                 loaded[name] = await one.start()
             except (ValueError, OSError) as error:
-                if name == DEFAULT_SET and isinstance(error, ValueError):
+                if name == DEFAULT_SET:
                     raise
                 one.error = str(error)
                 loaded[name] = nothing("no rules that work")
