@@ -280,6 +280,8 @@ class Live:
 
     def link(self) -> Link:
         state = self._state()
+        if state == "connected":
+            self._fault = ""
         if state != self._was:
             self._was, self._since = state, self._clock()
         reason = self._client.outage or self._fault if self._client is not None and state == "away" else ""
