@@ -39,6 +39,8 @@ class Stream:
     account: Account = field(default_factory=Account)
     busy: Lock = field(default_factory=Lock)
     """Held while a batch is taken."""
+    stuck: set[str] = field(default_factory=set)
+    """Files that have been logged, as only reconcile mends what was begun of them."""
 
 
 def run_all(
@@ -114,7 +116,10 @@ def take_batch(work: Work, stream: Stream, frame: DataFrame, checkpoint: str) ->
     plan, query = _hash(storage.text(f"{checkpoint}/offsets/{work.number}")), f"{stream.source.kind}{stream.name}:"
     former = manifest.read(work.tables.root)
     done, last = manifest.Done(work.number, plan), former.batches.get(work.query)
-    if not work.number and {name for name in former.writers if name.startswith(query)} - {f"{query}{work.query}"}:
+    others = {name for name in former.writers if name.startswith(query)} - {f"{query}{work.query}"}
+    if stream.name in former.writers and work.tables.exists(stream.tables[0]) and not _begun(work, stream):
+        others.add(stream.name)  # of which query it was, the release before did not note
+    if not work.number and others:
         raise ValueError(
             f"{work.tables.root}: a batch of {stream.name} was cut short whose checkpoint is not {checkpoint}: run "
             f"ingest with that one, or vedette-spark reconcile --tables {work.tables.root} --landing DIR"
@@ -128,6 +133,7 @@ def take_batch(work: Work, stream: Stream, frame: DataFrame, checkpoint: str) ->
     with manifest.writing(work.tables, f"{query}{work.query}", stream.tables) as noted:
         account = _take(work, stream, batch, checkpoint)
         noted.batches[work.query] = done
+        noted.writers.append(stream.name)
     return account
 
 
@@ -136,20 +142,23 @@ def take_changed(spark: SparkSession, tables: Tables, stream: Stream, checkpoint
     of the stream is taken.
 
     The batch is named by the file and how often it has been tried, so that one that was cut short is done to its end.
-    One that fails before any of it is in the tables is logged, and taken at the next look.
+    One that fails before any of it is in the tables is logged, and taken at the next look; one that was cut short
+    before that, and whose file has gone or is as it was noted, is withdrawn.
     """
     if not stream.busy.acquire(blocking=False):
         return
     try:
-        for file, tries in unread.changed(checkpoint):
-            work = Work(spark, tables, _hash((stream.name, file.path)), tries)
-            writer = f"{stream.source.kind}{stream.name} {file.name}"
+        files = unread.changed(checkpoint)
+        _withdraw(spark, tables, stream, checkpoint, {file.name for file, _ in files})
+        for file, tries in files:
+            work = _retry(spark, tables, stream, file.path, tries)
+            writer = f"{_retries(stream)}{file.name}"
             try:
                 with manifest.writing(tables, writer, stream.tables):
                     batch = stream.source.files(spark, [file])
                     account = _take(work, stream, batch, checkpoint)
-                    if not account.bad_files:
-                        unread.forget(checkpoint, file)
+                if not account.bad_files:  # by now: a note that went before the writer's name would leave that for ever
+                    unread.forget(checkpoint, file)
             except Exception as error:  # whatever it is: one file must not stop all streams
                 if _begun(work, stream):
                     raise
@@ -160,6 +169,37 @@ def take_changed(spark: SparkSession, tables: Tables, stream: Stream, checkpoint
             log.info("%s: tried %s again, as it has changed: %s", stream.name, file.name, account)
     finally:
         stream.busy.release()
+
+
+def _withdraw(spark: SparkSession, tables: Tables, stream: Stream, checkpoint: str, again: set[str]) -> None:
+    """Withdraw the files that were tried, of which nothing is in the tables, and which are not tried ``again``."""
+    writers = manifest.read(tables.root).writers
+    left = {name.removeprefix(_retries(stream)) for name in writers if name.startswith(_retries(stream))} - again
+    if not left:
+        return
+    tries = unread.tries(checkpoint)
+    for name in sorted(left):
+        # As Spark may write it; without a note any try counts.
+        works = [
+            _retry(spark, tables, stream, path, tries.get(path, 0)) for path in (name, f"file:{name}", f"file://{name}")
+        ]
+        if not any(_begun(work, stream) for work in works):
+            manifest.withdraw(tables.root, f"{_retries(stream)}{name}")
+        elif name not in stream.stuck:
+            stream.stuck.add(name)
+            log.error(
+                "%s: %s was cut short when it was tried again, and is in the tables by half; as it is gone, or as it "
+                "was, run vedette-spark reconcile --tables %s --landing DIR", stream.name, name, tables.root,
+            )  # fmt: skip
+
+
+def _retries(stream: Stream) -> str:
+    """What the writer of a file that is tried again begins with; the rest is the file's name."""
+    return f"{stream.source.kind}{stream.name} "
+
+
+def _retry(spark: SparkSession, tables: Tables, stream: Stream, path: str, tries: int) -> Work:
+    return Work(spark, tables, _hash((stream.name, path)), tries)
 
 
 def _hash(value: object) -> str:

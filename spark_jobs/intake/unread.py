@@ -43,14 +43,18 @@ def changed(checkpoint: str) -> list[tuple[File, int]]:
     return files
 
 
-def paths(checkpoint: str) -> set[str]:
-    """Of the files noted, without scheme."""
-    return {storage.bare(path) for path in _read(checkpoint)}
+def tries(checkpoint: str) -> dict[str, int]:
+    """How often the files noted have been tried, by path."""
+    return {path: tries for path, (_, _, tries) in _read(checkpoint).items()}
 
 
 def forget(checkpoint: str, file: File) -> None:
-    """Note that ``file`` has been read."""
-    _store(checkpoint, {path: tried for path, tried in _read(checkpoint).items() if path != file.path})
+    """Note that ``file`` has been read. A note that is full stays so, as others may have given way to it."""
+    notes = _read(checkpoint)
+    _, _, tries = notes.pop(file.path, (0, 0, 0))
+    if len(notes) + 1 >= MAX_FILES:
+        notes[file.path] = (*file.stamp, tries)
+    _store(checkpoint, notes)
 
 
 def _read(checkpoint: str) -> dict[str, tuple[int, int, int]]:

@@ -15,7 +15,8 @@ In this order, each step whole by itself and harmless when done again:
 4. **Vacuum.** Files that no reader of the last ``--vacuum-hours`` can need are deleted.
 5. **Landing.** ``--landing-days N``: folders of days before the last N are deleted when ingest has taken over every
    file in them; one with a file that it has not is kept, and logged; so is a file that comes meanwhile, or that ingest
-   could not read: it is tried again once it has changed. The alerts of the others are in the tables then, and
+   could not read: it is tried again once it has changed. So do all, when ingest could not read more files than it
+   notes. The alerts of the others are in the tables then, and
    recognised there when they are sent again; so keep ``alerts`` longer than the landing.
 """
 
@@ -328,8 +329,14 @@ def clean(spark: SparkSession, landing: str, checkpoints: str, until: date) -> i
         days = [one for one in days if one[3:] < until.isoformat() and _is_day(one[3:])]
         if not days:
             continue
+        unreadable = {storage.bare(path) for path in unread.tries(f"{checkpoints}/{name}")}
+        if len(unreadable) >= unread.MAX_FILES:
+            log.warning(
+                "%s: ingest could not read %d files, and maybe more; all days are kept: move what dead_letters names "
+                "elsewhere, and delete %s/%s/%s", folder, len(unreadable), checkpoints, name, unread.NAME,
+            )  # fmt: skip
+            continue
         files = there(spark, folder, days, f"{checkpoints}/{name}").persist()
-        unreadable = unread.paths(f"{checkpoints}/{name}")
         try:
             left = files.where("NOT taken").groupBy("day").agg(F.count("*").alias("n")).collect()
             kept = {row.day: row.n for row in left}

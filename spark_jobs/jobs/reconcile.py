@@ -4,8 +4,8 @@
    tables hold is known by its id, and what they have lost comes back. It is not counted: of an alert that comes back
    nobody knows whether it had been.
 2. The counts of every day that has alerts are made again from these, and the sums of ``rules`` from the counts. Days
-   whose alerts retention has dropped, or of which nobody has any, keep their counts as they are; so does a day that
-   had counted more than the alerts that are there now, which may not be all (``--lower`` takes these for all).
+   whose alerts retention has dropped keep their counts as they are; so does a day that had counted more than the
+   alerts that are there now, be it none, which may not be all (``--lower`` takes these for all).
    ``maintain`` leaves such a day as it is, too.
 3. Every table is noted as it stands (``manifest``). Until then all other jobs refuse the tables, so that a run that was
    cut short is done again.
@@ -105,9 +105,10 @@ def recount(spark: SparkSession, tables: Tables, *, lower: bool = False) -> list
     expired = manifest.read(tables.root).dropped.get(ALERTS.name, "")
     there = {day: sums for day, sums in sums_by_day(tables.frame(spark, ALERTS)).items() if day > expired}
     said_before = {} if lower else said_by_day(spark, tables, date.min.isoformat(), date.max.isoformat())
-    fewer = [day for day in there if any(map(lt, there[day], said_before.get(day, ())))]
+    fewer = [day for day, said in said_before.items() if day > expired and any(map(lt, there.get(day, (0, 0)), said))]
     for day in sorted(fewer):
-        log.warning("counts of %s are kept: they say more than its %d alerts that are there", day, there[day][0])
+        number, _ = there.get(day, (0, 0))
+        log.warning("counts of %s are kept: they say more than its %d alerts that are there", day, number)
     manifest.freeze(tables.root, fewer)
     days = sorted(there.keys() - set(fewer))
     for day in days:

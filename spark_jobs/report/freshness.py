@@ -17,10 +17,11 @@ from spark_jobs.tables import sums
 from spark_jobs.tables.ask import Reader, total
 from spark_jobs.tables.schema import AGENTS, RUNS
 
-BEHIND = {"ingest": timedelta(hours=2)}
-"""How long before the newest run of any job the last one of a job may be; ``all`` runs ingest each time."""
-DAILY = timedelta(hours=26)
-"""The same of other jobs: ``all`` runs each at least once a day."""
+BEHIND = timedelta(days=2)
+"""How long before the newest run of any job the last one of a job may be: ``all`` runs each in every day of UTC, one
+after the other, and may take hours."""
+LEFT_OUT = timedelta(days=7)
+"""The same of a job that is named at all: the row of one that nobody runs any more stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Freshness:
     heard: datetime | None
     ran: datetime | None
     late: tuple[Line, ...]
-    """Jobs whose last run failed (``failed``), or which are behind: ``job``, and ``ran``, when its own last one was."""
+    """Jobs whose last run failed (``failed``), or which are behind: ``job``, and ``ran``, when its last success was."""
 
 
 def freshness(reader: Reader, period: Period) -> Freshness:
@@ -44,14 +45,17 @@ def freshness(reader: Reader, period: Period) -> Freshness:
     reader.view("runs", RUNS)
     alerts = reader.only("SELECT max(last_time) AS newest FROM rules")["newest"]
     landed = reader.only("SELECT max(received_at) AS newest FROM seqs")["newest"]
-    jobs = lines(reader, "SELECT job, succeeded_at AS ran, coalesce(error, '') <> '' AS failed FROM runs ORDER BY job")
-    ran = max((job.ran for job in jobs if job.ran), default=None)
+    columns = "job, started_at AS started, succeeded_at AS ran, coalesce(error, '') <> '' AS failed"
+    jobs = lines(reader, f"SELECT {columns} FROM runs ORDER BY job")
+    newest = max((job.started for job in jobs), default=None)
     return Freshness(
         differing=lines(reader, _differing(period)),
         alerts=alerts and min(alerts, landed or period.now),
         heard=reader.only("SELECT max(last_seen) AS newest FROM every_agent")["newest"],
-        ran=ran,
-        late=tuple(job for job in jobs if job.failed or not job.ran or ran - job.ran > BEHIND.get(job.job, DAILY)),
+        ran=max((job.ran for job in jobs if job.ran), default=None),
+        late=tuple(
+            job for job in jobs if newest - job.started <= LEFT_OUT and (job.failed or newest - job.started > BEHIND)
+        ),
     )
 
 

@@ -178,9 +178,9 @@ def store(path: str, content: str) -> None:
 
 
 def create(path: str, content: str) -> bool:
-    """Make an object of an object store; False when there is one. Raises ImportError without obstore."""
+    """Make an object of an object store; False when there is one. Raises OSError, and ImportError without obstore."""
     import obstore
-    from obstore.exceptions import AlreadyExistsError
+    from obstore.exceptions import AlreadyExistsError, BaseError
     from obstore.store import from_url
 
     folder, _, name = _S3.sub("s3://", path).rpartition("/")
@@ -188,6 +188,8 @@ def create(path: str, content: str) -> bool:
         obstore.put(from_url(folder), name, content.encode(), mode="create")
     except AlreadyExistsError:
         return False
+    except BaseError as error:
+        raise OSError(f"{path}: {str(error).splitlines()[0]}") from error
     return True
 
 

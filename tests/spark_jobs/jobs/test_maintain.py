@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common.period import period
-from spark_jobs.intake import frames
+from spark_jobs.intake import frames, unread
 from spark_jobs.intake.counts import COUNTS
 from spark_jobs.jobs import ingest, maintain
 from spark_jobs.jobs.maintain import clean, exact, expired
@@ -357,15 +357,21 @@ def test_the_landing_is_cleaned_of_what_was_taken_over(
 
 
 def test_what_could_not_be_read_stays_in_the_landing(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its alerts are in no table: of a day that is deleted it alone is left, and comes in once it is whole."""
+    """Its alerts are in no table: of a day that is deleted it alone is left, and comes in once it is whole. Where more
+    could not be read than is noted, no day is deleted."""
     landing, tables = _region(spark, tmp_path, bytes_per_batch=1 << 20)
     at = NOON - 3 * DAY
     late = land(landing, [alert(950, event_time=at, detected_at=at, received_at=at)])
     whole = late.read_bytes()
     late.write_bytes(whole[:-9])
     assert ingest_alerts(spark, tables, landing).bad_files == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(unread, "MAX_FILES", 1)
+        checkpoints = f"{tables.root}/_checkpoints"
+        assert clean(spark, str(landing), checkpoints, date(2026, 11, 19)) == 0
+        assert "ingest could not read 1 files, and maybe more; all days are kept" in caplog.text
     upkeep(spark, tables, "--days=1", f"--landing={landing}", "--landing-days=1")
     assert f"{late}: ingest could not read it; kept" in caplog.text
     assert list((landing / "alerts").glob("dt=2026-11-1[78]/**/*.parquet")) == [late]

@@ -121,8 +121,8 @@ def test_doubled_counts_are_single_again(spark: SparkSession, whole: Path, tmp_p
 def test_a_landing_that_has_not_all(
     spark: SparkSession, whole: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of alerts that were lost the landing has its last days alone: the counts of days of which it has some stay as
-    they are, in upkeep as well, until it has all."""
+    """Of alerts that were lost the landing has its last days alone: the counts of days of which it has some, or none,
+    stay as they are, in upkeep as well, until it has all."""
     shutil.copytree(whole / "tables", tmp_path / "tables")
     tables = open_tables(f"{tmp_path}/tables")
     shutil.rmtree(tables.path(ALERTS))
@@ -134,6 +134,7 @@ def test_a_landing_that_has_not_all(
     land(tmp_path / "landing", [alert(0, rule_id="r0", tags=["attack.t1003"], **times)])
     assert "counts of 0 days rebuilt" in run(spark, *words)
     assert tables.arrow(ALERTS).num_rows == 1
+    assert manifest.read(tables.root).frozen == ["2026-11-20", "2026-11-21"]
     counted, every = content(tables), content(open_tables(f"{whole}/tables"))
     assert {name: counted[name] for name in OF_COUNTS} == {name: every[name] for name in OF_COUNTS}
     run(spark, "maintain", f"--tables={tables.root}", "--date=2026-11-21", "--days=2")

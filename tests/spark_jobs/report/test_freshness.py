@@ -47,6 +47,13 @@ def fill(tables: Tables, table: Table, **row: Any) -> None:
     tables.append(table, pa.Table.from_pylist([row], pa.schema([field for field in schema if field.name in row])))
 
 
+def note(tables: Tables, job: str, at: datetime, *, failed: bool = False, **row: Any) -> None:
+    """That ``all`` began the job ``at`` this time."""
+    if not failed:
+        row["succeeded_at"] = at
+    fill(tables, RUNS, job=job, started_at=at, error="no space left" if failed else "", **row)
+
+
 def beat(tables: Tables, agent: str, at: datetime) -> None:
     fill(tables, HEARTBEATS, date=DAY, fleet="north", agent_id=agent, received_at=at)
     fill(tables, AGENTS, fleet="north", agent_id=agent, state="running", last_seen=at)
@@ -82,19 +89,28 @@ def test_how_fresh_the_data_are(tables: Tables) -> None:
         "no run of jobs noted"
     )
     beat(tables, "agent-1", AT - timedelta(days=2))
-    fill(tables, RUNS, job="report", succeeded_at=AT, error="")
-    fill(tables, RUNS, job="noise", succeeded_at=AT - timedelta(hours=25), error="")
+    note(tables, "report", AT)
+    note(tables, "noise", AT - timedelta(hours=40))
     said = first_line(seen(tables, AT + timedelta(hours=2)))
     assert said.endswith("no alerts yet, agents heard up to 18 Nov 12:00, jobs run up to 12:00")
-    fill(tables, RUNS, job="campaigns", succeeded_at=AT - timedelta(hours=3), error="no space left")
-    fill(tables, RUNS, job="risk", error="no space left")
-    fill(tables, RUNS, job="ingest", succeeded_at=AT - timedelta(hours=3), error="")
-    fill(tables, RUNS, job="coverage", succeeded_at=AT - timedelta(days=2), error="")
+    note(tables, "campaigns", AT, failed=True, succeeded_at=AT - timedelta(hours=3))
+    note(tables, "risk", AT, failed=True)
+    note(tables, "coverage", AT - timedelta(days=3))
     said = first_line(seen(tables, AT + timedelta(hours=2)))
     assert said.endswith(
         "jobs run up to 12:00, failed: campaigns (run up to 09:00), risk (never run), "
-        "behind: coverage (run up to 18 Nov 12:00), ingest (run up to 09:00)"
+        "behind: coverage (run up to 17 Nov 12:00)"
     )
+
+
+def test_a_long_run_of_all_jobs_is_not_behind(tables: Tables) -> None:
+    """Nor is a job named for ever that nobody runs any more, whether its last run failed or not."""
+    note(tables, "ingest", AT - timedelta(hours=30))
+    note(tables, "campaigns", AT - timedelta(hours=29))
+    note(tables, "noise", AT - timedelta(days=8))
+    note(tables, "coverage", AT - timedelta(days=8), failed=True)
+    note(tables, "report", AT)
+    assert first_line(seen(tables, AT)).endswith("jobs run up to 12:00")
 
 
 def test_an_alert_dated_ahead_is_no_fresh_data(tables: Tables) -> None:

@@ -227,6 +227,14 @@ def test_the_last_day_dropped_stays_the_last(tmp_path: Path) -> None:
     assert manifest.read(str(tmp_path)).dropped == {"win_5m": "2026-11-20"}
 
 
+def test_a_note_without_frozen_days_is_read_by_the_release_before(tmp_path: Path) -> None:
+    """It refuses a key that it lacks."""
+    for days, has in ((["2026-11-20"], True), ([], False)):
+        manifest.freeze(str(tmp_path), days)
+        assert ("frozen" in json.loads((tmp_path / NAME).read_text())) == has
+        assert manifest.read(str(tmp_path)).frozen == days
+
+
 def test_no_version_is_noted_that_may_not_be_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that another writer commits while the disk is synced is its own to note."""
     tables = open_tables(str(tmp_path))

@@ -42,6 +42,14 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield "s3a://bucket"
 
 
+@pytest.fixture
+def proxy(bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[s3.Proxy]:
+    """Before the store of ``bucket``, from now on."""
+    with s3.Proxy(int(os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2])) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
+        yield proxy
+
+
 def test_tables_are_written_and_read_by_s3a(bucket: str) -> None:
     """Append, upsert once by name, Arrow, and DuckDB's questions, divided by days or not."""
     tables = DeltaTables(f"{bucket}/tables")
@@ -65,7 +73,7 @@ HOLD = """
 import sys
 from spark_jobs.tables import lease, storage
 
-lease.RENEWED = 0.1
+lease.RENEWED, lease.ENDS = 0.1, float(sys.argv[2])
 with storage.one_writer(sys.argv[1], "ingest"):
     print("held", flush=True)
     sys.stdin.read()
@@ -73,9 +81,9 @@ with storage.one_writer(sys.argv[1], "ingest"):
 
 
 @contextmanager
-def holder(folder: str) -> Iterator[subprocess.Popen[bytes]]:
+def holder(folder: str, ends: float = DEADLINE) -> Iterator[subprocess.Popen[bytes]]:
     """Another process that holds the tables until its standard input ends."""
-    command = [sys.executable, "-c", HOLD, folder]
+    command = [sys.executable, "-c", HOLD, folder, str(ends)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -123,3 +131,20 @@ def test_one_process_at_a_time_writes(bucket: str, monkeypatch: pytest.MonkeyPat
         os.kill(third.pid, signal.SIGCONT)
         assert third.wait(DEADLINE) == 1
     assert len(storage.names(f"{folder}/.ingest.lock")) <= 3
+
+
+def test_a_holder_ends_before_another_one_may_follow(bucket: str, proxy: s3.Proxy) -> None:
+    """When the store refuses to renew the lease, and when it does not answer."""
+    modes: tuple[s3.Mode, ...] = ("500", "dead")
+    for mode in modes:
+        with holder(f"{bucket}/{mode}", ends=2.0) as process:
+            proxy.mode = mode
+            assert process.wait(DEADLINE) == 1
+        proxy.mode = "pass"
+
+
+def test_a_store_that_refuses_is_said_in_one_line(bucket: str, proxy: s3.Proxy) -> None:
+    """As the command shows it of a disk."""
+    proxy.mode = "revoked"
+    with pytest.raises(OSError, match=r"\As3a://bucket/lock: .*\Z"):
+        storage.create(f"{bucket}/lock", "")
