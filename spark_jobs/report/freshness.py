@@ -2,7 +2,7 @@
 
 Counts are compared day by day, in the days of the report. How new the data are is said of the tables as a whole: the
 newest alert, the last heartbeat of any agent, the last run of any job by ``all``, and the jobs that failed or are
-behind. A host's clock may be ahead, so no alert is said to be newer than what landed last.
+behind. A host's clock may be ahead, so no alert counts as newer than what landed last.
 """
 
 from __future__ import annotations

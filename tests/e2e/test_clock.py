@@ -195,7 +195,7 @@ def test_a_restart_after_a_step_back(host: Host) -> None:
 
 def test_a_stand_still(host: Host) -> None:
     """Stopped for an hour, as a suspended virtual machine is: what came meanwhile is read afterwards, nothing is lost,
-    doubled or in another window, and no clock is said to have been set."""
+    doubled or in another window, and the agent reports no step of a clock."""
     host.agent.stop()
     for name in ("FAKETIME_DONT_FAKE_MONOTONIC", "DONT_FAKE_MONOTONIC"):
         del host.agent.environment[name]  # all its clocks go on while it stands

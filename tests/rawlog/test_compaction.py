@@ -254,7 +254,7 @@ def test_a_hole_stays_one(tmp_path: Path) -> None:
     for number, chunk in enumerate(single(200)):
         every.append((log.append(chunk).offset, chunk))
         if number == 100:
-            log.end += 500  # as where a frame could not be written anew
+            log.end += 500  # as where a frame could not be rewritten
             log._events += 1
     log.close()
     assert [*compact(segments(tmp_path)[0])]

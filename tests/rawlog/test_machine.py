@@ -122,8 +122,8 @@ def test_another_machine(log: Path, host: Host) -> None:
 
 
 def test_another_network_card(log: Path, host: Host) -> None:
-    """After another boot a clone with the same machine-id is told by the address that its hypervisor gave it; a further
-    card is none, nor what a container, a bridge or a random address has."""
+    """After another boot a clone with the same machine-id is noticed by the address that its hypervisor gave it; a
+    further card is none, nor what a container, a bridge or a random address has."""
     host.write("proc/device-tree/serial-number", "0")  # says nothing
     bind(log, host.root)
     host.card("eth0", "52:54:00:00:00:01")

@@ -72,7 +72,7 @@ def test_what_came_last_is_told_by_the_heartbeat(tmp_path: Path) -> None:
 
 
 def test_a_heartbeat_tells_of_the_newest_numbering(tmp_path: Path) -> None:
-    """An agent whose store was lost numbers anew: what its heartbeat says is nothing that the old numbering lacks."""
+    """An agent whose store was lost begins its numbers again: its heartbeat says nothing that the old ones lack."""
     folder = LandingFolder(tmp_path, "x")
     for log_id, first, last, ago in (("n1", 1, 90, 60), ("n2", 200, 210, 50)):
         row = {"agent_id": "a1", "fleet": "f1", "log_id": log_id, "first": first, "last": last}

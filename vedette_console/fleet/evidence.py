@@ -18,10 +18,11 @@ from vedette.fleet.requests import Request
 from vedette.region import evidence as kept
 from vedette.region import requests
 from vedette.region.evidence import COLUMNS, Found, find
+from vedette.system import foreign
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet.desk import Asked, Desk, answer_state, job
 from vedette_console.fleet.documents import Documents
-from vedette_console.fleet.live import Live, number
+from vedette_console.fleet.live import Live
 from vedette_console.fleet.live import text as text_of
 from vedette_console.fleet.means import Means, reasoned, signer
 from vedette_console.fleet.models_asked import EvidenceOrder, EvidencePage, Line
@@ -159,10 +160,10 @@ def line(row: Mapping[str, Any]) -> Line:
     if "note" in row:
         return Line(note=str(row["note"])[:MAX_TEXT])
     binary = "raw" not in row
-    received = number(row.get("received_at"))
+    received = foreign.count(row.get("received_at"))
     return Line(
         received=rfc3339(received) if received else None, input=text_of(row.get("input")),
         text=str(row.get("raw_base64" if binary else "raw", ""))[:MAX_TEXT], binary=binary,
-        alert=row.get("alert") is True, cut=row.get("cut") is True, redacted=number(row.get("redacted")),
-        offset=number(row.get("offset")),
+        alert=row.get("alert") is True, cut=row.get("cut") is True, redacted=foreign.count(row.get("redacted")),
+        offset=foreign.count(row.get("offset")),
     )  # fmt: skip

@@ -12,11 +12,12 @@ from vedette.fleet.requests import MAX_AGENTS, MAX_LIFE, MAX_SKEW, Request
 from vedette.model.times import seconds, written_time
 from vedette.region import requests
 from vedette.region.hunts import added
+from vedette.system import foreign
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet.authoring import Authoring, said
 from vedette_console.fleet.desk import Asked, Desk, Note, answer_row, job, totals_of
 from vedette_console.fleet.documents import Documents, Known
-from vedette_console.fleet.live import Beat, Live, number
+from vedette_console.fleet.live import Beat, Live
 from vedette_console.fleet.live import text as text_of
 from vedette_console.fleet.means import Means, reasoned, signer
 from vedette_console.fleet.models import RuleFile
@@ -188,10 +189,10 @@ def match(agent: str, site: str, one: Mapping[str, Any]) -> Match:
     return Match(
         agent=agent, site=site, rule_id=text_of(one.get("rule_id")), title=text_of(one.get("rule_title")),
         level=text_of(one.get("level")), kind=text_of(one.get("kind")), input=text_of(one.get("input")),
-        offset=number(one.get("offset")), time=time if isinstance(time, str) else _time(time),
+        offset=foreign.count(one.get("offset")), time=time if isinstance(time, str) else _time(time),
         fields={str(key)[:200]: str(value)[:MAX_VALUE] for key, value in [*fields.items()][:MAX_FIELDS]},
     )  # fmt: skip
 
 
 def _time(value: object) -> str | None:
-    return rfc3339(found) if (found := number(value)) else None
+    return rfc3339(found) if (found := foreign.count(value)) else None

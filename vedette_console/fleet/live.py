@@ -35,6 +35,7 @@ from vedette.region.sightings import Sightings
 from vedette.region.steer.sealed import MAX_BYTES, opened
 from vedette.system import foreign
 from vedette.system.backoff import Backoff
+from vedette.system.foreign import count
 from vedette.system.wallclock import utc_now
 from vedette.system.within import is_name
 from vedette_console.fleet.models import Link
@@ -64,24 +65,20 @@ class Figures(NamedTuple):
 def figures(row: Mapping[str, Any]) -> Figures:
     alerts, rules, process = table(row, "alerts"), table(row, "rules"), table(row, "process")
     inputs = [one for one in table(row, "inputs").values() if isinstance(one, dict)]
-    lost = sum(number(n) for one in inputs for kind in ("dropped", "lost") for n in table(one, kind).values())
+    lost = sum(count(n) for one in inputs for kind in ("dropped", "lost") for n in table(one, kind).values())
     lag = row.get("lag_seconds")
     return Figures(
-        text(row.get("state")), text(row.get("version")), text(row.get("bundle")), number(row.get("started_at")),
-        sum(number(one.get("judged")) for one in inputs),
-        float(lag) if isinstance(lag, int | float) and 0 <= lag < 1e12 else 0.0, number(row.get("lag_events")),
-        number(alerts.get("in_outbox")), number(alerts.get("lost")), lost, number(rules.get("quarantined_count")),
-        number(process.get("crashes")),
+        text(row.get("state")), text(row.get("version")), text(row.get("bundle")), count(row.get("started_at")),
+        sum(count(one.get("judged")) for one in inputs),
+        float(lag) if isinstance(lag, int | float) and 0 <= lag < 1e12 else 0.0, count(row.get("lag_events")),
+        count(alerts.get("in_outbox")), count(alerts.get("lost")), lost, count(rules.get("quarantined_count")),
+        count(process.get("crashes")),
     )  # fmt: skip
 
 
 def table(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = row.get(name)
     return found if isinstance(found, dict) else {}
-
-
-def number(value: object) -> int:
-    return foreign.count(value)
 
 
 def text(value: object) -> str:
@@ -181,7 +178,7 @@ class Live:
             try:
                 await client.run()
                 return
-            except Exception as error:
+            except Exception as error:  # whatever it is: the link begins again
                 self._fault = f"{type(error).__name__}: {error}"
                 log.exception("console_link_failed", reason=self._fault, action="connecting again")
             await asyncio.sleep(backoff.failed())
@@ -232,7 +229,7 @@ class Live:
         if beat.lost:
             return  # how it was before stays on record
         beat.heard = beat.heard if message.retain else now
-        beat.time = foreign.count(row.get("time"))
+        beat.time = count(row.get("time"))
         beat.note = self._sightings.heard((beat.fleet, beat.agent), row, now).note
         actual = row.get("actual")
         fits = isinstance(actual, dict) and len(orjson.dumps(actual)) <= ACTUAL_BYTES

@@ -16,9 +16,10 @@ from vedette.fleet.documents import Change, Group, Target
 from vedette.region import compare
 from vedette.region.compare import AS_WANTED, AWAY, BEHIND, PROBLEM
 from vedette.region.steer.ordering import OLD_SECONDS
+from vedette.system.foreign import count
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet.documents import Documents, Known
-from vedette_console.fleet.live import Beat, Live, number, table
+from vedette_console.fleet.live import Beat, Live, table
 from vedette_console.fleet.live import text as text_of
 from vedette_console.fleet.models import (
     AgentPage,
@@ -178,7 +179,7 @@ def controller(live: Live, known: Known) -> Controller:
     said = live.progress(known.fleet, known.keys) if known.fleet else None
     if said is None:
         return Controller(state="silent" if live.connected else "unknown")
-    time = number(number(said.get("time")) * SECOND)
+    time = count(count(said.get("time")) * SECOND)
     old = utc_now() - time > OLD_SECONDS * SECOND
     return Controller(state="old" if old else "reports", holder=text_of(said.get("holder")), time=_time(time))
 
@@ -220,12 +221,12 @@ def detail(row: AgentRow, beat: Beat, known: Known, raw: Mapping[str, Any] | Non
         refused={key[:MAX_REASON]: str(one)[:MAX_REASON] for key, one in _first(actual, "refused")},
         overlay=text_of(config.get("overlay")), overlay_confirmed=config.get("confirmed") is not False,
         release=text_of(release.get("version")), trusted_until=_iso(actual.get("trusted_until")),
-        alerting={str(key)[:MAX_REASON]: number(n) for key, n in _first(rules, "alerts")},
+        alerting={str(key)[:MAX_REASON]: count(n) for key, n in _first(rules, "alerts")},
         quarantined=_texts(rules.get("quarantined")),
         budgets={key: one for key, one in _first(said, "budgets") if isinstance(one, dict)},
-        disk_failing=_texts(table(said, "disk").get("failing")), raw_log_bytes=number(log.get("bytes")),
-        raw_log_max_bytes=number(log.get("max_bytes")), crashes=beat.figures.crashes,
-        starts=number(process.get("starts")), history=history(beat),
+        disk_failing=_texts(table(said, "disk").get("failing")), raw_log_bytes=count(log.get("bytes")),
+        raw_log_max_bytes=count(log.get("max_bytes")), crashes=beat.figures.crashes,
+        starts=count(process.get("starts")), history=history(beat),
         may=[act for act in HERE if who.may(act, row.fleet, row.site)], raw=dict(raw) if raw is not None else None,
     )  # fmt: skip
 
@@ -243,10 +244,10 @@ def inputs(said: Mapping[str, Any]) -> list[InputRow]:
     backlog = table(said, "backlog")
     return [
         InputRow(
-            name=name, received=number(one.get("received")), stored=number(one.get("stored")),
-            evaluated=number(one.get("judged")), backlog=number(backlog.get(name)),
-            dropped=sum(map(number, table(one, "dropped").values())),
-            lost=sum(map(number, table(one, "lost").values())),
+            name=name, received=count(one.get("received")), stored=count(one.get("stored")),
+            evaluated=count(one.get("judged")), backlog=count(backlog.get(name)),
+            dropped=sum(map(count, table(one, "dropped").values())),
+            lost=sum(map(count, table(one, "lost").values())),
         )
         for name, one in _first(said, "inputs") if isinstance(one, dict)
     ]  # fmt: skip
@@ -266,7 +267,7 @@ def _time(micros: int) -> str | None:
 
 
 def _iso(value: object) -> str | None:
-    return value[:40] if isinstance(value, str) else _time(number(value))
+    return value[:40] if isinstance(value, str) else _time(count(value))
 
 
 def _first(row: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:

@@ -21,9 +21,10 @@ from vedette.region.steer import ordering
 from vedette.region.steer.gates import BY_NAME, LIMITS
 from vedette.region.steer.orders import order as make_order
 from vedette.region.steer.rings import Step
+from vedette.system.foreign import count
 from vedette.system.wallclock import utc_now
 from vedette_console.fleet.documents import Documents, Known
-from vedette_console.fleet.live import Live, number, table
+from vedette_console.fleet.live import Live, table
 from vedette_console.fleet.live import text as text_of
 from vedette_console.fleet.means import Means, reasoned, signer
 from vedette_console.fleet.models import (
@@ -160,16 +161,16 @@ def in_part(row: RolloutRow) -> RolloutRow:
 def _row(step: Step, fleet: str, said: Mapping[str, Any], state: str, allowed: list[str]) -> RolloutRow:
     agents, ring, gates = table(said, "agents"), table(said, "ring"), table(said, "gates")
     state = text_of(said.get("state")) or state
-    given, taken, waiting, refused, away, gone, back, outside = (number(agents.get(name)) for name in FIGURES)
+    given, taken, waiting, refused, away, gone, back, outside = (count(agents.get(name)) for name in FIGURES)
     return RolloutRow(
         change=step.change.id, fleet=fleet, group=step.group, what=step.what, before=target(step.change.from_),
         after=target(step.change.to), state=state, given=given, taken=taken, waiting=waiting, refused=refused,
         away=away, gone=gone, back=back, outside=outside,
-        ring=RingState(number=number(ring.get("number")), of=number(ring.get("of")), name=text_of(ring.get("name")),
+        ring=RingState(number=count(ring.get("number")), of=count(ring.get("of")), name=text_of(ring.get("name")),
                        soak=_seconds(ring.get("soak")), left=_seconds(ring["left"]) if "left" in ring else None)
         if ring else None,
-        gates=[GateState(name=name, with_change=number(table(gates, name).get("with")),
-                         without=number(table(gates, name).get("without")),
+        gates=[GateState(name=name, with_change=count(table(gates, name).get("with")),
+                         without=count(table(gates, name).get("without")),
                          reasons=_texts(table(gates, name).get("reasons"))) for name in [*gates][:MAX_TEXTS]],
         reasons=_texts(said.get("reasons")), may=[one for one in SENSE.get(state, ()) if one in allowed],
     )  # fmt: skip
