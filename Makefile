@@ -69,6 +69,7 @@ lint: environment
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p vedette -p spark_jobs -p vedette_console -p bench -p demo
+	cd packaging && ../$(BIN)/mypy --strict -p installer
 	@MAKEFLAGS= sh tools/kernel.sh lint $(BIN)/python
 
 # What to run before each commit: no packages, no root, no network once .venv is there. Tests that the change reaches and

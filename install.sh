@@ -5,11 +5,10 @@
 #   sudo sh vedette-0.1.0-linux-x86_64.zip [OPTION...]          the zip is a shell script, too
 #   unzip vedette-0.1.0-linux-x86_64.zip && sudo sh vedette/install.sh [OPTION...]
 #   sudo sh /opt/vedette/current/install.sh --rollback | --uninstall [--purge]
-#   sh PREFIX/supervise.sh --supervise                          without systemd: runs the agent, and its upgrades
 #
-# It acts on the installation that --prefix names, else on the one that it is part of (PREFIX/current/install.sh,
-# PREFIX/supervise.sh), else, out of a zip, on /opt/vedette. Program, configuration and data of another installation on
-# the host are never touched: PREFIX/installed says which prefix it is of, FOLDER/.vedette which prefix has the folder.
+# It acts on the installation that --prefix names, else on the one that it is part of (PREFIX/current/install.sh), else,
+# out of a zip, on /opt/vedette. Program, configuration and data of another installation on the host are never touched:
+# PREFIX/installed says which prefix it is of, FOLDER/.vedette which prefix has the folder.
 #
 # Every option can also be given by a variable, for provisioning without arguments; an option wins:
 #
@@ -17,36 +16,12 @@
 #   VEDETTE_SITE_KEY  VEDETTE_GRACE  VEDETTE_LOG  VEDETTE_TOKEN  VEDETTE_WITH  VEDETTE_WITHOUT  as the options of these names
 #   VEDETTE_NO_SYSTEMD=1  VEDETTE_NO_START=1  as these options
 #
-# Under the prefix lie releases/VERSION-DIGEST, each whole, and the links `current` and `previous`. A release is unpacked
-# under another name, checked against its digests, renamed, and tried on this host with the configuration that it is to
-# run; only then `current` moves to it, by an atomic rename. Whatever fails, what was there before is put back. After an
-# upgrade the service vedette-watch looks after the new release for a while and goes back when it does not stay up.
+# Under the prefix lie releases/VERSION-DIGEST, each whole, and the links `current` and `previous`. Here a release is
+# looked at, unpacked under another name, checked against its digests, renamed and tried on this host. What follows is
+# done by its own Python, in installer/: add-ons, configuration, the switch of `current`, units, the start, the way back.
+# Removing is done here, whatever is left of a program.
 #
-# An add-on is a file of its own beside the zip, for that release alone. It is unpacked into the release's folder, as
-# addons/NAME, before `current` moves, so that it comes, goes back and goes with its release. A host that has one keeps it:
-# an upgrade without the new release's file of it is refused before anything is written.
-#
-# Upgrades by the fleet: the agent, which may write its data folder alone, fetches a zip and asks for it there
-# (upgrade/request). vedette-upgrade.service, or `--supervise` where no systemd is, runs the installed release's copy of
-# this script (--staged). That checks the zip as a hand would, and installs it. From before `current` moves until the new
-# release has confirmed itself (upgrade/verdict), the older release's copy (watch.sh, supervise.sh) looks after it.
-#
-# Exit codes:
-#    0 done                                  20 the archive is damaged
-#    1 failed for another reason; undone     21 the signature is wrong or cannot be checked
-#    2 wrong use                             30 the release does not run on this host; undone
-#   10 not root, or a program is missing     31 the release does not take the configuration; undone
-#   11 another architecture                  32 the agent did not come up; undone
-#   12 the processor lacks instructions      40 another run is at work
-#   13 not enough disk; undone               41 nothing to roll back to
-#   14 not enough memory                     42 nothing is installed (--upgrade, --supervise)
-#   15 the port is in use                    43 an older release than the installed one (--upgrade)
-#   16 no systemd, or older than 229
-#   17 a folder cannot be written to
-#   18 an add-on is missing, or is for another release
-#   19 systemd runs another installation
-#
-# --supervise ends with the code of the agent, --staged always with 0: its answer has the code.
+# Exit codes are those of docs/install.md.
 
 set -eu
 
@@ -69,8 +44,6 @@ usage: sh install.sh [OPTION...]
   --without NAME      without this add-on, though the installed release has it
   --upgrade           fail when nothing is installed yet, or what is installed is a newer release
   --allow-downgrade   with --upgrade: go to an older release all the same
-  --supervise         run the agent where there is no systemd, with upgrades by its fleet: sh PREFIX/supervise.sh
-                      --supervise
   --rollback          go back to the release before this one
   --uninstall         remove program, units and command; configuration and data stay
   --purge             with --uninstall: remove configuration, data, user and log, too
@@ -83,14 +56,16 @@ usage: sh install.sh [OPTION...]
   --help              this text
 
 An existing vedette.toml is never changed: this release's is written beside it as vedette.toml.new when it differs.
-Directories given once are used again by the next run with the same prefix.
+Directories given once are used again by the next run with the same prefix. Where there is no systemd,
+'sh PREFIX/supervise.sh --supervise' runs the agent, with upgrades by its fleet.
 END
 }
 
-MINIMUM_SYSTEMD=229
+MINIMUM_SYSTEMD=239
 MINIMUM_MEMORY=131072
 SERVICE_FILES="vedette.service vedette-udp.socket vedette-tcp.socket vedette-watch.service vedette-upgrade.service vedette-upgrade.path"
 UNITS=/etc/systemd/system
+KEY='ed25519:[A-Za-z0-9+/=]{44}'
 COMMAND=/usr/local/bin/vedette
 
 note() {
@@ -109,20 +84,26 @@ die() {
     shift
     printf '%s\n' "vedette: $*" >&2 || :
     note "$* (exit code $code)"
-    told=yes
+    reported=yes
     exit "$code"
 }
+
+# matches VALUE PATTERN: VALUE is one line of this form, an extended regular expression.
+matches() {
+    case $1 in *"
+"*) return 1 ;; esac
+    printf '%s\n' "$1" | grep -Eqx -e "$2"
+}
+
+# expects OPTION VALUE PATTERN WHAT: VALUE matches.
+expects() { matches "$2" "$3" || die 2 "$1: expects $4"; }
 
 # path OPTION VALUE: $value is VALUE without a trailing slash; only plain absolute paths, at least two deep or new.
 path() {
     value=${2%/}
+    expects "$1" "$value" '(/([A-Za-z0-9_-]|\.[A-Za-z0-9_-]|\.\.[A-Za-z0-9._-])[A-Za-z0-9._-]*)+' "a plain absolute path, not '$2'"
     case $value in
-        /*) ;;
-        *) die 2 "$1: expects an absolute path, not '$2'" ;;
-    esac
-    case $value in
-        *[!A-Za-z0-9._/-]* | *//* | */./* | */../* | */. | */..) die 2 "$1: expects a plain path, not '$2'" ;;
-        / | /bin | /boot | /dev | /etc | /home | /lib | /lib64 | /media | /mnt | /opt | /proc | /root | /run | /sbin | /srv | /sys | /tmp | \
+        /bin | /boot | /dev | /etc | /home | /lib | /lib64 | /media | /mnt | /opt | /proc | /root | /run | /sbin | /srv | /sys | /tmp | \
             /usr | /usr/bin | /usr/lib | /usr/local | /usr/local/bin | /usr/sbin | /var | /var/lib | /var/log | /var/tmp)
             die 2 "$1: $value belongs to the system; give a folder of its own"
             ;;
@@ -156,18 +137,9 @@ read_only() {
     case $flags in ro | ro,*) ;; *) return 1 ;; esac
 }
 
-# public KEY: it has the form of one.
-public() {
-    case $1 in
-        ed25519:*[!A-Za-z0-9+/=]*) return 1 ;;
-        ed25519:????????????????????????????????????????????) ;;
-        *) return 1 ;;
-    esac
-}
-
 # names OPTION VALUE: $value is the names in VALUE, which stand with commas between, as words.
 names() {
-    case ,$2, in *[!a-z0-9,]* | *,,* | *,[0-9]*) die 2 "$1: expects names such as archive or archive,kafka, not '$2'" ;; esac
+    expects "$1" "$2" '[a-z][a-z0-9]*(,[a-z][a-z0-9]*)*' "names such as archive or archive,kafka, not '$2'"
     value=$(printf '%s' "$2" | sed 's/,/ /g')
 }
 
@@ -185,28 +157,18 @@ fact() {
     if [ -f "$1" ]; then sed -n "s|^$2=||p" "$1" | head -n 1; fi
 }
 
-# recorded: the directories and the address that the installation in $prefix has.
-recorded() {
-    [ -f "$prefix/installed" ] || return 0
-    config_dir=$(fact "$prefix/installed" config_dir) data_dir=$(fact "$prefix/installed" data_dir)
-    listen=$(fact "$prefix/installed" listen) config=$config_dir/vedette.toml
-}
-
 # ours LINK: the command, of the installation in $prefix.
 ours() { [ "$(readlink "$1" 2>/dev/null || :)" = "$prefix/current/bin/vedette" ]; }
 
-# Sets home, the prefix of the installation that this script is part of: it lies there as releases/ID/install.sh,
-# watch.sh or supervise.sh. Empty where it came out of a zip.
+# Sets home, the prefix of the installation that this script is part of, as PREFIX/releases/ID/install.sh. Empty where it
+# came out of a zip.
 place_of_script() {
     home=''
-    if [ -f "$here/installed" ]; then
-        home=$here
-    elif [ -f "$here/FILES.sha256" ]; then
-        case ${here%/*} in
-            */releases) home=${here%/releases/*} ;;
-            *) [ -n "$prefix" ] || die 2 "$here is a release outside of an installation: name the one that is meant with --prefix" ;;
-        esac
-    fi
+    [ -f "$here/FILES.sha256" ] || return 0
+    case ${here%/*} in
+        */releases) home=${here%/releases/*} ;;
+        *) [ -n "$prefix" ] || die 2 "$here is a release outside of an installation: name the one that is meant with --prefix" ;;
+    esac
     prefix=${prefix:-$home}
 }
 
@@ -261,9 +223,6 @@ arguments() {
             --allow-downgrade) downgrade=yes ;;
             --rollback) action=rollback ;;
             --uninstall) action=uninstall ;;
-            --watch) action=watch ;; # what vedette-watch.service runs
-            --staged) action=staged ;; # what vedette-upgrade.service runs
-            --supervise) action=supervise ;;
             --purge) purge=yes ;;
             --dry-run) dry_run=yes ;;
             --help | -h) usage && exit 0 ;;
@@ -271,7 +230,7 @@ arguments() {
         esac
         shift
     done
-    programs
+    needs cat cp cut date dd df dirname find flock grep gzip head id ls mkdir mktemp mv printf readlink rm rmdir sed sha256sum sleep tail tar uname
     place_of_script
     path --prefix "${prefix:-/opt/vedette}"
     prefix=$value
@@ -295,10 +254,7 @@ arguments() {
     command=$prefix/bin/vedette
     if [ "$prefix" = /opt/vedette ] && { ours "$COMMAND" || writable "${COMMAND%/*}"; }; then command=$COMMAND; fi
     if [ -n "$log_file" ]; then
-        case $log_file in
-            /*) ;;
-            *) die 2 "--log: expects an absolute path, not '$log_file'" ;;
-        esac
+        expects --log "$log_file" '/.+' "an absolute path, not '$log_file'"
     elif [ "$systemd" = yes ]; then
         log_file=/var/log/vedette-install.log
     else
@@ -312,39 +268,18 @@ arguments() {
         [ -n "$with$with_files" ] || [ -z "${VEDETTE_WITH:-}" ] || wish VEDETTE_WITH "$VEDETTE_WITH"
         [ -n "$without" ] || [ -z "${VEDETTE_WITHOUT:-}" ] || { names VEDETTE_WITHOUT "$VEDETTE_WITHOUT" && without=$value; }
     fi
-    [ -z "$within" ] || number "$within" || die 2 "--within: expects seconds, not '$within'"
-    if [ "$systemd" = yes ]; then answers=/run/vedette-upgrade; else answers=$data_dir/upgrade; fi
-    number "$grace" || die 2 "--grace: expects seconds, not '$grace'"
-    case $region in
-        '') ;;
-        *[!]A-Za-z0-9.:/[-]*) die 2 "--region: expects mqtt://HOST[:PORT] or mqtts://HOST[:PORT], not '$region'" ;;
-        mqtt://?* | mqtts://?*) ;;
-        *) die 2 "--region: expects mqtt://HOST[:PORT] or mqtts://HOST[:PORT], not '$region'" ;;
-    esac
-    case $token in
-        '') ;;
-        *[!A-Za-z0-9._:-]*) die 2 "--token: expects v1:FLEET:ID:SECRET, as 'vedette region token create' prints it" ;;
-        v1:?*:????????????????:???????????????????????????????????????????) ;;
-        *) die 2 "--token: expects v1:FLEET:ID:SECRET, as 'vedette region token create' prints it" ;;
-    esac
+    [ -z "$within" ] || expects --within "$within" '[0-9]{1,15}' "seconds, not '$within'"
+    expects --grace "$grace" '[0-9]{1,15}' "seconds, not '$grace'"
+    [ -z "$region" ] || expects --region "$region" 'mqtts?://[]A-Za-z0-9.:/[-]+' "mqtt://HOST[:PORT] or mqtts://HOST[:PORT], not '$region'"
+    [ -z "$token" ] || expects --token "$token" 'v1:[A-Za-z0-9._-]+:[A-Za-z0-9._-]{16}:[A-Za-z0-9._-]{43}' \
+        "v1:FLEET:ID:SECRET, as 'vedette region token create' prints it"
     [ -z "$token" ] || [ -n "$region" ] || die 2 "--token needs --region, the broker's address"
-    case $listen in
-        *[!]A-Za-z0-9.:[-]*) die 2 "--listen: expects HOST:PORT, not '$listen'" ;;
-        *:*[!0-9]* | *: | :*) case $listen in
-            \[*\]:[0-9]*) ;;
-            *) die 2 "--listen: expects HOST:PORT, not '$listen'" ;;
-        esac ;;
-        ?*:[0-9]*) ;;
-        *) die 2 "--listen: expects HOST:PORT, not '$listen'" ;;
-    esac
+    expects --listen "$listen" '([A-Za-z0-9.-]+|\[[A-Za-z0-9.:]+\]):[1-9][0-9]{0,4}' \
+        "HOST:PORT, the port a number from 1 to 65535 without leading zeros, not '$listen'"
     port=${listen##*:}
-    case $port in
-        [1-9] | [1-9][0-9] | [1-9][0-9][0-9] | [1-9][0-9][0-9][0-9] | [1-9][0-9][0-9][0-9][0-9]) ;;
-        *) die 2 "--listen: the port is a number from 1 to 65535 without leading zeros, not '$port'" ;;
-    esac
     [ "$port" -le 65535 ] || die 2 "--listen: the port is a number from 1 to 65535, not '$port'"
-    [ -z "$release_key" ] || public "$release_key" || die 2 "--release-key: expects ed25519:BASE64, not '$release_key'"
-    [ -z "$site_key" ] || public "$site_key" || die 2 "--site-key: expects ed25519:BASE64, not '$site_key'"
+    [ -z "$release_key" ] || expects --release-key "$release_key" "$KEY" "ed25519:BASE64, not '$release_key'"
+    [ -z "$site_key" ] || expects --site-key "$site_key" "$KEY" "ed25519:BASE64, not '$site_key'"
     if [ "$systemd" = yes ]; then
         [ "$(id -u)" = 0 ] || [ "$dry_run" = yes ] ||
             die 10 "must run as root: use sudo (or --no-systemd with directories of your own)"
@@ -357,10 +292,6 @@ arguments() {
 }
 
 # --- what the host and the archive must be, before anything is written
-
-programs() {
-    needs cat chmod cp cut date dd df dirname find flock grep gzip head id ln ls mkdir mktemp mv printf readlink rm rmdir sed sha256sum sleep tail tar tr uname
-}
 
 preflight() {
     step="looking at the host"
@@ -413,7 +344,6 @@ preflight() {
     number "$needed" || die 20 "$here/RELEASE is damaged: it does not say how much is unpacked"
     needed=$((needed * 6 / 5 + 16384))
     if [ -d "$release" ]; then needed=16384; fi
-    needed=$((needed + addons_kib))
     free=$(free_kib "$parent")
     number "$free" || die 10 "'df -Pk $parent' does not say how much is free"
     [ "$free" -ge $needed ] || die 13 "$parent: $needed KiB are needed and $free KiB free"
@@ -446,27 +376,11 @@ carried() {
     done
 }
 
-# added NAME: the release has it, whole.
-added() {
-    for folder in "$release/addons/$1" "$release/addons/.gone.$1"; do
-        if [ -f "$folder/ADDON" ] && (cd "$folder" && sha256sum -c FILES.sha256 >/dev/null 2>&1); then return 0; fi
-    done
-    return 1
-}
-
-# restore: puts back what --without has taken out.
-restore() {
-    for folder in "$release"/addons/.gone.*; do
-        name=${folder##*/.gone.}
-        if [ -d "$folder" ] && [ ! -e "$release/addons/$name" ]; then mv "$folder" "$release/addons/$name"; fi
-    done
-}
-
-# Sets addons, the names of those that the release is to have, and for each that it has not got yet file_NAME, its file,
-# which is looked at before anything is written. Who signed it is looked at with the release's program: see `add`.
+# Sets addons, the names of those that the release is to have, and file_NAME, the file of each; it may be missing where the
+# release has the add-on. Whether it fits, and who signed it, is looked at with the release's program.
 addons() {
     step="looking at the add-ons"
-    addons='' addons_kib=0
+    addons=''
     while read -r file; do
         [ -n "$file" ] || continue
         [ -f "$file" ] || die 18 "--with: there is no file $file"
@@ -482,44 +396,25 @@ END
     for name in $with $(carried "$prefix/current"); do
         case " $addons $without " in *" $name "*) continue ;; esac
         addons="$addons $name"
-        if added "$name"; then continue; fi
         wanted=vedette-$version-linux-$arch-$name.zip
         eval "file=\${file_$name:-}"
         for folder in "$(dirname "${VEDETTE_ARCHIVE:-$here/x}")" "$here/.." .; do
             if [ -z "$file" ] && [ -f "$folder/$wanted" ]; then file=$folder/$wanted; fi
         done
-        if [ -z "$file" ]; then
+        if [ -z "$file" ] && [ ! -f "$release/addons/$name/ADDON" ] && [ ! -f "$release/addons/.gone.$name/ADDON" ]; then
             case " $with " in
                 *" $name "*) die 18 "--with $name: $wanted is not beside ${VEDETTE_ARCHIVE:-$here}: put it there, or give its path: --with FOLDER/$wanted" ;;
                 *) die 18 "the installed release has the add-on $name, and $wanted is not beside ${VEDETTE_ARCHIVE:-$here}: put it there, give its path (--with FOLDER/$wanted), or go on without it (--without $name)" ;;
             esac
         fi
-        fits "$file" "$name"
-        addons_kib=$((addons_kib + $(described "$file" unpacked_kib) * 2))
         eval "file_$name=\$file"
     done
-}
-
-# fits FILE NAME: it is the add-on of this release, and whole.
-fits() {
-    for key in addon release arch unpacked_kib sha256; do
-        case $(described "$1" $key) in '' | *[!0-9A-Za-z.+_~-]*) die 20 "$1 is no add-on of Vedette, or damaged: copy it again, in binary mode" ;; esac
-    done
-    case $(described "$1" unpacked_kib) in *[!0-9]* | ????????*) die 20 "$1 is no add-on of Vedette, or damaged: copy it again, in binary mode" ;; esac
-    [ "$(described "$1" addon)" = "$2" ] || die 18 "$1 is the add-on $(described "$1" addon) and not $2: is it the right file?"
-    [ "$(described "$1" arch)" = "$arch" ] || die 11 "$1 is for $(described "$1" arch), and this release for $arch: take $wanted"
-    [ "$(described "$1" release)" = "$id" ] || die 18 "$1 is for release $(described "$1" release), and this is $id: take $wanted that was built with it"
-    [ "$(member "$1" payload.tar.gz | sha256sum | cut -d ' ' -f 1)" = "$(described "$1" sha256)" ] ||
-        die 20 "$1 is damaged: its payload.tar.gz is not what it says itself: copy it again, in binary mode"
 }
 
 # named: an existing vedette.toml has the address, without which the agent does not find the sockets there.
 named() { [ ! -r "$config" ] || grep -v '^ *#' "$config" | grep -qF -e "\"$listen\"" -e "'$listen'"; }
 
 systemd_version() { systemd_is=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p'); }
-
-# journald: this host's logs are in systemd's journal.
-journald() { [ -S /run/systemd/journal/socket ] && command -v journalctl >/dev/null 2>&1; }
 
 # The number before the percentage: names of file systems and folders may have spaces.
 free_kib() { df -Pk "$1" | sed -n '$s|^.* \(-\{0,1\}[0-9]\{1,\}\)  *[0-9]*[%-]  */.*$|\1|p' | sed 's/^-.*/0/'; }
@@ -611,7 +506,7 @@ site_signer() {
     [ -z "$site_pin" ] || return 0
     [ -z "$release_key" ] || die 21 "refused: the site's part is signed by the region, whose key is not known here: give it with --site-key, as 'vedette member zip' prints it"
     site_pin=$(cat "$here/site.pub")
-    public "$site_pin" || die 20 "the archive is damaged: site.pub is no public key; copy and unpack it again"
+    matches "$site_pin" "$KEY" || die 20 "the archive is damaged: site.pub is no public key; copy and unpack it again"
     say "the site's part is signed by $site_pin, which no --site-key names: later ones must be, too"
 }
 
@@ -636,32 +531,6 @@ plan() {
 }
 
 # --- files
-
-# render FILE TARGET MODE: FILE with this installation's paths; of further sed expressions, those in $also.
-render() {
-    sed -e 's|/opt/vedette|@PREFIX@|g' -e 's|/etc/vedette|@CONFIG@|g' -e 's|/var/lib/vedette|@DATA@|g' \
-        -e "s|@PREFIX@|$prefix|g" -e "s|@CONFIG@|$config_dir|g" -e "s|@DATA@|$data_dir|g" -e "s|127\\.0\\.0\\.1:514|$listen|g" \
-        -e "$also" "$1" >"$2.tmp.$$"
-    chmod "$3" "$2.tmp.$$"
-    mv "$2.tmp.$$" "$2"
-}
-
-same() { [ "$(sha256sum <"$1")" = "$(sha256sum <"$2")" ]; }
-
-# own FOLDER: makes FOLDER if need be, marked as ours when it is new, empty or was so, so that --purge removes no other's.
-# The mark comes by a rename: in a folder of the user vedette no link is followed.
-own() {
-    if [ ! -d "$1" ]; then
-        mkdir -p "$1"
-        made="$1 $made"
-    fi
-    if [ -n "$(ls -A "$1")" ] && [ ! -e "$1/.vedette" ] || [ "$(marked "$1")" = "$prefix" ]; then return 0; fi
-    printf '%s\n' "$prefix" >"$prefix/.mark.$$"
-    mv -fT "$prefix/.mark.$$" "$1/.vedette" || {
-        rm -f "$prefix/.mark.$$"
-        warn "$1 is not marked as of $prefix: --purge will leave it"
-    }
-}
 
 # marked FOLDER: the prefix of the installation that has it, if one does.
 marked() {
@@ -700,22 +569,6 @@ around() {
     return 1
 }
 
-# keep FILE: as it is before this run writes it, for undo to put back.
-keep() {
-    if [ -e "$1" ] || [ -L "$1" ]; then
-        cp -pP "$1" "$1.was.$$"
-        kept="$1 $kept"
-    else
-        made="$1 $made"
-    fi
-}
-
-# point LINK TARGET: atomically.
-point() {
-    ln -s "$2" "$1.tmp.$$"
-    mv -T "$1.tmp.$$" "$1"
-}
-
 # whole RELEASE: its files are as they came. The program is judged by its own note, as it holds the path of its loader.
 whole() {
     [ -d "$1" ] && (cd "$1" && { grep -v '  runtime/bin/vedetted$' FILES.sha256 && cat .vedetted.sha256; } | sha256sum -c - >/dev/null 2>&1)
@@ -728,7 +581,6 @@ unpack() {
         return 0
     fi
     step="unpacking to $release"
-    changed=yes
     mkdir -p "$prefix/releases"
     new=$prefix/releases/.new.$$
     mkdir "$new"
@@ -753,7 +605,7 @@ unpack() {
     mv "$new" "$release"
     new=$release
     try_out
-    unpacked=$release new=''
+    unpacked=yes new=''
     rm -rf "$prefix/releases/.old.$$"
 }
 
@@ -769,566 +621,10 @@ try_out() {
     [ $code = 0 ] || die 30 "release $id does not run on this host; nothing was switched: $report"
 }
 
-# Unpacks the add-ons into the release, and takes those out that it is to have no longer. A copy of each is checked: by
-# the key of the release, with the program of the release, which is known to be good.
-add() {
-    restore
-    for name in $addons; do
-        if added "$name"; then continue; fi
-        step="unpacking the add-on $name"
-        changed=yes target=$release/addons/$name half=$release/addons/.new.$$
-        eval "file=\$file_$name"
-        mkdir -p "$half"
-        if ! { member "$file" ADDON >"$half/ADDON" && member "$file" ADDON.sig >"$half/ADDON.sig" && member "$file" payload.tar.gz >"$half/payload.tar.gz"; }; then
-            die 13 "the add-on $name cannot be unpacked, nothing was changed: is the disk full?"
-        fi
-        report=$("$release/runtime/bin/vedetted" -X utf8 -I -S -B "$release/verify.py" "$pin" "$half/ADDON" "$half/ADDON.sig" 2>&1) ||
-            die 21 "refused: $file is not signed by $pin, as its release is; nothing was changed: take the file from where the release came from"
-        if [ "$(fact "$half/ADDON" addon)/$(fact "$half/ADDON" release)" != "$name/$id" ] ||
-            [ "$(sha256sum <"$half/payload.tar.gz" | cut -d ' ' -f 1)" != "$(fact "$half/ADDON" sha256)" ]; then
-            die 20 "$file is another now than it was a moment ago; nothing was changed"
-        fi
-        if ! report=$(tar -xzof "$half/payload.tar.gz" -C "$half" 2>&1) || [ -n "$report" ]; then
-            die 13 "unpacking the add-on $name failed, nothing was changed: $(printf '%s\n' "$report" | head -n 2)"
-        fi
-        rm -f "$half/payload.tar.gz" "$half/ADDON.sig"
-        (cd "$half" && sha256sum -c FILES.sha256 >/dev/null 2>&1) || die 20 "what was unpacked of the add-on $name is not what FILES.sha256 says: is the disk in order?"
-        sync -f "$half" 2>/dev/null || sync
-        rm -rf "$target"
-        made="$target $made"
-        mv "$half" "$target"
-        code=0
-        report=$("$release/runtime/bin/vedetted" -X utf8 -I -S -B -c "import runpy, sys; runpy.run_path(sys.argv[1]); import $(fact "$target/ADDON" modules)" "$release/launch.py" 2>&1) || code=$?
-        [ $code = 0 ] || die 30 "the add-on $name does not run on this host; nothing was switched: $report"
-    done
-    for name in $without; do
-        if [ -d "$release/addons/$name" ]; then
-            changed=yes
-            rm -rf "$release/addons/.gone.$name"
-            mv "$release/addons/$name" "$release/addons/.gone.$name"
-        fi
-    done
-}
-
-user() {
-    step="making the user vedette"
-    nologin=/usr/sbin/nologin
-    if [ ! -x $nologin ]; then nologin=/sbin/nologin; fi
-    getent group vedette >/dev/null || groupadd --system vedette
-    if ! getent passwd vedette >/dev/null; then
-        useradd --system --gid vedette --home-dir "$data_dir" --no-create-home --shell $nologin vedette
-        made_user=yes
-    fi
-}
-
-folders() {
-    step="making folders"
-    own "$config_dir"
-    own "$data_dir"
-    chmod 750 "$config_dir" "$data_dir"
-    if [ "$systemd" = yes ]; then
-        chgrp vedette "$config_dir"
-        if [ "$(stat -c %U "$data_dir")" = vedette ]; then
-            :
-        elif [ -e "$data_dir/.vedette" ]; then
-            chown -hR vedette:vedette "$data_dir"
-        else
-            chown vedette:vedette "$data_dir"
-        fi
-    fi
-}
-
 # foreign FOLDER: it holds what is not ours. A disk of its own with nothing on it does not.
 foreign() {
     if [ ! -d "$1" ] || [ -e "$1/.vedette" ] || [ "$(stat -c %U "$1")" = vedette ]; then return 1; fi
     case $(ls -A "$1") in '' | lost+found) return 1 ;; esac
-}
-
-# place FILE NAME MODE [OWNER]: into the configuration folder; an operator's file stays, and this one goes beside it.
-place() {
-    if [ -L "$1" ] || [ ! -f "$1" ]; then die 20 "$1 is no plain file"; fi
-    chmod "$3" "$1"
-    if [ "$systemd" = yes ]; then chown "${4:-root}:vedette" "$1"; fi
-    if [ ! -e "$config_dir/$2" ]; then
-        changed=yes
-        mv "$1" "$config_dir/$2"
-        made="$config_dir/$2 $made"
-    elif same "$1" "$config_dir/$2"; then
-        keep "$config_dir/$2.new"
-        rm -f "$1" "$config_dir/$2.new"
-    else
-        keep "$config_dir/$2.new"
-        mv "$1" "$config_dir/$2.new"
-        say "$config_dir/$2 stays as it is; this release's is beside it: $2.new"
-    fi
-}
-
-# The configuration, and of a per-site archive its certificates and bundle, too.
-configuration() {
-    step="writing $config"
-    also='' template=$release/vedette.toml
-    if [ -f "$here/site.tar" ]; then
-        site=$config_dir/.site.$$
-        (umask 077 && mkdir "$site")
-        report=$("$release/runtime/bin/vedetted" -X utf8 -I -S -B "$release/verify.py" "$site_pin" "$here/site.tar" "$here/site.sig" "$site" 2>&1) ||
-            die 21 "refused: $report; if the region has a new key, give it with --site-key"
-        template=$site/vedette.toml
-        for file in "$site"/*; do
-            case ${file##*/} in
-                vedette.toml) ;;
-                *.key | token) place "$file" "${file##*/}" 600 vedette ;;
-                *) place "$file" "${file##*/}" 640 ;;
-            esac
-        done
-    fi
-    if [ -n "$region" ]; then
-        also="/^\\[broker\\]/,/^#*\\[/s|^#*url = .*|url = \"$region\"|;/^\\[uplink\\]/,/^#*\\[/s|^#*type = .*|type = \"mqtt\"|"
-    fi
-    if [ -n "$token" ]; then
-        (umask 077 && printf '%s\n' "$token" >"$config_dir/.token.$$")
-        place "$config_dir/.token.$$" token 600 vedette
-        also="$also;/^\\[enrolment\\]/,/^#*\\[/s|^#*token_file = .*|token_file = \"$config_dir/token\"|"
-    fi
-    if ! journald; then # syslog's files in place of the journal
-        also="$also;/^# systemd's journal:/,/^\$/s/^[^#]/#&/"
-        for key in '\[\[input' type name paths logsource from_start; do
-            also="$also;/^# Files, read from/,/^\$/s/^#\($key\)/\1/"
-        done
-    fi
-    render "$template" "$config_dir/.toml.$$" 640
-    if [ -n "$site" ]; then rm -rf "$site"; fi
-    place "$config_dir/.toml.$$" vedette.toml 640
-    if [ -f "$config.new" ]; then
-        key=$(sed -n 's/^trusted_keys = \["\(.*\)"\]$/\1/p' "$config.new")
-        if [ -n "$key" ] && ! grep -v '^ *#' "$config" | grep -qF "$key"; then
-            warn "$config does not trust the key of this release's starter rules: take trusted_keys over to use them"
-        fi
-    fi
-    code=0
-    report=$("$release/bin/vedette" check -c "$config" 2>&1) || code=$?
-    case $code in
-        0) ;;
-        1) warn "$report" ;;
-        *) die 31 "release $id does not take $config; nothing was switched: $report" ;;
-    esac
-    report=$("$release/runtime/bin/vedetted" -X utf8 -I -S -B "$release/probe.py" "$config" 2>&1) || warn "$report"
-}
-
-switch() {
-    step="switching to release $id"
-    if [ "$before" != "releases/$id" ]; then
-        changed=yes
-        switched=yes
-        if [ -n "$before" ]; then # first, so that power lost in between loses no release that was good
-            keep "$prefix/previous"
-            point "$prefix/previous" "$before"
-            if [ -n "$within" ]; then guard "$within" yes; fi # before the switch: no kill leaves the new one unwatched
-        fi
-        point "$prefix/current" "releases/$id"
-    fi
-    mkdir -p "$(dirname "$command")"
-    if [ -e "$command" ] && [ ! -L "$command" ]; then
-        warn "$command is there and not ours; call $prefix/current/bin/vedette"
-    elif ! ours "$command"; then
-        keep "$command"
-        point "$command" "$prefix/current/bin/vedette"
-    fi
-    keep "$prefix/installed"
-    printf '%s\n' "prefix=$prefix" "config_dir=$config_dir" "data_dir=$data_dir" "listen=$listen" "systemd=$systemd" "release_key=$pin" "site_key=$site_pin" >"$prefix/installed.tmp.$$"
-    mv "$prefix/installed.tmp.$$" "$prefix/installed"
-}
-
-# guard SECONDS CONFIRM: the release $id is watched for so long, by the script of the one before, which knows nothing of
-# it. CONFIRM: it must say of itself, within that time, that it works.
-guard() {
-    guarded=yes
-    script=$prefix/$before/install.sh
-    grep -q '^guard()' "$script" || script=$release/install.sh
-    cp "$script" "$prefix/watch.sh.tmp.$$"
-    mv "$prefix/watch.sh.tmp.$$" "$prefix/watch.sh"
-    printf '%s\n' "seconds=$1" "before=$before" "id=$id" "confirm=$2" >"$prefix/watch.tmp.$$"
-    mv "$prefix/watch.tmp.$$" "$prefix/watch"
-    [ "$systemd" = yes ] && [ "$start" = yes ] || return 0
-    systemctl stop vedette-watch 2>/dev/null || :
-    systemctl enable vedette-watch >/dev/null 2>&1 || : # a reboot belongs to many an upgrade
-    systemctl start vedette-watch && say "watched for $1 s: journalctl -u vedette-watch"
-}
-
-# remnants WHOSE: removes the temporary files of this run ($$), or of runs that were killed ('[0-9]*').
-remnants() {
-    # shellcheck disable=SC2086
-    rm -rf "$config_dir"/.site.$1 "$config_dir"/.token.$1 "$config_dir"/.toml.$1 "$config_dir"/.toml.$1.tmp.$1 \
-        "$prefix"/*.tmp.$1 "$prefix"/.mark.$1 "$command".tmp.$1
-}
-
-# Deletes all releases but this one and the one before.
-prune() {
-    remnants '[0-9]*'
-    rm -f "$prefix/.first" "$prefix"/*.was.[0-9]* "$config_dir"/*.new.was.[0-9]* "$command".was.[0-9]*
-    rm -rf "$prefix"/releases/*/addons/.new.* "$prefix"/releases/*/addons/.gone.*
-    for folder in "$prefix"/releases/* "$prefix"/releases/.new.* "$prefix"/releases/.old.*; do
-        case releases/${folder##*/} in
-            "$(readlink "$prefix/current")" | "$(readlink "$prefix/previous" 2>/dev/null || :)") ;;
-            *) rm -rf "$folder" ;;
-        esac
-    done
-}
-
-# label: SELinux types as the policy has them for these places.
-label() {
-    if command -v restorecon >/dev/null 2>&1 && command -v selinuxenabled >/dev/null 2>&1 && selinuxenabled; then
-        step="labelling files for SELinux"
-        set -- "$prefix" "$config_dir" "$data_dir"
-        if [ "$systemd" = yes ]; then set -- "$@" "$UNITS"/vedette*; fi
-        restorecon -R "$@" || warn "restorecon failed; where SELinux is enforcing: restorecon -R $*"
-    fi
-}
-
-# --- systemd
-
-# put FILE TARGET: a unit file, told in $changed when it is another than before.
-put() {
-    render "$1" "$2.new" 644
-    if [ -e "$2" ] && same "$2.new" "$2"; then
-        rm -f "$2.new"
-    else
-        changed=yes
-        mv "$2.new" "$2"
-        case $2 in *.socket) sockets_changed=yes ;; esac
-    fi
-}
-
-# unfinished: removes what `put` leaves when it is interrupted.
-unfinished() {
-    rm -f "$UNITS"/vedette*.new "$UNITS"/vedette*.new.tmp.* "$UNITS"/vedette.service.d/50-*.new "$UNITS"/vedette.service.d/50-*.new.tmp.*
-}
-
-# units RELEASE: its unit files, with the drop-ins that this host's systemd understands.
-units() {
-    also=''
-    for group in adm systemd-journal; do
-        getent group $group >/dev/null || also="$also;/^SupplementaryGroups=$group\$/d"
-    done
-    sockets_changed=no
-    for unit in $SERVICE_FILES; do put "$1/$unit" "$UNITS/$unit"; done
-    mkdir -p "$UNITS/vedette.service.d"
-    systemd_version
-    for file in "$UNITS"/vedette.service.d/50-since-*.conf "$UNITS"/vedette.service.d/50-before-*.conf; do
-        if [ -e "$file" ] && [ ! -e "$1/systemd/${file##*/50-}" ]; then rm -f "$file"; fi
-    done
-    for file in "$1"/systemd/*.conf; do
-        name=${file##*/} wanted=${file##*-}
-        wanted=${wanted%.conf}
-        case $name in
-            since-*) [ "$systemd_is" -ge "$wanted" ] || continue ;;
-            *) [ "$systemd_is" -lt "$wanted" ] || continue ;;
-        esac
-        put "$file" "$UNITS/vedette.service.d/50-$name"
-    done
-    systemctl daemon-reload
-}
-
-# Writes and starts the units. What the operator stopped and disabled stays so.
-service() {
-    step="starting the agent"
-    if [ -e "$UNITS/vedette.service" ] && [ ! -e "$prefix/.first" ]; then first=no; else first=yes; fi
-    if [ -e "$UNITS/vedette-upgrade.path" ] && [ $first = no ]; then upgrades=old; else upgrades=new; fi
-    if [ $first = yes ]; then # until all is enabled and started, whoever kills this run
-        : >"$prefix/.first"
-        made="$prefix/.first $made"
-    fi
-    was=$(systemctl is-enabled vedette 2>/dev/null || :)/$(systemctl is-active vedette 2>/dev/null || :)
-    units_written=yes
-    units "$release"
-    label
-    if [ $first = yes ]; then systemctl enable vedette vedette-udp.socket vedette-tcp.socket >/dev/null 2>&1; fi
-    if [ $upgrades = new ]; then systemctl enable vedette-upgrade.path >/dev/null 2>&1; fi
-    [ "$start" = yes ] || return 0
-    if [ "$was" = disabled/inactive ] && [ "$force" = no ] && [ $first = no ]; then
-        say "the agent was stopped and disabled, and stays so"
-        start=no
-        return 0
-    fi
-    sockets ||
-        die 32 "the sockets for $listen cannot be opened: $(systemctl status --no-pager -n 3 vedette-udp.socket 2>&1 | tail -n 2); choose another with --listen HOST:PORT, and in $config"
-    if [ $upgrades = new ]; then systemctl start vedette-upgrade.path || warn "vedette-upgrade.path does not start: no upgrades by the fleet"; fi
-    if [ "$changed" = yes ] || [ "$force" = yes ]; then restart; else systemctl --no-block start vedette >/dev/null 2>&1 || :; fi
-    if healthy; then return 0; fi
-    report=$(journalctl -u vedette -n 20 --no-pager 2>&1 || :)
-    printf '%s\n' "$report" >&2 || :
-    note "$report"
-    if [ -n "$before" ] && [ "$before" != "releases/$id" ]; then
-        die 32 "release $id did not come up; going back to ${before#releases/}"
-    fi
-    die 32 "the agent did not come up: see the lines above and $log"
-}
-
-# Opens the sockets. Those that have another address now are closed before, with the agent that holds them; without it, as
-# systemd opens no socket of a service that runs.
-sockets() {
-    if [ "$sockets_changed" = yes ]; then systemctl stop vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :; fi
-    systemctl start vedette-udp.socket vedette-tcp.socket
-}
-
-# The process that is there now does not count in `healthy`: it may take a while to end, and answers until then.
-restart() {
-    stopping=$(main_pid)
-    systemctl --no-block restart vedette >/dev/null 2>&1 || :
-}
-
-# Within a minute the agent answers for itself, and it is the same process a second later. Three crashes are enough to know
-# that it does not. What is not OK of it (exit code 1: an input that does not work, say) has ten seconds to come right.
-healthy() {
-    tries=0 since=$(restarts) patience=5
-    while [ $tries -lt 60 ]; do
-        code=0
-        report=$("$prefix/current/bin/vedette" status -c "$config" 2>&1) || code=$?
-        case $code$report in
-            0*) patience=0 ;;
-            "1NOT OK: no agent runs"*) code=2 ;;
-            1*) patience=$((patience - 1)) ;;
-        esac
-        if [ $code -le 1 ]; then
-            process=$(main_pid)
-            sleep 1
-            if [ "$process" = 0 ] || [ "$process" = "$stopping" ] || [ "$(main_pid)" != "$process" ]; then
-                :
-            elif [ $patience -le 0 ]; then
-                [ $code = 0 ] || warn "the agent runs, and is $(printf '%s\n' "$report" | head -n 1)"
-                return 0
-            fi
-        fi
-        count=$(restarts)
-        if [ "${count:-0}" -lt "${since:-0}" ]; then since=$count; fi # set to 0 as the agent was started by hand
-        if [ $((${count:-0} - ${since:-0})) -ge 3 ]; then return 1; fi
-        tries=$((tries + 1))
-        sleep 1
-    done
-    return 1
-}
-
-# 0: there is none.
-main_pid() { systemctl show -p MainPID vedette | sed -n 's/^MainPID=\([0-9]\{1,\}\)$/\1/p' | grep . || echo 0; }
-
-# How often systemd started the agent again by itself; before systemd 235 nothing.
-restarts() { systemctl show -p NRestarts vedette | sed -n 's/^NRestarts=\([0-9]\{1,\}\)$/\1/p'; }
-
-# Run by vedette-watch.service after an upgrade: goes back when the agent crashes three times or stays away for 30 s.
-watch() {
-    trap - HUP INT TERM # systemd ends it by SIGTERM, which is no failure
-    guarded
-    [ -d "$prefix/${before:-none}" ] || exit 0
-    waited=0
-    while [ "$(readlink "$prefix/current" 2>/dev/null || :)" != "releases/$id" ]; do
-        if [ $waited -ge 60 ]; then # the upgrade came to nothing, or a watch was interrupted as it went back
-            rm -f "$prefix/watch"
-            exit 0
-        fi
-        sleep 1
-        waited=$((waited + 1))
-    done
-    log=$log_file crashes=0 away=0 process=$(main_pid) base=$(restarts) elapsed=0
-    while [ $elapsed -lt "$seconds" ]; do
-        sleep 2
-        elapsed=$((elapsed + 2))
-        [ "$(readlink "$prefix/current" 2>/dev/null || :)" = "releases/$id" ] || exit 0
-        case $(systemctl is-active vedette || :) in
-            active) away=0 ;;
-            inactive) exit 0 ;; # by an operator's hand: Restart=always leaves no other way
-            *) away=$((away + 2)) ;;
-        esac
-        now=$(main_pid) count=$(restarts)
-        if [ -n "$base" ] && [ -n "$count" ]; then
-            if [ "$count" -lt "$base" ]; then base=$count; fi # an operator's restart sets it to 0
-            crashes=$((count - base))
-        elif [ "$now" != "$process" ] && [ "$now" != 0 ]; then
-            crashes=$((crashes + 1))
-            process=$now
-        fi
-        verdict
-        if [ $crashes -ge 3 ] || [ $away -ge 30 ]; then
-            wrong="it was started again $crashes times and away for $away s"
-        elif [ "$confirm" = yes ] && [ $elapsed -ge "$seconds" ]; then
-            wrong="it did not confirm itself within $seconds s"
-        fi
-        if [ -n "$wrong" ]; then
-            lock 60
-            [ "$(readlink "$prefix/current" 2>/dev/null || :)" = "releases/$id" ] || exit 0
-            warn "release $id: $wrong, $elapsed s after the upgrade: going back to ${before#releases/}"
-            rm -f "$prefix/watch" # first: the older release's own script would take it up at the next boot, and delete itself
-            set +e # whatever fails from here on, be it for a full disk: the agent is to be started
-            back_to "$before"
-            [ "$(readlink "$prefix/current")" = "$before" ] || die 1 "$prefix/current cannot be moved to $before"
-            rm -rf "$prefix/previous" "$prefix/releases/$id"
-            answer back 0 "$wrong"
-            if healthy; then say "release ${before#releases/} runs again"; else warn "release ${before#releases/} does not come up either: journalctl -u vedette"; fi
-            exit 0
-        fi
-    done
-    rm -f "$prefix/watch"
-    say "release $id stayed up for $elapsed s"
-}
-
-# What is watched, from $prefix/watch.
-guarded() {
-    id=$(fact "$prefix/watch" id) seconds=$(fact "$prefix/watch" seconds) before=$(fact "$prefix/watch" before)
-    confirm=$(fact "$prefix/watch" confirm) wrong=''
-    number "$seconds" || seconds=300
-}
-
-# verdict: what the new release says of itself: ends the watch when it works, sets $wrong when it does not.
-verdict() {
-    if [ "$confirm" != yes ] || [ "$(fact "$data_dir/upgrade/verdict" id)" != "$id" ]; then return 0; fi
-    case $(fact "$data_dir/upgrade/verdict" verdict) in
-        confirmed)
-            rm -f "$prefix/watch"
-            answer confirmed 0 ''
-            say "release $id has confirmed itself"
-            if [ "$systemd" = yes ]; then exit 0; fi
-            supervisor
-            ;;
-        unfit) wrong="it says: $(fact "$data_dir/upgrade/verdict" reason | cut -c 1-300)" ;;
-    esac
-}
-
-# answer STATE CODE REASON: to the agent, about the release $id that it asked for.
-answer() {
-    mkdir -p "$answers" 2>/dev/null || return 0
-    nonce=$(fact "$data_dir/upgrade/request" nonce | tr -cd 0-9a-f)
-    { printf 'id=%s\nnonce=%s\nstate=%s\ncode=%s\nreason=%s\n' "$id" "$nonce" "$1" "$2" "$(printf %s "$3" | tr '\n' ' ')" >"$answers/answer.tmp.$$" &&
-        mv "$answers/answer.tmp.$$" "$answers/answer"; } 2>/dev/null || rm -f "$answers/answer.tmp.$$"
-}
-
-# staged: installs the release that the agent has fetched, if those have signed it who made the one that is installed.
-staged() {
-    step="taking the release that the agent has fetched" request=$data_dir/upgrade/request
-    id=$(fact "$request" id)
-    case $id in
-        '' | *[!0-9A-Za-z.+_~-]*) exit 0 ;;
-    esac
-    if [ "$(readlink "$prefix/current" 2>/dev/null || :)" = "releases/$id" ]; then exit 0; fi # and is watched
-    if [ ! -w "$prefix" ]; then
-        refused 17 "$prefix cannot be written to: a read-only file system, or another user's"
-    fi
-    log=$log_file
-    rm -rf "$prefix/.staged"
-    scratch=$prefix/.staged
-    if ! report=$( (umask 077 && mkdir "$scratch") 2>&1); then refused 13 "$report"; fi
-    code=0
-    report=$("$prefix/current/runtime/bin/vedetted" -X utf8 -I -S -B "$prefix/current/take.py" "$data_dir/upgrade" "$scratch" \
-        "$(fact "$prefix/installed" release_key)" 2>&1) || code=$?
-    [ $code != 13 ] || refused 13 "$report"
-    [ $code = 0 ] || refused 21 "$report"
-    set -- --upgrade --allow-downgrade --prefix "$prefix" --log "$log_file" --within "$(fact "$scratch/request" within)"
-    if [ "$systemd" = no ]; then set -- "$@" --no-systemd; fi
-    sh "$scratch/install.sh" "$@" >"$scratch/report" 2>&1 9>&- || code=$?
-    [ $code = 0 ] || refused $code "$(grep '^vedette: ' "$scratch/report" | grep -v '^vedette: release .* runs again$' | tail -n 1 | cut -c 10-500)"
-    answer installed 0 ''
-}
-
-# refused CODE REASON: ends `staged`.
-refused() {
-    say "release $id is not installed: $2"
-    answer refused "$1" "$2"
-    if [ "$systemd" = no ]; then rm -f "$request"; fi
-    exit 0
-}
-
-# supervisor: the copy of this script that --supervise is to be run by, of the release in force.
-supervisor() {
-    if [ -f "$prefix/supervise.sh" ] && same "$prefix/current/install.sh" "$prefix/supervise.sh"; then return 0; fi
-    cp "$prefix/current/install.sh" "$prefix/supervise.sh.tmp.$$"
-    mv "$prefix/supervise.sh.tmp.$$" "$prefix/supervise.sh"
-}
-
-# supervise: what systemd, vedette-upgrade and vedette-watch do where there is systemd. Ends with the agent on TERM.
-supervise() {
-    [ -f "$prefix/installed" ] || die 42 "nothing is installed in $prefix"
-    [ "$systemd" = no ] || die 2 "--supervise: systemd runs the agent of $prefix"
-    log=$log_file child='' ended=no VEDETTE_UPGRADES=$answers
-    export VEDETTE_UPGRADES
-    trap '[ -z "$child" ] || kill -HUP "$child" 2>/dev/null || :' HUP
-    trap 'ended=yes; [ -z "$child" ] || kill "$child" 2>/dev/null || :' INT TERM
-    while [ $ended = no ]; do
-        step="supervising the agent"
-        guarded
-        if [ -n "$id" ] && [ "$(readlink "$prefix/current")" != "releases/$id" ]; then rm -f "$prefix/watch"; fi
-        if [ -e "$prefix/watch" ]; then
-            starts=$(grep -c '^start$' "$prefix/watch" || :)
-            if [ "$starts" -ge 3 ]; then
-                go_back "it ended $starts times before it confirmed itself"
-            else
-                printf 'start\n' >>"$prefix/watch" || :
-            fi
-        fi
-        "$prefix/current/bin/vedette" run -c "$config" &
-        child=$! elapsed=0 code=0 leaving=no
-        while [ $ended = no ] && [ $leaving = no ] && kill -0 "$child" 2>/dev/null; do
-            sleep 1 &
-            wait $! || :
-            elapsed=$((elapsed + 1))
-            supervised
-        done
-        tries=0
-        while kill -0 "$child" 2>/dev/null && [ $tries -lt 60 ]; do
-            sleep 1 &
-            wait $! || :
-            tries=$((tries + 1))
-        done
-        kill -KILL "$child" 2>/dev/null || :
-        wait "$child" || code=$?
-        child=''
-        if [ $ended = no ]; then sleep 1; fi
-    done
-    told=yes
-    exit "$code"
-}
-
-# supervised: one look at a running agent.
-supervised() {
-    guarded
-    if [ -e "$prefix/watch" ]; then
-        verdict
-        if [ -z "$wrong" ] && [ "$elapsed" -ge "$seconds" ]; then wrong="it did not confirm itself within $seconds s"; fi
-        if [ -n "$wrong" ]; then
-            go_back "$wrong"
-            leave
-        fi
-    elif [ -f "$data_dir/upgrade/request" ]; then
-        was=$(readlink "$prefix/current")
-        sh "$0" --staged --prefix "$prefix" --no-systemd || :
-        if [ "$(readlink "$prefix/current")" != "$was" ]; then leave; fi
-    fi
-}
-
-# leave: the agent that runs is to end, for another release.
-leave() {
-    leaving=yes
-    kill "$child" 2>/dev/null || :
-}
-
-# go_back REASON: from the release that is watched to the one before it.
-go_back() {
-    warn "release $id: $1: going back to ${before#releases/}"
-    (
-        lock 60
-        point "$prefix/current" "$before"
-        rm -rf "$prefix/watch" "$prefix/previous" "$prefix/releases/$id"
-    ) || :
-    answer back 0 "$1"
-    rm -f "$data_dir/upgrade/request"
-}
-
-# back_to TARGET: the units of releases/ID, `current` on it, and the agent restarted.
-back_to() {
-    point "$prefix/current" "$1"
-    if [ "$systemd" = yes ]; then
-        units_written=yes
-        units "$prefix/$1"
-        [ "$start" = yes ] || return 0
-        [ "$sockets_changed" = no ] || sockets || warn "the sockets for $listen cannot be opened: systemctl status vedette-udp.socket"
-        restart
-    fi
 }
 
 # --- running
@@ -1342,79 +638,54 @@ grounds() {
 
 # alone: locks, unless another run has changed the installation since this one first looked at it.
 alone() {
-    lock 0
+    lock
     [ "$(grounds)" = "$looked" ] || die 40 "another run of install.sh has just changed $prefix: run this again"
 }
 
-# lock SECONDS: for this run alone; waits so long for another one to end.
+# lock: for this run alone.
 lock() {
     writable "$prefix" || die 17 "$folder cannot be written to (a read-only file system, or no folder?)"
     mkdir -p "$prefix"
-    waited=0
     exec 9>>"$prefix/.lock"
-    while ! flock -n 9; do
-        [ "$waited" -lt "$1" ] || die 40 "another run of install.sh is at work in $prefix"
-        waited=$((waited + 1))
-        sleep 1
-    done
+    flock -n 9 || die 40 "another run of install.sh is at work in $prefix"
 }
 
-# At the end, whatever it is: temporary files go, and what a run has done that did not come to its end is undone. A
-# program that failed without a message of ours gives exit code 1, since its own code means something else here.
+# hand_over ACTION: what follows is done by the program of $release, which has just been tried, as this very process, which
+# has the lock. A release of a former form brings no part for it.
+hand_over() {
+    installer=$release/installer site=''
+    [ -d "$installer" ] || installer=$here/installer
+    if [ -f "$here/site.tar" ]; then site=$here; fi
+    set -- "$1" "prefix=$prefix" "config_dir=$config_dir" "data_dir=$data_dir" "listen=$listen" "systemd=$systemd" \
+        "start=$start" "log=$log_file" "command=$command" "id=$id" "unpacked=$unpacked" "within=$within" "grace=$grace" \
+        "force=$force" "region=$region" "site=$site" "release_key=$pin" "site_key=$site_pin" "wanted_listen=$wanted_listen" \
+        "without=$without" "addons=$addons"
+    for name in $addons; do eval "set -- \"\$@\" \"addon_$name=\${file_$name:-}\""; done
+    VEDETTE_TOKEN=$token # which options show to other users
+    export VEDETTE_TOKEN
+    exec "$release/runtime/bin/vedetted" -X utf8 -I -S -B "$installer" "$@"
+}
+
+# At the end of what is done here, whatever it is: temporary files go, and a release that does not run. A program that
+# failed without a message of ours gives exit code 1, since its own code means something else here.
 clean() {
     result=$?
     trap '' HUP INT TERM
     set +e
-    if [ $result != 0 ] && [ "$told" = no ]; then
+    if [ $result != 0 ] && [ "$reported" = no ]; then
         printf '%s\n' "vedette: failed while $step${log:+; see $log}" >&2 || :
         note "failed while $step (exit code $result)"
         result=1
     fi
-    if [ -n "$command" ]; then remnants $$; fi
-    if [ $units_written = yes ]; then unfinished; fi
     if [ -n "$new" ]; then rm -rf "$new"; fi
     if [ -n "$scratch" ]; then rm -rf "$scratch"; fi
     if [ -d "$prefix/releases/.old.$$" ] && [ ! -e "$release" ]; then mv "$prefix/releases/.old.$$" "$release"; fi
-    if [ "$complete" = no ]; then undo; fi
-    for file in $kept; do rm -f "$file.was.$$"; done
-    exit $result
-}
-
-# What a run that did not come to its end has done. A rollback is undone as an upgrade is.
-undo() {
-    for file in $kept; do mv -fT "$file.was.$$" "$file"; done
-    if [ -n "$release" ]; then
-        rm -rf "$release/addons/.new.$$"
-        restore
-    fi
-    if [ "$guarded" = yes ]; then rm -f "$prefix/watch"; fi
-    if [ -n "$before" ]; then
-        recorded # the units are written for what was installed, not for what this run was told
-        if [ $units_written = yes ] || [ $switched = yes ]; then
-            back_to "$before"
-            if [ "$systemd" = no ]; then
-                :
-            elif [ "$start" = yes ] && healthy; then
-                say "release ${before#releases/} runs again"
-            elif [ "$start" = yes ]; then
-                warn "release ${before#releases/} does not come up either: journalctl -u vedette"
-            fi
-            [ "$systemd" = no ] || [ -z "$wanted_listen" ] || named || warn "$config does not name $listen, where the sockets are again: write it back"
-        fi
-        # A full disk may keep `current` from moving back.
-        [ -z "$unpacked" ] || [ "$unpacked" = "$prefix/$(readlink "$prefix/current")" ] || rm -rf "$unpacked"
-    else
-        if [ $units_written = yes ]; then remove_units; fi
-        rm -rf "$prefix/releases" "$prefix/current" "$prefix/installed"
-    fi
-    for created in $made; do rm -rf "$created"; done
-    [ -z "$release" ] || rmdir "$release/addons" 2>/dev/null
-    if [ $made_user = yes ]; then userdel vedette; fi
-    if [ -z "$before" ]; then
-        rm -f "$prefix/.lock"
-        rmdir "$prefix/bin" "$prefix" 2>/dev/null
+    if [ "$complete" = no ] && [ -z "$before" ]; then
+        rm -rf "$prefix/releases" "$prefix/installed" "$prefix/.lock"
+        rmdir "$prefix" 2>/dev/null
         say "nothing was installed"
     fi
+    exit $result
 }
 
 # older VERSION OTHER: it comes before OTHER: by their numbers, from the left; with equal numbers a candidate (1.0rc1)
@@ -1452,27 +723,7 @@ install() {
     log=$log_file complete=no
     note "install.sh of $version: ${before:+upgrade of ${before#releases/} to }$id"
     unpack
-    add
-    if [ "$systemd" = yes ]; then user; fi
-    folders
-    configuration
-    switch
-    if [ "$systemd" = yes ]; then service; else label; fi
-    complete=yes
-    prune
-    if [ "$switched" = yes ] && [ -z "$within" ]; then
-        rm -f "$prefix/watch" # that of the release before
-        if [ "$systemd" = yes ] && [ "$start" = yes ] && [ -n "$before" ] && [ "$grace" -gt 0 ]; then guard "$grace" no; fi
-    fi
-    if [ "$systemd" = no ] && [ ! -e "$prefix/watch" ]; then supervisor; fi
-    if [ "$changed" = no ]; then say "all is in place, nothing changed"; else say "installed $id"; fi
-    if [ "$systemd" = no ]; then
-        say "start it: $command run -c $config; with upgrades by its fleet: sh $prefix/supervise.sh --supervise"
-    elif [ "$start" = no ]; then
-        say "start it: systemctl start vedette"
-    else
-        say "see it: $command status"
-    fi
+    hand_over install
 }
 
 rollback() {
@@ -1492,17 +743,7 @@ rollback() {
     code=0
     report=$("$release/bin/vedette" check -c "$config" 2>&1) || code=$?
     [ $code -le 1 ] || die 31 "release $id does not take $config; nothing was switched: $report"
-    if [ "$systemd" = yes ]; then systemctl stop vedette-watch 2>/dev/null || :; fi
-    rm -f "$prefix/watch"
-    complete=no switched=yes
-    keep "$prefix/previous"
-    back_to "$target"
-    point "$prefix/previous" "$before"
-    if [ "$systemd" = yes ] && [ "$start" = yes ] && ! healthy; then
-        die 32 "release $id did not come up; going back to ${before#releases/}: journalctl -u vedette"
-    fi
-    complete=yes
-    say "rolled back from ${before#releases/} to $id"
+    hand_over rollback
 }
 
 # remove FOLDER: with all in it, if it was made by this script.
@@ -1519,8 +760,7 @@ remove() {
 remove_units() {
     for unit in $SERVICE_FILES; do systemctl disable "$unit" >/dev/null 2>&1 || :; done
     systemctl stop vedette-upgrade.path vedette-watch vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :
-    unfinished
-    rm -f "$UNITS"/vedette.service.d/50-since-*.conf "$UNITS"/vedette.service.d/50-before-*.conf
+    rm -f "$UNITS"/vedette*.new "$UNITS"/vedette.service.d/50-*.new "$UNITS"/vedette.service.d/50-since-*.conf
     rmdir "$UNITS/vedette.service.d" 2>/dev/null || :
     for unit in $SERVICE_FILES; do [ "$unit" = vedette.service ] || rm -f "$UNITS/$unit"; done
     rm -f "$UNITS/vedette.service"
@@ -1585,8 +825,9 @@ uninstall() {
     for link in "$COMMAND" "$prefix/bin/vedette"; do
         ! ours "$link" || rm -f "$link" || warn "$link cannot be removed"
     done
-    remnants '[0-9]*'
-    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/*.was.[0-9]* "$prefix/.first" "$prefix/watch" "$prefix/watch.sh" "$prefix/supervise.sh" "$prefix/.staged" "$prefix/.lock" "$prefix/install.log"
+    rm -rf "$config_dir"/.site.[0-9]* "$config_dir"/.token.[0-9]* "$config_dir"/.toml.[0-9]* \
+        "$prefix"/.mark.[0-9]* "$command".tmp.[0-9]* "$command".was.[0-9]* "$prefix"/*.tmp.[0-9]*
+    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/*.was.[0-9]* "$prefix/.first" "$prefix/watch" "$prefix/supervise.sh" "$prefix/.staged" "$prefix/.lock" "$prefix/install.log"
     if [ "$purge" = yes ]; then
         purge
     else
@@ -1621,8 +862,11 @@ not_mine() {
 main() {
     PATH=${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/sbin:/sbin # `su` leaves root without them
     here=$(cd "$(dirname "$0")" && pwd -P)
-    log='' told=no complete=yes changed=no switched=no units_written=no made='' kept='' made_user=no guarded=no
-    new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also='' stopping='' scratch='' command=''
+    case ${1:-} in --watch | --staged) # what vedette-watch.service and vedette-upgrade.service run
+        exec "$here/runtime/bin/vedetted" -X utf8 -I -S -B "$here/installer" "${1#--}" "prefix=${here%/releases/*}" ;;
+    esac
+    log='' reported=no complete=yes unpacked=no new='' before='' release='' step=starting prefix='' config_dir='' scratch=''
+    addons='' pin='' site_pin=''
     trap clean EXIT
     trap 'exit 1' HUP INT TERM
     trap : PIPE # `install.sh | head`: what is under way goes on

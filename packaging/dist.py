@@ -15,8 +15,10 @@ The release:
       install.sh  RELEASE  vedette.toml  the units: vedette.service vedette-*.socket|service|path systemd/
       starter.vbundle                  with --bundle: rules that run from the start; its key is trusted in vedette.toml
       bin/vedette  launch.py           the command
-      verify.py  probe.py  take.py     for install.sh: the signature of the next release, the region's answer, what the
-                                       agent has fetched
+      installer/                       what install.sh does once the release is known to run
+      supervise.sh                     runs the agent where there is no systemd
+      verify.py  probe.py  take.py     for these: the signature of the next release, the region's answer, what the agent
+                                       has fetched
       packages/                        the agent without region/, its native kernel, its wheels, and those of --plugin,
                                        unpacked
       runtime/                         its Python and libraries (see private_python.py)
@@ -205,6 +207,8 @@ class Recipe:
             *((HERE / f"vedette-{name}", f"vedette-{name}") for name in UNITS),
             (HERE / "probe.py", "probe.py"),
             (HERE / "take.py", "take.py"),
+            (HERE / "supervise.sh", "supervise.sh"),
+            *((path, f"installer/{path.name}") for path in sorted((HERE / "installer").glob("*.py"))),
             *((path, f"systemd/{path.name}") for path in sorted((HERE / "systemd").glob("*.conf"))),
             (ROOT / "install.sh", "install.sh"),
             (ROOT / sbom.LICENSE, sbom.LICENSE),
@@ -239,7 +243,8 @@ class Recipe:
             set_loader(scratch / "compiler", str(scratch / "compiler/lib"))
         if self.compiler is None:
             raise BuildError(f"the zip for {arch} is built together with that for {platform.machine()}, or after it")
-        compile_all(self.compiler, [runtime / "lib" / f"python{PYTHON}", stage / "packages"], stage)
+        sources = [runtime / "lib" / f"python{PYTHON}", stage / "packages", stage / "installer"]
+        compile_all(self.compiler, sources, stage)
         set_loader(runtime, "/opt/vedette/current/runtime/lib")
         return listed
 

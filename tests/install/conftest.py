@@ -44,6 +44,8 @@ from vedette.rules.selftest import Case
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.append(str(ROOT / "packaging"))
+INSTALLER = {f"installer/{path.name}": path.read_bytes() for path in (ROOT / "packaging/installer").glob("*.py")}
+"""What goes on after install.sh, of a release."""
 native_kernel = importlib.import_module("native_kernel")
 RULE_ID = "7c6cf1a2-52a5-4f0e-9d5d-0f6f3f5d9f11"
 RULE = f"""

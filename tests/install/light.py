@@ -13,13 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.install.conftest import ROOT, packed, starter_bundle
+from tests.install.conftest import INSTALLER, ROOT, packed, starter_bundle
+from tests.install.stubbed import RUNNER
 from vedette import __version__
 from vedette.region.sign import keygen
 
 PACKAGING = ROOT / "packaging"
+PROGRAMS = ("launch.py", "probe.py", "supervise.sh", "take.py", "verify.py")
 VEDETTED = f"""#!/bin/sh
 # Without -S: the packages are those of this Python.
+case ${{VEDETTE_TEST_KILLER:+$6}} in
+    */installer) shift 5 && exec {shlex.quote(sys.executable)} -X utf8 -I -S -B {shlex.quote(str(RUNNER))} "$@" ;;
+esac
 for word; do
     shift
     [ "$word" = -S ] || set -- "$@" "$word"
@@ -67,7 +72,8 @@ class Light(NamedTuple):
             "bin/vedette": (PACKAGING / "vedette.sh").read_bytes(),
             "runtime/bin/vedetted": VEDETTED + b"#" * 256,  # where the path of the loader is written
             "runtime/interpreter": b"%d 256 ld.so\n" % len(VEDETTED),
-            **{name: (PACKAGING / name).read_bytes() for name in ("launch.py", "verify.py", "probe.py", "take.py")},
+            **{name: (PACKAGING / name).read_bytes() for name in PROGRAMS},
+            **INSTALLER,
             **{f.name: f.read_bytes() for kind in ("service", "socket", "path") for f in PACKAGING.glob(f"*.{kind}")},
             **{f"systemd/{f.name}": f.read_bytes() for f in (PACKAGING / "systemd").glob("*.conf")},
             **(changed or {}),

@@ -1,21 +1,22 @@
 """A host of stand-ins, in which a run of install.sh takes a fraction of a second and can be made to fail anywhere.
 
-install.sh is the real one and so are its units; in a namespace of its own it sees folders of the test as /etc, /opt,
-/run, /srv, /usr/local/bin and /var, and no network. Releases are a few shell scripts. ``systemctl`` is a script that
-keeps to what systemd does as far as install.sh asks: a socket opens at the address in its unit, on 127.0.0.0/8 alone,
-and not while the agent runs; a restart with ``--no-block`` may leave the old process there for a while. What it does on
-real hosts is the matter of ``test_boot.py``.
+install.sh, the installer's Python and the units are the real ones; in a namespace of its own install.sh sees folders
+of the test as /etc, /opt, /run, /srv, /usr/local/bin and /var, and no network. Releases are a few shell scripts; the
+Python of the tests runs the installer. ``systemctl`` is a script that keeps to what systemd does as far as it is asked:
+a socket opens at the address in its unit, on 127.0.0.0/8 alone, and not while the agent runs; a restart with
+``--no-block`` may leave the old process there for a while. What it does on real hosts: ``test_boot.py``.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.install.conftest import ROOT, Done, alone, call, sha256
+from tests.install.conftest import INSTALLER, ROOT, Done, alone, call, sha256
 
 PARTS = ("etc", "opt", "run", "srv", "usr/local/bin", "var")
 IN = """
@@ -100,10 +101,15 @@ case $1 in
     version) echo vedette ;;
 esac
 """
+RUNNER = ROOT / "tests/install/runner.py"
 VEDETTED = b"""#!/bin/sh
-case $6 in */verify.py) [ -z "${10:-}" ] || exec tar -xof "$8" -C "${10}" ;; esac
+case $6 in
+    */verify.py) [ -z "${10:-}" ] || exec tar -xof "$8" -C "${10}" ;;
+    */installer) shift 5 && exec %s -X utf8 -I -S -B %s "$@" ;;
+esac
 exit 0
-"""
+""" % (sys.executable.encode(), bytes(RUNNER))
+"""Its installer is the real one."""
 TOOLS = {
     "systemctl": SYSTEMCTL,
     "journalctl": "#!/bin/sh\n",
@@ -150,6 +156,10 @@ class Stubbed:
         script = release if release.endswith(".sh") else f"{release}/install.sh"
         return call(*alone(), "--net", "sh", "-c", IN, "sh", self.folder, first, script, *options)
 
+    def fault(self, event: str, pattern: str, does: str) -> None:
+        """Plant one in the installer, see ``runner.py``."""
+        (self.folder / "srv/fault").write_text(f"{event} {pattern} {does}")
+
     def breaks(self, version: str) -> None:
         """From now on this release does not come up."""
         (self.folder / "run/broken").write_text(version)
@@ -192,6 +202,8 @@ def make(path: Path, version: str, changed: Mapping[str, bytes], site: Mapping[s
         "install.sh": (ROOT / "install.sh").read_bytes(),
         "RELEASE": f"version={version}\narch={os.uname().machine}\nunpacked_kib=100\n".encode(),
         "vedette.toml": (packaging / "vedette.toml").read_bytes(),
+        "supervise.sh": (packaging / "supervise.sh").read_bytes(),
+        **INSTALLER,
         "verify.py": b"",
         "probe.py": b"",
         "bin/vedette": VEDETTE,

@@ -18,7 +18,7 @@ from tests.install.conftest import RULE_ID, Variant
 
 pytestmark = [pytest.mark.boot, pytest.mark.peer]
 
-OLDER = ["bullseye", "bionic", "xenial"]
+OLDER = ["bullseye"]
 HOSTS = ["bookworm", *(OLDER if os.environ.get("VEDETTE_BOOT") == "all" else [])]
 CURRENT = "/opt/vedette/current/install.sh"
 

@@ -1,7 +1,8 @@
 """install.sh killed by SIGKILL at a point that is drawn: a first installation, an upgrade, a rollback, a removal.
 
 All of the run dies at once, as when power is lost: just before, during or just after one of the programs that change
-files, which is drawn from those of an undisturbed run. Afterwards the old installation or the new one works wholly. A
+files, or before a call of the installer's Python that does (``runner.py``), which is drawn from those of an undisturbed
+run. Afterwards the old installation or the new one works wholly. A
 second run brings every file to where an undisturbed one has it (after a rollback, which --rollback would turn round, a
 run of the newer release's zip to where it was before); and neither configuration, raw logs nor another installation
 have changed. VEDETTE_CRASH_KILLS kills of each, VEDETTE_CRASH_SEED as in all crash tests.
@@ -29,7 +30,7 @@ from tests.install.stubbed import IN, Stubbed
 
 pytestmark = [pytest.mark.install, pytest.mark.xdist_group("install")]
 
-PROGRAMS = ("chmod", "cp", "dd", "ln", "mkdir", "mv", "rm", "rmdir", "tar")
+PROGRAMS = ("cp", "dd", "mkdir", "mv", "rm", "rmdir", "tar")
 """That change files; beside them the shell only writes files under temporary names."""
 COUNTING = """#!/bin/sh
 # Stands before {program}: counts its calls, and at the one that was drawn kills the whole group.
@@ -80,7 +81,11 @@ class Killer:
             (self.folder / name).write_text(str(value))
         process = subprocess.Popen(
             [*map(str, command)],
-            env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"},
+            env={
+                **os.environ,
+                "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+                "VEDETTE_TEST_KILLER": str(self.folder),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -148,8 +148,6 @@ type = "file"
 paths = ["{folder}/lines"]
 format = "syslog"
 logsource = {{ product = "linux" }}
-[raw_log]
-segment_bytes = "256KiB"
 [log]
 format = "json"
 """

@@ -65,7 +65,7 @@ def verdict(host: Stubbed, text: str) -> None:
 
 def watch(host: Stubbed) -> None:
     """As vedette-watch.service does."""
-    done = host.run("/srv/w", "--watch", first="mkdir -p /srv/w; cp /opt/vedette/watch.sh /srv/w/install.sh")
+    done = host.run("/opt/vedette/previous", "--watch")
     assert done.code == 0, done.text
 
 
@@ -75,15 +75,12 @@ def staged(host: Stubbed) -> None:
 
 
 def test_installed_and_confirmed(host: Stubbed) -> None:
-    """It is watched by the script of the release before from before the switch, until it has confirmed itself."""
+    """It is watched by the release before from before the switch, until it has confirmed itself."""
     before = host.current()
-    marked = host.prefix / "current/install.sh"
-    marked.write_text(marked.read_text() + "# of the release before\n")
-    (host.prefix / "current/FILES.sha256").write_text("")
     staged(host)
     assert host.current() == f"releases/{wanted(host)}"
     assert (answer(host)["state"], answer(host)["nonce"]) == ("installed", "00000000000000aa")
-    assert (host.prefix / "watch.sh").read_text().endswith("# of the release before\n")
+    assert "/opt/vedette/previous/install.sh --watch" in (host.units / "vedette-watch.service").read_text()
     calls = host.calls()
     assert calls.index("start vedette-watch") < calls.index("--no-block restart vedette")
     verdict(host, "confirmed")
