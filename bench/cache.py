@@ -1,10 +1,9 @@
 """Scenario ``cache``: what the result cache saves and costs, against fresh evaluation and against a Python dict.
 
 * ``events``: the engine (prefilter, decoding, evaluation) over syslog lines that are all candidates and that the native
-  kernel does not decide, of which a share repeats but for time and process id. ``values``: JSON events that never
-  repeat as a whole, with fields that do, under rules that are dear (look-around, networks). Each with the cache off,
-  on, and with the same answers under the same keys in a dict of ``bytes``. The three take turns in one run, each on a
-  fresh cache; medians of CPU time.
+  kernel does not decide, of which a share repeats but for time and process id. With the cache off, on, and with the
+  same answers under the same keys in a dict of ``bytes``. The three take turns in one run, each on a fresh cache;
+  medians of CPU time.
 * ``store``: bytes and nanoseconds an entry, at one and at ten million; a look-up is the MD5 of 64 bytes and the search.
 
 ``python -m bench.cache [--quick]`` prints the result as JSON.
@@ -28,9 +27,7 @@ from typing import Any
 from bench import prefilter, rules, traffic
 from vedette.engine.cache import CACHE_BYTES, SLOT, Cache, Store
 from vedette.engine.match import Engine
-from vedette.model.event import Chunk, LogSource
-from vedette.plan import plan as plans
-from vedette.plan.ir import Leaf, Op, Predicate, Rule
+from vedette.model.event import Chunk
 from vedette.plan.plan import Plan
 from vedette.rules.build import build
 
@@ -91,7 +88,6 @@ def compare(
             raise RuntimeError(f"the cache changes the matches: {matches}")
         account, candidates = last["on"].cache.account(), last["on"].tally.candidates
         us = {name: round(median(times) / events * 1e6, 2) for name, times in seconds.items()}
-        uses: dict[str, Any] = {name: account[name] for name in ("events", "values", "groups") if name in account}
         rows.append(
             {
                 "repeated": share,
@@ -100,7 +96,7 @@ def compare(
                 "us_per_event": us,
                 "on_to_off": round(us["on"] / us["off"], 3),
                 "on_to_dict": round(us["on"] / us["dict"], 3),
-                "cache": {**uses, "failure": account["failure"], "verified": account["verified"]},
+                "cache": {name: account.get(name) for name in ("events", "failure", "verified")},
             }
         )
     return rows
@@ -113,28 +109,6 @@ def syslog_plan(folder: Path, count: int) -> Plan:
     texts = rules.rules(1, count, sample.splitlines(), share=1.0)
     rules.write(folder, [text.replace('"program":', '"log.syslog.appname":') for text in texts])
     return build([folder], sample=b"".join(traffic.blocks(2, rules.SAMPLE)))
-
-
-def dear_plan() -> Plan:
-    """Rules that need the second engine, or compare addresses with networks."""
-    pattern = r"(?<!echo )(?:curl|wget) +-\w{%d}\b(?!.*--help)"
-    predicates = [Predicate("CommandLine", Op.REGEX, pattern % n, True) for n in range(10)]
-    predicates += [Predicate("src_ip", Op.CIDR, f"203.0.{n}.0/24") for n in range(40)]
-    made = [
-        Rule(f"r{i}", f"r{i}", "low", (), LogSource(), (), Leaf(i), f"d{i}", "bench", 1) for i in range(len(predicates))
-    ]
-    return plans.build(made, predicates)
-
-
-def json_lines(share: float, count: int) -> list[bytes]:
-    """Events with a time of their own, and a command and an address of which ``share`` repeats."""
-    rng, lines = Random(7), []
-    for i in range(count):
-        n = rng.randrange(200) if rng.random() < share else 1000 + i
-        command = f"/usr/bin/curl -{'s' * (n % 7)} https://updates.example/{n}/{'x' * 40} --output /tmp/{n}"
-        event = {"ts": 1_790_000_000 + i, "CommandLine": command, "src_ip": f"198.51.{n >> 8 & 255}.{n & 255}"}
-        lines.append(json.dumps(event).encode() + b"\n")
-    return lines
 
 
 def fill(entries: int, table: str) -> dict[str, Any]:
@@ -196,8 +170,6 @@ def measure(folder: Path, *, quick: bool = False, runs: int = 3) -> dict[str, An
     batches = {s: chunked(traffic.blocks(1, count, repeated=s), "syslog") for s in SHARES}
     result: dict[str, Any] = {"rules": len(plan.rules), "cache_bytes": CACHE_BYTES}
     result["events"] = compare(plan, batches, lambda s: chunked(traffic.blocks(5, 4000, repeated=s), "syslog"), runs)
-    batches = {s: chunked(json_lines(s, count // 4), "json") for s in SHARES}
-    result["values"] = compare(dear_plan(), batches, lambda s: chunked(json_lines(0, 10), "json"), runs)
     sizes = (20_000,) if quick else (1_000_000, 10_000_000)
     result["store"] = [fill(size, table) for size in sizes for table in ("cache", "dict")]
     return result

@@ -211,7 +211,7 @@ def _services(found: Results) -> str:
 
 
 def _cache_text(found: Results) -> str:
-    return _flat(found.get("events", [])) + "\n" + _flat(found.get("values", [])) + "\n" + _flat(found.get("store", []))
+    return _flat(found.get("events", [])) + "\n" + _flat(found.get("store", []))
 
 
 def _flat(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -9,14 +9,11 @@ A predicate whose test ran out of time is *undecided* for the event, and so is e
 other. A rule that raises is undecided, too: a defect in one rule takes no other with it.
 
 Only what the rules in question need is evaluated (``Among``): of a large group the few plain predicates that they test
-are tested one by one, without the scan. What is dear and likely to come again goes through the result cache
-(``cache.py``), under all that it depends on: a group's bits under the value, and what a set of rules says under the
-values of all fields that they ask for.
+are tested one by one, without the scan. Answers are kept for whole events only (``match.py``).
 """
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,13 +21,12 @@ from typing import Any
 
 import msgpack
 
-from vedette.decode.decoder import ABSENT, Record
-from vedette.engine.cache import Cache, Hash, Part
+from vedette.decode.decoder import Record
 from vedette.engine.fallback import TIMEOUT, Watch
-from vedette.engine.group import SEARCHES, Find, Group, Hit, compare_fields, of_lookup
+from vedette.engine.group import PATTERNS, SEARCHES, Find, Group, Hit, compare_fields, of_lookup
 from vedette.plan.database import Scanner, refused
 from vedette.plan.ir import FIELD_OPS, KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, tests
-from vedette.plan.operators import OPERATORS, Test
+from vedette.plan.operators import Test
 from vedette.plan.patterns import search
 from vedette.plan.plan import Plan
 
@@ -40,9 +36,6 @@ group that was made for it."""
 
 FEW = 12
 """Plain searches of a scanned group up to which testing them one by one is cheaper than the scan with its hits."""
-
-_LONG = frozenset(op for op, row in OPERATORS.items() if row.dear)
-"""Operators whose bits are always of the whole group, where they may be kept."""
 
 
 def _value(record: Record, name: str) -> Any:
@@ -66,14 +59,6 @@ GROUP = "group-"
 REFUSED = "refused"
 """Name among a plan's databases of the msgpack list of predicates that Hyperscan does not take."""
 
-VALUES_FLOOR, GROUPS_FLOOR = 0.3, 0.4
-"""Shares of look-ups that must hit for those of a set of rules, and of a group, to pay."""
-
-RULE_COST, PART_COST, GROUP_COST, FALLBACK_COST, KEY_COST, VALUE_COST = 200, 400, 1500, 4000, 1100, 250
-DEAR_TIMES = 2
-"""About how many nanoseconds evaluation and a look-up take, and how many times dearer evaluation must be for a look-up
-to be tried. Estimates: they only say what is tried, hits decide what goes on."""
-
 Program = Callable[[Callable[[int], int], Callable[[int], bool]], object]
 """A rule: called with ``bits of group`` and ``truth of field comparison``."""
 
@@ -86,13 +71,9 @@ Hits = Callable[[int, bool, bytes], list[Hit]]
 class Among:
     """A set of rules, prepared to be asked about many events."""
 
-    begin: Callable[[], Hash] | None
-    """Gives the hash of a key under which what they say is kept; None: not worth keeping."""
     programs: list[tuple[int, Program]]
     groups: dict[int, Group]
     """Per group that they test, the part of it that they need, or the whole."""
-    fields: tuple[str, ...]
-    """All that their truth depends on."""
     weight: int
     """About how many bytes it takes."""
 
@@ -100,11 +81,9 @@ class Among:
 class Evaluator:
     """The rules of a plan, ready to be asked about events."""
 
-    def __init__(self, plan: Plan, databases: Mapping[str, bytes] | None = None, cache: Cache | None = None) -> None:
+    def __init__(self, plan: Plan, databases: Mapping[str, bytes] | None = None) -> None:
         """``databases``: what ``databases()`` gave under this ``LIBRARY``; without them they are compiled here."""
         self._plan = plan
-        self._prepared_ever = 0
-        self.remember(cache or Cache(0))
         self._compiled: dict[str, bytes] = {}
         self._hits: Hits | None = None
         self._watch = Watch()
@@ -133,17 +112,10 @@ class Evaluator:
             members = [plan.predicates[number] for number in numbers]
             self.groups.append(Group(name, members, not_scanned, partial(self._finder, i), self._watch, self._test))
             self._place.update((number, (i, bit)) for bit, number in enumerate(numbers))
-        self._not_scanned = not_scanned
         self._programs: list[Program | None] = [None] * len(plan.rules)
 
     def _test(self, p: Predicate) -> Test:
         return of_lookup(p, self._plan.lookups)
-
-    def remember(self, cache: Cache) -> None:
-        """Use this cache from now on."""
-        self._cache = cache
-        self._values = cache.part("values", VALUES_FLOOR)
-        self._parts: dict[int, tuple[Part, Callable[[], Hash]]] = {}
 
     def search_by(self, hits: Hits) -> None:
         """Search in another's copy of the databases, and let go of those that were given."""
@@ -205,54 +177,10 @@ class Evaluator:
         ``undecided(rule, reason)`` is called for a rule whose truth hangs on a fallback pattern that took too long, or
         whose evaluation raised. What a decoder raises is raised.
         """
-        cache = self._cache
-        if among.begin is None or not (cache.on and self._values.wanted()):
-            return self._fresh(record, among, undecided, {})
-        try:
-            values = {name: _value(record, name) for name in among.fields}
-            packed = marshal.dumps([v if v is not ABSENT else ... for v in values.values()], 2)
-        except Exception:  # an object nested too deep; a decoder that raises, for a field that may not be asked for
-            return self._fresh(record, among, undecided, {})
-        state = among.begin()
-        state.update(packed)
-        digest = state.digest()
-        known = cache.get(digest)
-        if known is not None:
-            self._values.hits += 1
-            if cache.check():
-                fresh = self._decided(record, among, undecided, values)
-                if fresh is not None and tuple(fresh) != known:
-                    cache.fail(f"for the same values of {', '.join(among.fields)[:200]} rules came out differently")
-                return list(known) if fresh is None else fresh
-            return list(known)
-        self._values.misses += 1
-        open_: list[int] = []
-
-        def note(rule: int, reason: str) -> None:
-            open_.append(rule)
-            undecided(rule, reason)
-
-        found = self._fresh(record, among, note, values)
-        if not open_:
-            cache.put(digest, tuple(found))
-        return found
-
-    def _decided(
-        self, record: Record, among: Among, undecided: Callable[[int, str], None], values: dict[str, Any]
-    ) -> list[int] | None:
-        """``_fresh``; None, and nothing reported, when some rule is undecided."""
-        open_: list[int] = []
-        found = self._fresh(record, among, lambda rule, reason: open_.append(rule), values)
-        return None if open_ else found
-
-    def _fresh(
-        self, record: Record, among: Among, undecided: Callable[[int, str], None], values: dict[str, Any]
-    ) -> list[int]:
-        """The truth of prepared rules; ``values`` holds those of fields that were read before."""
         self._watch.begin()
         memo: dict[int, int] = {}
         doubt = False
-        groups, cache = among.groups, self._cache
+        groups = among.groups
 
         def bits(number: int) -> int:
             nonlocal doubt
@@ -261,16 +189,10 @@ class Evaluator:
                 group = groups[number]
                 name = group.field
                 try:
-                    value = values[name] if name in values else _value(record, name)
+                    value = _value(record, name)
                 except Exception as error:
                     raise Unreadable from error
-                if name == KEYWORDS:
-                    known = group.any_bits(value)
-                elif cache.on and group.dear and type(value) is str:
-                    known = self._cached_bits(number, group, value)
-                else:
-                    known = group.bits(value)
-                memo[number] = known
+                known = memo[number] = group.any_bits(value) if name == KEYWORDS else group.bits(value)
                 doubt = doubt or known >> group.size != 0
             return known
 
@@ -294,30 +216,6 @@ class Evaluator:
                 found.append(rule)
         return found
 
-    def _cached_bits(self, number: int, group: Group, value: str) -> int:
-        """``group.bits(value)``, kept from the last time; what is undecided is not."""
-        cache = self._cache
-        part, begin = self._parts.get(number) or self._part(number)
-        if not part.wanted():
-            return group.bits(value)
-        state = begin()
-        state.update(value.encode("utf-8", "surrogatepass"))
-        digest = state.digest()
-        known: int | None = cache.get(digest)
-        if known is None:
-            part.misses += 1
-            known = group.bits(value)
-            if not known >> group.size:
-                cache.put(digest, known)
-            return known
-        part.hits += 1
-        if cache.check():
-            fresh = group.bits(value)
-            if fresh != known and not fresh >> group.size:
-                cache.fail(f"for the same value of {group.field} predicates came out differently")
-            return fresh
-        return known
-
     def fields(self, rules: Iterable[int]) -> set[str]:
         """All fields that the truth of ``rules`` depends on."""
         asked = set()
@@ -329,45 +227,30 @@ class Evaluator:
                     asked.add(str(p.value))
         return asked
 
-    def _part(self, number: int) -> tuple[Part, Callable[[], Hash]]:
-        cache = self._cache
-        made = self._parts[number] = cache.part("groups", GROUPS_FLOOR), cache.begin(b"g%d:" % number)
-        return made
-
     def prepare(self, rules: Iterable[int]) -> Among:
-        """``rules`` (indexes into the plan) for ``among``, until the next ``remember``."""
+        """``rules`` (indexes into the plan) for ``among``."""
         predicates, plan = self._plan.predicates, self._plan
         rules = tuple(rules)
-        asked: dict[str, None] = {}
         wanted: dict[int, dict[int, Predicate]] = {}
         for rule in rules:
             for number in tests(plan.rules[rule].expr):
                 p = predicates[number]
-                asked[p.field] = None
                 if number in self._place:
                     group, bit = self._place[number]
                     wanted.setdefault(group, {})[bit] = p
-                else:
-                    asked[str(p.value)] = None
         programs = [(rule, self._programs[rule] or self._compile(rule)) for rule in rules]
-        groups, nanoseconds, searched = {}, RULE_COST * len(programs), 0
+        groups, searched = {}, 0
         for group, members in wanted.items():
             whole = self.groups[group]
             groups[group] = whole
             searches = sum(p.op in SEARCHES for p in members.values())
-            if whole.scans and searches <= FEW and not any(p.op in _LONG for p in members.values()):
-                part = Group(
+            if whole.scans and searches <= FEW and not any(p.op in PATTERNS for p in members.values()):
+                groups[group] = Group(
                     whole.field, list(members.values()), (), None, self._watch, self._test, (list(members), whole.size)
                 )
-                groups[group], nanoseconds = part, nanoseconds + PART_COST
                 searched += len(members)
-            else:
-                nanoseconds += FALLBACK_COST if whole.costly else GROUP_COST
-        self._prepared_ever += 1
-        dear = nanoseconds > DEAR_TIMES * (KEY_COST + VALUE_COST * len(asked))
-        begin = self._cache.begin(b"v%d:" % self._prepared_ever) if dear and self._cache.on else None
         weight = AMONG_BYTES + MEMBER_BYTES * (len(programs) + len(groups)) + SEARCH_BYTES * searched
-        return Among(begin, programs, groups, tuple(asked), weight)
+        return Among(programs, groups, weight)
 
     def _decide(self, expr: Expr, bits: Callable[[int], int], fields: Callable[[int], bool]) -> bool | None:
         """The truth of ``expr`` where predicates may be undecided (Kleene's logic); None when it hangs on them."""

@@ -26,9 +26,6 @@ from vedette.plan.patterns import PAD, End, counts, fallback, search
 SCAN_FROM = 8
 """Searches in a group from which one Hyperscan scan is cheaper than as many string operations."""
 
-DEAR_HITS = 4
-"""Hits of a group's scan, on average, from which its bits are worth keeping: each costs a call from Hyperscan."""
-
 PATTERNS = frozenset({Op.GLOB, Op.REGEX})
 SEARCHES = PATTERNS | {Op.PREFIX, Op.SUFFIX, Op.CONTAINS}
 
@@ -45,7 +42,6 @@ class Group:
     __slots__ = (
         "_absent",
         "_begins",
-        "_costly",
         "_ends",
         "_exact",
         "_exact_cased",
@@ -80,7 +76,6 @@ class Group:
         self.field = name
         self.size = size
         self._watch = watch
-        self._costly = False
         self._absent = self._present = 0
         self._exact: dict[str, int] = {}
         self._exact_cased: dict[str, int] = {}
@@ -107,15 +102,12 @@ class Group:
                     self._numbers[p.value] = self._numbers.get(p.value, 0) | bit
                     self._exact_cased[repr(p.value)] = self._exact_cased.get(repr(p.value), 0) | bit
                 case Op.CIDR:
-                    self._costly = True
                     self._networks.append((bit, ipaddress.ip_network(str(p.value))))
                 case Op.LOOKUP:
-                    self._costly = True
                     self._others.append((bit, given(p)))
                 case _ if p.op in SEARCHES and p not in not_scanned:
                     (raw if p.cased else folded).append((place, p))
                 case _:
-                    self._costly |= OPERATORS[p.op].dear
                     self._others.append((bit, _plain_test(p, watch)))
         self._folded = self._searches(folded, False, load)
         self._raw = self._searches(raw, True, load)
@@ -146,11 +138,6 @@ class Group:
         return [] if scan is None else scan.patterns()
 
     @property
-    def costly(self) -> bool:
-        """Whether it has tests that are neither look-ups nor searches."""
-        return self._costly
-
-    @property
     def scans(self) -> bool:
         """Whether a value costs a scan."""
         return self._folded is not None or self._raw is not None
@@ -159,15 +146,6 @@ class Group:
     def scanned(self) -> tuple[bool, bool]:
         """Whether searches of the folded text, and of the text as it is, are scans."""
         return self._folded is not None, self._raw is not None
-
-    @property
-    def dear(self) -> bool:
-        """Whether a value's bits are worth keeping: a lookup costs more than a scan without hits."""
-        return (
-            self._costly
-            or (self._folded is not None and self._folded.hits > DEAR_HITS * self._folded.runs + WARM)
-            or (self._raw is not None and self._raw.hits > DEAR_HITS * self._raw.runs + WARM)
-        )
 
     def bits(self, value: Any) -> int:
         """The truth of every predicate for a field value (``ABSENT`` when the event has no such field).
@@ -241,20 +219,15 @@ class Group:
         return bits | undecided << self.size if undecided else bits
 
 
-WARM = 256
-"""Hits beyond the average before a group counts as dear."""
-
-
 class _Scan:
     """Searches over the same text, in one pass; nothing is loaded before the first."""
 
-    __slots__ = ("_find", "_load", "_searches", "_tests", "_watch", "hits", "runs")
+    __slots__ = ("_find", "_load", "_searches", "_tests", "_watch")
 
     def __init__(self, searches: list[tuple[int, Predicate]], load: Callable[[], Find], watch: Watch) -> None:
         self._load, self._watch = load, watch
         self._searches = searches
         """By number the place of a search's bit: bits of thousands of places would take 10 MB."""
-        self.runs = self.hits = 0
         self._find: Find | None = None
         self._tests: dict[int, tuple[int, End, Test | None]] = {}
         """By number, of the searches that were hit."""
@@ -284,8 +257,6 @@ class _Scan:
         if self._find is None:
             self._find = self._load()
         found = self._find(data + PAD)
-        self.runs += 1
-        self.hits += len(found)
         bits = undecided = 0
         for i, to in found:
             bit, end, plain = self._tests.get(i) or self._test(i)

@@ -24,9 +24,7 @@ quarantine would have been evaluated on is counted (``Tally.skipped``).
 from __future__ import annotations
 
 import marshal
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import tzinfo
 from functools import partial
 from sys import getsizeof
@@ -38,13 +36,14 @@ from vedette.decode.decoder import ABSENT, Record, possible_source
 from vedette.decode.sources import of_input
 from vedette.decode.syslog import usual, without_time
 from vedette.engine.bounded import Bounded
-from vedette.engine.cache import CACHE_BYTES, VERIFY_SAMPLE, Cache, Hash, Part
+from vedette.engine.cache import Cache, Hash, Part
 from vedette.engine.evaluate import Among, Evaluator
 from vedette.engine.join import REST, Joined, Joiner, may_hold_records
 from vedette.engine.native import Native
 from vedette.engine.prefilter import Prefilter, Sure, bits_of
 from vedette.engine.proof import Sample, Sampled, sampled
 from vedette.engine.rows import Batch, common
+from vedette.engine.tally import Tally
 from vedette.model.event import Chunk, Frame, LogSource, Source
 from vedette.plan.ir import KEYWORDS, as_shown
 from vedette.plan.plan import Plan
@@ -74,7 +73,7 @@ class Match(NamedTuple):
 
 
 QUARANTINE_AFTER = 10
-"""Undecided events after which a rule is asked no more; the default of ``[rules] quarantine_after``."""
+"""Undecided events after which a rule is asked no more."""
 
 
 class UndecidedEvent(NamedTuple):
@@ -84,24 +83,6 @@ class UndecidedEvent(NamedTuple):
     start: int
     end: int
     reason: str
-
-
-@dataclass(slots=True)
-class Tally:
-    """What evaluation cost, in all, since the engine was built."""
-
-    events: int = 0
-    candidates: int = 0
-    matches: int = 0
-    undecided: dict[int, int] = field(default_factory=dict)
-    """Per rule the events on which its pattern took too long; such an event is not "no match"."""
-    reasons: dict[int, str] = field(default_factory=dict)
-    skipped: dict[int, int] = field(default_factory=dict)
-    """Per rule in quarantine the events it was not asked about."""
-    asked: Counter[int] = field(default_factory=Counter)
-    """Per rule how many it was a candidate of, among the candidates that were sampled."""
-    seconds: float = 0.0
-    """That evaluation took, as whoever drives it counts them."""
 
 
 EVENTS_FLOOR = 0.15
@@ -193,13 +174,12 @@ class Engine:
         self.kernel_wrong = ""
         """What the kernel said wrongly the last time; from the first on all that it is sure of is evaluated."""
         self._differences = 0
-        self.remember(Cache(CACHE_BYTES, VERIFY_SAMPLE) if cache is None else cache)
+        self.remember(Cache() if cache is None else cache)
 
     def remember(self, cache: Cache) -> None:
         """Use ``cache``, a new one that is this engine's alone, for results; ``Cache(0)``: none. Whatever else is kept
         to spare work is forgotten."""
         self.cache = cache
-        self.evaluator.remember(cache)
         self._views: dict[tuple[str, LogSource], tuple[Part, _Scopes]] = {}
         self._context, self._codec = Context(), ""
         self._view: tuple[Part, _Scopes] = Part(1), Bounded(0)

@@ -40,8 +40,6 @@ class Operator(NamedTuple):
     value: Value
     words: str
     literal: bool = False
-    dear: bool = False
-    """Whether a test costs more than looking its answer up in the result cache."""
     test: Callable[[Any, str], Test] | None = None
     """Given value and option, the test of one text, for operators that are neither looked up nor searched for."""
 
@@ -73,9 +71,9 @@ OPERATORS: dict[Op, Operator] = {
     Op.PREFIX: Operator(Value.TEXT, "begins with", literal=True),
     Op.SUFFIX: Operator(Value.TEXT, "ends with", literal=True),
     Op.CONTAINS: Operator(Value.TEXT, "contains", literal=True),
-    Op.GLOB: Operator(Value.PARTS, "is like", literal=True, dear=True),
-    Op.REGEX: Operator(Value.REGEX, "matches", literal=True, dear=True),
-    Op.CIDR: Operator(Value.NETWORK, "is in", dear=True),
+    Op.GLOB: Operator(Value.PARTS, "is like", literal=True),
+    Op.REGEX: Operator(Value.REGEX, "matches", literal=True),
+    Op.CIDR: Operator(Value.NETWORK, "is in"),
     Op.NUMBER: Operator(Value.NUMBER, "is the number", literal=True),
     Op.LT: Operator(Value.NUMBER, "<", test=_compares(operator.lt)),
     Op.LTE: Operator(Value.NUMBER, "<=", test=_compares(operator.le)),
@@ -87,8 +85,8 @@ OPERATORS: dict[Op, Operator] = {
     Op.FIELD_PREFIX: Operator(Value.FIELD, "begins with the field"),
     Op.FIELD_SUFFIX: Operator(Value.FIELD, "ends with the field"),
     Op.FIELD_CONTAINS: Operator(Value.FIELD, "contains the field"),
-    Op.LOOKUP: Operator(Value.TABLE, "is in {option} of the lookup", dear=True),
-    Op.TIME_PART: Operator(Value.NUMBER, "has the {option}", dear=True, test=_is_part),
+    Op.LOOKUP: Operator(Value.TABLE, "is in {option} of the lookup"),
+    Op.TIME_PART: Operator(Value.NUMBER, "has the {option}", test=_is_part),
 }
 
 
