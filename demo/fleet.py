@@ -270,8 +270,9 @@ def enrol(centre: Centre, stack: ExitStack) -> list[Host]:
                 *centre.at_broker("enroller"))
     )  # fmt: skip
     stack.enter_context(
-        running("landing", "region", "land", "--landing", "landing", "--seconds", 1, *centre.at_broker("land-1"))
-    )
+        running("landing", "region", "land", "--landing", "landing", "--seconds", 1, "--members", "region",
+                *centre.at_broker("land-1"))
+    )  # fmt: skip
     hosts = []
     for site, *_ in SITES:
         create = f"region token create --fleet {FLEET} --labels site={site} --uses 1"
@@ -366,7 +367,8 @@ def console_options(centre: Centre) -> tuple[object, ...]:
         "--trust", "trust", "--fleet-file", "fleet.toml", "--requests", "requests", "--evidence", "evidence",
         "--operator", "ann", "--operator-key", "ann.pem", "--author-key", "author.pem",
         "--signer-key", "keys/carol.pem", "--signer-key", "keys/dave.pem", "--rules", "rules-1", "--crl",
-        "region/crl.pem", "--authorities", "region/members/ops/region-ca.pem", *centre.at_broker(),
+        "region/crl.pem", "--members", "region", "--authorities", "region/members/ops/region-ca.pem",
+        *centre.at_broker(),
     )  # fmt: skip
 
 

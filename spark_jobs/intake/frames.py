@@ -167,7 +167,7 @@ def agents(beats: DataFrame) -> DataFrame:
     """``AGENTS`` of heartbeats: each agent's newest, its counters summed over inputs and reasons."""
     newest = beats.groupBy("fleet", "agent_id").agg(
         F.max_by(
-            F.struct("site", "state", "version", "bundle", "plan_digest", "seq_high", "payload"),
+            F.struct("site", "state", "version", "bundle", "plan_digest", "seq_high", "payload", "stated_site"),
             F.struct("received_at", "payload"),
         ).alias("beat"),
         F.min("received_at").alias("first_seen"),
@@ -198,6 +198,7 @@ def agents(beats: DataFrame) -> DataFrame:
         F.coalesce("said.identity_broken", F.array().cast("array<string>")).alias("identity_broken"),
         "first_seen",
         "last_seen",
+        "stated_site",
     )
 
 

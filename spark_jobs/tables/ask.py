@@ -37,6 +37,10 @@ class Reader(ABC):
     @abstractmethod
     def _view(self, name: str, table: Table, where: Where) -> None: ...
 
+    def table(self, name: str, sql: str) -> None:
+        """Let ``name`` stand for the answer to ``sql``, which is asked once: for what several questions join."""
+        raise NotImplementedError
+
     @abstractmethod
     def has(self, table: Table) -> bool:
         """Whether any job has written ``table``, if only that there is nothing."""
@@ -68,6 +72,11 @@ class Sparks(Reader):
 
     def _view(self, name: str, table: Table, where: Where) -> None:
         self._tables.read(self._spark, table, where).createOrReplaceTempView(name)
+        self._views.add(name)
+
+    def table(self, name: str, sql: str) -> None:
+        answer = self._spark.sql(sql.replace("{explode}", "explode")).localCheckpoint()
+        answer.createOrReplaceTempView(name)
         self._views.add(name)
 
     def has(self, table: Table) -> bool:

@@ -7,7 +7,8 @@
   tried again (``alerts FILE``). A kill leaves the name here until that very work is done again; the release before
   this one wrote the query's name alone (``alerts``);
 * ``batches``: of each query of ingest the number of its last batch, and a hash of Spark's plan of it;
-* ``dropped``: of each table the newest day that retention took;
+* ``dropped``: of each table the newest day that retention took, of ``alerts`` also the newest on which one that it took
+  is counted, if that is later;
 * ``frozen``: days whose counts say more than the alerts that reconcile had of them: nobody makes them again.
 
 A table that is lost, another one than was noted, or older is refused by whoever opens the tables (``check``): a backup
@@ -182,7 +183,7 @@ def begin_again(root: str) -> None:
 
 
 def dropping(root: str, name: str, day: str) -> None:
-    """Note that retention takes the days of a table up to ``day``."""
+    """Note that retention takes of a table what is of days up to ``day``."""
     with _changing(root) as manifest:
         manifest.dropped[name] = max(day, manifest.dropped.get(name, ""))
 

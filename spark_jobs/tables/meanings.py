@@ -112,6 +112,7 @@ MEANINGS: Mapping[str, str] = {
     "source": "input that the event came by",
     "stage": "the furthest tactic",
     "started_at": "when it began",
+    "stated_site": "the other site that the agent itself states, where the region knows it at `site`; null: none",
     "state": "what the agent says of itself: running, lost, …",
     "steps": "what was first met where by which rule; at most 200, the first and the last hundred",
     "stored": "events in the raw log",

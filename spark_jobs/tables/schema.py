@@ -56,7 +56,7 @@ def _with(columns: StructType, more: StructType) -> StructType:
 
 
 _RAW_REF = columns("string log_id; long offset; int length")
-_LANDED = columns("time received_at; ingest ingest", ingest=columns("string collector_id topic"))
+_LANDED = columns("time received_at; ingest ingest; string stated_site", ingest=columns("string collector_id topic"))
 
 LANDED_ALERT = _with(
     columns(
@@ -132,7 +132,8 @@ ALERTS = Table(
 """Every alert once, in full. ``counted_at`` is the time by which it is counted everywhere below: ``event_time``, or
 ``received_at`` where the event's own time is absurd (``frames.counted_at``). ``asset``, ``place`` and ``intel`` come
 from the lookups as they were when the alert came in (null, or an empty list, where nothing is known): of ``host``, of
-``site``, of ``entities``. ``batch`` names the micro-batch that wrote the row."""
+``site``, of ``entities``. ``batch`` names the micro-batch that wrote the row. ``site`` is what the region knows of the
+agent, where it knows one; ``stated_site`` then the other one that the agent states. So in the tables below."""
 
 
 def _counts(name: str, first: str, *keys: str, partition: str | None = "date") -> Table:
@@ -183,7 +184,8 @@ AGENTS = Table(
     columns(
         """string fleet agent_id site state version bundle plan_digest;
         long seq_high received stored judged backlog dropped lost alerts_made alerts_receipted in_outbox;
-        double lag_seconds; long dead_rules; strings identity_broken; time first_seen last_seen"""
+        double lag_seconds; long dead_rules; strings identity_broken; time first_seen last_seen;
+        string stated_site"""
     ),
     partition=None,
     keys=("fleet", "agent_id"),

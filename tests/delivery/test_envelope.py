@@ -91,7 +91,7 @@ def test_columns_are_the_designs() -> None:
         *("last_time", "bundle", "flags"),
     ]
     assert [column.name for column in envelope.ALERT] == names
-    assert [column.name for column in envelope.LANDED_ALERT] == [*names, "received_at", "ingest"]
+    assert [column.name for column in envelope.LANDED_ALERT] == [*names, "received_at", "ingest", "stated_site"]
     assert list(envelope.to_row(FULL)) == names
 
 

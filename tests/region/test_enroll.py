@@ -34,11 +34,12 @@ from vedette.config.read import parse
 from vedette.delivery.envelope import encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
 from vedette.delivery.topics import enrolment_requests
+from vedette.fleet.certificates import new_key
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message
 from vedette.mqtt.settings import MqttSettings
 from vedette.region import enroll
-from vedette.region.enroll import Region
+from vedette.region.enroll import MAX_FORMER, Region
 from vedette.region.land import Landing, LandingSettings
 from vedette.region.sign import load_key, public_text
 
@@ -201,6 +202,22 @@ def test_renewal_is_by_time(tmp_path: Path) -> None:
         assert region.enroll("b", now=end - timedelta(days=40)).member.ends == int(end.timestamp())
         with pytest.raises(ValueError, match="the authority ended"):
             region.enroll("c", now=end + timedelta(days=1))
+
+
+def test_renewals_have_a_bound(tmp_path: Path) -> None:
+    """A member that renews without end is refused until its earlier certificates have ended; others are not."""
+    with Region.open(tmp_path, now=NOW) as region:
+        region.broker = URL
+        for name in ("a", "b"):
+            region.admit(name, new_key().public_key(), fleet="default", labels={}, now=NOW)
+        for _ in range(MAX_FORMER):
+            region.renew("a", new_key().public_key(), days=30, now=NOW)
+        before = (tmp_path / "members.json").read_bytes()
+        with pytest.raises(ValueError, match="32 certificates beside its newest"):
+            region.renew("a", new_key().public_key(), days=30, now=NOW)
+        assert (tmp_path / "members.json").read_bytes() == before
+        region.renew("b", new_key().public_key(), days=30, now=NOW)
+        region.renew("a", new_key().public_key(), days=30, now=NOW + timedelta(days=400))
 
 
 def test_two_commands_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,14 @@ def test_a_token_is_for_so_many_agents(tmp_path: Path) -> None:
         Tokens(tmp_path).find(grant.id).check("c", 1001)
 
 
+@pytest.mark.parametrize("site", ["", "New York", ".", "a/b"])
+def test_a_site_that_is_none(tmp_path: Path, site: str) -> None:
+    """No token is made whose members would be at a site that nobody could be let see."""
+    with pytest.raises(ValueError, match=r"site .*: expects"):
+        Tokens(tmp_path).create("plants", uses=1, seconds=60, labels={"site": site}, now=1000)
+    assert not Tokens(tmp_path).grants
+
+
 def test_a_token_that_ended(tmp_path: Path) -> None:
     """At its time, or when it is revoked, nobody enrols by it any more, not even who did before."""
     tokens = Tokens(tmp_path)

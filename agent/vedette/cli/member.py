@@ -1,4 +1,4 @@
-"""Members of the region: member enroll, renew, revoke, zip, list."""
+"""Members of the region: member enroll, renew, revoke, allow, move, zip, list."""
 
 from __future__ import annotations
 
@@ -182,6 +182,23 @@ def member_allow(name: str, folder: Path) -> None:
     click.echo(f"{name} may enrol again until {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(known.consent))}")
 
 
+@member.command("move")
+@click.argument("name")
+@click.option("--site", metavar="SITE", required=True, help="Where the host of NAME is from now on.")
+@folder_option
+def member_move(name: str, site: str, folder: Path) -> None:
+    """Say at which site the agent NAME is.
+
+    For a host that has moved, or that was enrolled without a label site. The landing and the console go by it, whatever
+    the agent states; they take it up by themselves where they read FOLDER. The settings of the host stay.
+
+    Example: vedette member move web-1 --site linz --folder region-ca
+    """
+    with existing(folder) as region:
+        region.move(name, site)
+    click.echo(f"{name} is at {site}")
+
+
 @member.command("zip")
 @click.argument("name")
 @folder_option
@@ -246,7 +263,7 @@ def _show(region: Region, done: Enrolled) -> None:
     if member.role == "landing":
         click.echo(
             f"vedette region land --client-id vedette-{member.name} --group {region.group}"
-            f" --receipt-key {RECEIPT_KEY} …"
+            f" --receipt-key {RECEIPT_KEY} --members {region.folder} …"
         )
 
 

@@ -168,6 +168,8 @@ def withdraw(key: Path | None, fleet: str, channel: str, lookup: str | None, **b
               help="Topics are NAME.alerts, NAME.status, NAME.bad and NAME.seqs.")  # fmt: skip
 @click.option("--receipt-key", type=click.Path(path_type=Path),
               help="Sign receipts with this private key; agents know it by uplink.receipt_keys.")  # fmt: skip
+@click.option("--members", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="The region's folder, or a copy of its members.json: agents are at the sites it says.")  # fmt: skip
 def land(
     landing: Path,
     client_id: str,
@@ -177,6 +179,7 @@ def land(
     kafka: str,
     kafka_topics: str,
     receipt_key: Path | None,
+    members: Path | None,
     **broker: object,
 ) -> None:
     """Write alerts as Parquet and send receipts.
@@ -200,7 +203,7 @@ def land(
         key = None if receipt_key is None else load_key(receipt_key)
         wanted = LandingSettings(
             settings, landing, client_id, group, max_rows=rows, max_seconds=seconds, kafka=kafka,
-            kafka_topics=kafka_topics, receipt_key=key,
+            kafka_topics=kafka_topics, receipt_key=key, members=members,
         )  # fmt: skip
         await run_landing(wanted, stop)
 

@@ -117,6 +117,7 @@ ALERT: Schema = (
 _LANDED: Schema = (
     Column("received_at", TIMESTAMP, True),
     Column("ingest", Struct((Column("collector_id", STRING, True), Column("topic", STRING, True))), True),
+    Column("stated_site", STRING),
 )
 
 LANDED_ALERT: Schema = (*ALERT, *_LANDED)
@@ -497,8 +498,9 @@ def _binaries(unpacker: Any) -> Iterator[bytes]:
 
 
 def landed(row: Mapping[str, Any], *, received_at: int, collector_id: str, topic: str) -> dict[str, Any]:
-    """A row of ``ALERT`` as a row of ``LANDED_ALERT``."""
-    return {**row, "received_at": received_at, "ingest": {"collector_id": collector_id, "topic": topic}}
+    """A row of ``ALERT`` as a row of ``LANDED_ALERT``, at the site that the agent states."""
+    ingest = {"collector_id": collector_id, "topic": topic}
+    return {**row, "received_at": received_at, "ingest": ingest, "stated_site": None}
 
 
 def status_row(

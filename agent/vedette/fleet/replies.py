@@ -99,9 +99,10 @@ def pack(request: str, part: Part, signer: Signer) -> bytes:
     return message
 
 
-def unpack(message: bytes, fleet: str, authorities: bytes, revoked: Collection[int] = ()) -> Reply:
+def unpack(message: bytes, fleet: str, authorities: bytes | None, revoked: Collection[int] = ()) -> Reply:
     """The part in ``message``, its records still packed. ``authorities`` (PEM) vouch for agents, ``revoked`` are serial
-    numbers of certificates. Raises ReplyRefused."""
+    numbers of certificates. ``authorities`` None: they vouched when it came, and who holds its certificate now, or not
+    any more, is no matter. Raises ReplyRefused."""
     try:
         if len(message) > MAX_MESSAGE:
             raise ValueError(f"{len(message)} bytes, at most {MAX_MESSAGE}")
@@ -117,7 +118,8 @@ def unpack(message: bytes, fleet: str, authorities: bytes, revoked: Collection[i
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ReplyRefused("malformed", f"not a part of a reply: {str(error)[:200]}") from error
     try:
-        vouched(certificate, agent, authorities, revoked)
+        if authorities is not None:
+            vouched(certificate, agent, authorities, revoked)
         if not signed_by(DOMAIN + signed, signature, certificate):
             raise ValueError(f"it is not signed by the key of {agent}")
     except ValueError as error:

@@ -58,7 +58,7 @@ from vedette.fleet.audit import Audit
 from vedette.fleet.certificates import fingerprint, key_pem, new_key
 from vedette.region.authorities import Authorities
 from vedette.region.authority import MAX_NAME
-from vedette.region.members import ROLES, Member, access, dump, load, password_file
+from vedette.region.members import ROLES, SITE, Member, access, check_site, dump, load, password_file
 from vedette.region.sign import load_key, public_text
 from vedette.system.durable import sync_path, write_whole
 from vedette.system.terminal import safe
@@ -68,6 +68,8 @@ DAYS = 365
 RENEW_DAYS = 30
 CONSENT_SECONDS = 24 * 3600
 """For which an operator's consent to enrol a name again holds."""
+MAX_FORMER = 32
+"""Certificates of a member that hold beside its newest: a renewal is due once in months."""
 LOCK_SECONDS = 30.0
 """For another command, or the enroller, that works in the folder."""
 RECEIPT_KEY = "receipt.key"
@@ -218,6 +220,8 @@ class Region:
             raise ValueError(f"{name} has a key that was made by the region: 'vedette member renew {name}'")
         if member.key == key:
             return self.certificate(name)
+        if sum(ends > now.timestamp() for _, ends in member.former) >= MAX_FORMER:
+            raise ValueError(f"{name} has {MAX_FORMER} certificates beside its newest that hold: revoke and enrol it")
         member.key = key
         return self._give(member, public, now, days)
 
@@ -232,6 +236,18 @@ class Region:
         member.consent = int((now or datetime.now(UTC)).timestamp()) + CONSENT_SECONDS
         self._save_members()
         self.audit("enrolment_allowed", name=name, until=member.consent)
+        return member
+
+    def move(self, name: str, site: str) -> Member:
+        """The agent ``name`` is at ``site`` from now on. Raises ValueError for who is no agent here, or no site."""
+        member = self.member(name)
+        if member.role != "agent":
+            raise ValueError(f"{name} is enrolled as {member.role}: only agents are at a site")
+        check_site(site)
+        former = member.labels.get(SITE, "")
+        member.labels[SITE] = site
+        self._save_members()
+        self.audit("moved", name=name, site=site, former=former)
         return member
 
     def rotate(self, *, now: datetime | None = None) -> None:

@@ -11,6 +11,9 @@ Delivery, in this order for every message:
    (``region/kafka.py``);
 4. PUBACK; then a receipt of the seqs to each agent.
 
+A row is at the site that the region knows of its member, where it knows one (``region/whereabouts.py``);
+``stated_site`` is then the other site that the agent states, and the log says so, once an agent.
+
 A heartbeat that shows that two machines have its agent's id (``region/sightings.py``) lands with that as ``notes`` in
 its payload; the landing's log says it once.
 
@@ -70,6 +73,7 @@ from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.kafka import TOPICS, KafkaLanding
 from vedette.region.sightings import Sightings
+from vedette.region.whereabouts import Whereabouts
 from vedette.system import foreign
 from vedette.system.backoff import BACKOFF, Backoff
 from vedette.system.wallclock import WallClock
@@ -116,6 +120,8 @@ class LandingSettings:
     kafka_topics: str = TOPICS
     receipt_key: Ed25519PrivateKey | None = None
     """Signs receipts; None: they are not signed."""
+    members: Path | None = None
+    """The region's folder, or one with a copy of its members.json: at which site who is; None: as agents state it."""
 
 
 class _Received(NamedTuple):
@@ -149,7 +155,7 @@ class Landing:
     """One landing service; ``run`` until ``stop``. ``landed`` counts rows on disk by table."""
 
     def __init__(self, settings: LandingSettings, *, clock: Callable[[], int] | None = None) -> None:
-        """Raises ValueError for a group that cannot stand in a subscription."""
+        """Raises ValueError for a group that cannot stand in a subscription, and with OSError for ``members``."""
         if not is_name(settings.group):
             raise ValueError(f"group: expects letters, digits, '.', '_' or '-', not {settings.group!r}")
         self.settings = settings
@@ -172,6 +178,9 @@ class Landing:
         self._left_behind = False
         self._stopping = False
         self._sightings = Sightings()
+        self._whereabouts = Whereabouts(settings.members)
+        self._elsewhere: set[tuple[str, str]] = set()
+        """Fleet and id of members that stated another site than theirs: no more than are enrolled."""
         self._receipts: dict[tuple[str, str], set[int]] = {}
         self._owed = asyncio.Event()
         self.client = MqttClient(
@@ -263,6 +272,7 @@ class Landing:
     def _decode(self, taken: Sequence[_Received]) -> _Batch:
         """The rows of ``taken``; called in a thread."""
         batch = _Batch()
+        self._whereabouts.look()
         for one in taken:
             topic = one.message.topic
             about: dict[str, Any] = {"received_at": 0, "collector_id": self.settings.client_id, "topic": topic}
@@ -277,7 +287,7 @@ class Landing:
                     break
                 try:
                     if not one.log_id:
-                        batch.rows["status"].append(self._noted(status_row(data, **named, **about)))
+                        batch.rows["status"].append(self._placed(self._noted(status_row(data, **named, **about))))
                         continue
                     row = decode_row(data)
                     for key, name in named.items():
@@ -286,7 +296,7 @@ class Landing:
                     if not _ALERT_ID.fullmatch(row["alert_id"]):
                         raise ValueError(f"alert_id: expects 32 hex digits, not {row['alert_id'][:80]!r}")
                     seqs.append(row["seq"])
-                    batch.rows["alerts"].append(landed(row, **about))
+                    batch.rows["alerts"].append(self._placed(landed(row, **about)))
                 except Exception as error:  # what nobody foresaw is kept as well, and ends nothing
                     reason = str(error) if isinstance(error, ValueError) else repr(error)
                     self._count_dead_letter(sender, topic)
@@ -310,6 +320,16 @@ class Landing:
         except ValueError:  # it nests too deep: it lands as it came, and the log has the note
             return row
         return {**row, "payload": orjson.dumps(noted).decode()}
+
+    def _placed(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row of ``LANDED_ALERT`` or ``STATUS``, at the site of its agent."""
+        fleet, agent = row["fleet"], row["agent_id"]
+        place = self._whereabouts.place(fleet, agent, row["site"])
+        if place.stated is not None and (fleet, agent) not in self._elsewhere:
+            self._elsewhere.add((fleet, agent))
+            action = "set [agent] site on its host; if it has moved: vedette member move"
+            log.warning(Log.SITE_DIFFERS, fleet=fleet, agent=agent, site=place.site, stated=place.stated, action=action)
+        return {**row, "site": place.site, "stated_site": place.stated}
 
     def _count_dead_letter(self, sender: tuple[str, str], topic: str) -> None:
         """One more row of ``bad``, of a sender that is not ignored yet."""

@@ -15,8 +15,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from vedette.delivery.topics import ENROLMENT, ROOT, agent_topic
+from vedette.system.terminal import safe
+from vedette.system.within import is_name
 
 ROLES = ("agent", "landing", "operator", "analyst", "enroller", "broker")
+SITE = "site"
+"""The label that says at which site a member is."""
 
 
 @dataclass(slots=True)
@@ -75,6 +79,12 @@ def password_file() -> bytes:
     salt = secrets.token_bytes(12)
     digest = hashlib.pbkdf2_hmac("sha512", ENROLMENT.encode(), salt, 101)
     return f"{ENROLMENT}:$7$101${b64encode(salt).decode()}${b64encode(digest).decode()}\n".encode()
+
+
+def check_site(site: str) -> None:
+    """Raises ValueError for what agents and the console's grants could not call a site."""
+    if not is_name(site):
+        raise ValueError(f"site {safe(site)}: expects 1 to 128 letters, digits, '.', '_' or '-', no dot first")
 
 
 def _rights(member: Member) -> list[tuple[str, str]]:

@@ -50,6 +50,8 @@ CONNECT_SECONDS = 15.0
 SILENT_SECONDS = 3.0
 """After which an agent is asked for what lacks; twice as long each time that brings nothing, up to MAX_SILENT."""
 MAX_SILENT = 60.0
+LOOK_SECONDS = 5.0
+"""Between two looks whether to give way."""
 MAX_WAITING = 256
 """Messages that have come and are not looked at yet."""
 BODY_SHOWN = 4 << 10
@@ -113,8 +115,8 @@ class Collection:
         """Why parts were refused since it was opened; the first of them."""
         for agent, answer in self.answers.items():
             for path in sorted(self._parts(agent).glob("*.part")):
-                with suppress(ReplyRefused):  # of a certificate that has ended meanwhile: it comes again
-                    self._count(answer, unpack(path.read_bytes(), self.request.fleet, authorities).part)
+                with suppress(ReplyRefused):  # damaged: it comes again
+                    self._count(answer, unpack(path.read_bytes(), self.request.fleet, None).part)
 
     @classmethod
     def begin(
@@ -200,8 +202,7 @@ class Collection:
         for number in range(len(have)):
             if number not in have:
                 return
-            yield unpack((self._parts(agent) / f"{number:06}.part").read_bytes(), self.request.fleet,
-                         self._authorities).part  # fmt: skip
+            yield unpack((self._parts(agent) / f"{number:06}.part").read_bytes(), self.request.fleet, None).part
 
     def records(self, agent: str) -> Iterator[dict[str, Any]]:
         """What an agent said, in order. Raises OSError."""
@@ -255,10 +256,11 @@ class Collection:
 
 async def converse(
     wire: Wire, collection: Collection, key: Ed25519PrivateKey, wait: float, *, fresh: bool = True,
-    news: Callable[[str, Part], None] = lambda agent, part: None,
+    news: Callable[[str, Part], None] = lambda agent, part: None, gives_way: Callable[[], bool] = lambda: False,
 ) -> None:  # fmt: skip
     """Send the request (``fresh``) or ask for what lacks, and take replies, until all are whole or ``wait`` seconds are
-    over. ``news`` is given each part as it is kept. Raises OSError when the wire fails."""
+    over, or ``gives_way``, which is asked every few seconds. ``news`` is given each part as it is kept. Raises OSError
+    when the wire fails."""
     now = time.monotonic()
     until = now + wait
     due = dict.fromkeys(collection.answers, (now + (SILENT_SECONDS if fresh else 0.0), SILENT_SECONDS))
@@ -268,12 +270,12 @@ async def converse(
     for agent, answer in collection.answers.items():
         if not fresh and answer.whole:
             await _resume(wire, collection, key, agent)
-    while any(not answer.over for answer in collection.answers.values()) and time.monotonic() < until:
+    while any(not answer.over for answer in collection.answers.values()) and now < until and not gives_way():
         next_due = min(at for agent, (at, _) in due.items() if not collection.answers[agent].over)
         came: tuple[str, bytes] | None = None
         reply: Reply | None = None
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.01, min(next_due, until) - time.monotonic())):
+            async with asyncio.timeout(max(0.01, min(next_due, until, now + LOOK_SECONDS) - now)):
                 came = await wire.reply()
         if came is not None:
             reply = await asyncio.to_thread(collection.take, *came)

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from vedette.fleet.enrolment import EnrolmentRefused, Token, new_token
+from vedette.region.members import SITE, check_site
 from vedette.system.durable import write_whole
 from vedette.system.terminal import safe
 
@@ -62,7 +63,9 @@ class Tokens:
         self.grants = _load(self._path)
 
     def create(self, fleet: str, *, uses: int, seconds: float, labels: Mapping[str, str], now: float) -> Grant:
-        """A new token. Raises OSError."""
+        """A new token. Raises OSError, and ValueError for a label ``site`` that can be none."""
+        if SITE in labels:
+            check_site(labels[SITE])
         token = new_token(fleet)
         made = Grant(
             token.id, b64encode(token.secret).decode(), fleet, uses, int(now + seconds), int(now), dict(labels)

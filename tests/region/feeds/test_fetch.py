@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -385,6 +386,32 @@ def test_two_at_once_and_a_broken_store(region: Region) -> None:
     file.unlink()
     region.fetch()
     assert region.ips() == [1]
+
+
+def test_a_store_that_has_lost_what_a_feed_said(region: Region) -> None:
+    """It is that feed's error, with what to do, and the feed after it is read."""
+    (region.folder / "a.json").write_bytes(bundle(*(ip(n) for n in range(200))))
+    (region.folder / "b.json").write_bytes(bundle(ip(1)))
+    region.feeds(*(f'name = "{name}"\ntype = "stix"\npath = "{name}.json"\nkinds = ["ip"]' for name in "ab"))
+    region.fetch()
+    file = region.lookups / ".feeds" / "feeds.sqlite3"
+    whole = file.read_bytes()
+
+    def readable(feed: str) -> bool:
+        with closing(sqlite3.connect(file)) as db, suppress(sqlite3.DatabaseError):
+            db.execute("SELECT count(*) FROM value WHERE feed = ?", (feed,)).fetchone()
+            return True
+        return False
+
+    for at in range(4096, len(whole), 4096):
+        file.write_bytes(whole[:at] + bytes(4096) + whole[at + 4096 :])
+        if readable("b") and not readable("a"):
+            break
+    (region.folder / "b.json").write_bytes(bundle(ip(250)))
+    feeds = region.fetch(code=1)["feeds"]
+    reason = "the feeds' store: database disk image is malformed: remove it, and all feeds are read anew"
+    assert [(feed["name"], feed["error"]) for feed in feeds] == [("a", reason), ("b", None)]
+    assert region.get("ip", "203.0.113.250") is not None
 
 
 def test_rules_ask_the_lookups(region: Region) -> None:

@@ -254,7 +254,7 @@ def test_agents_are_their_newest_heartbeats(spark: SparkSession) -> None:
     columns = StructType([field for field in LANDED_STATUS.fields if field.name != "ingest"])
 
     def beat(agent: str, minute: int, state: str, payload: str | None) -> tuple[object, ...]:
-        return (agent, "f", "s", state, "0.1", None, None, 9, payload, _at(f"12:{minute:02}:00"))
+        return (agent, "f", "s", state, "0.1", None, None, 9, payload, _at(f"12:{minute:02}:00"), agent)
 
     rows = [
         beat("a", 1, "old", "{}"),
@@ -277,7 +277,7 @@ def test_agents_are_their_newest_heartbeats(spark: SparkSession) -> None:
     assert all(got[f"l{n}"].lag_seconds is None for n in range(4))
     a = got["a"]
     assert (a.state, a.received, a.stored, a.judged, a.dropped, a.lost) == ("running", 18, 10, 8, 4, 0)
-    assert (a.lag_seconds, a.identity_broken, a.seq_high) == (3.0, ["x"], 9)
+    assert (a.lag_seconds, a.identity_broken, a.seq_high, a.stated_site) == (3.0, ["x"], 9, "a")
     assert (f"{a.first_seen:%M}", f"{a.last_seen:%M}") == ("01", "02")
     assert (got["b"].state, got["b"].received, got["b"].judged) == ("lost", None, None)
     assert all(got[f"c{n}"].received is None for n in range(5))

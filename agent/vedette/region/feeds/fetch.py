@@ -9,7 +9,6 @@ settings do not ask for is dropped. One whose rows did not change is not written
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -61,20 +60,21 @@ class Made(NamedTuple):
 def fetch(feed: Feed, store: Store, now: int, *, full: bool = False) -> Read:
     """Read one feed; ``full``: anew, whatever is known of it."""
     left = LeftOut()
-    state = State() if full else store.state(feed.name, feed.source)
+    before = read_at = 0
     try:
         with store.transaction():
+            before = store.count(feed.name)
+            read_at = store.read_at(feed.name)
+            state = State() if full else store.state(feed.name, feed.source)
             if not state.read:
                 store.forget(feed.name)
             after = _Reading(feed, store, left, now).read(state)
             if (count := store.count(feed.name)) > feed.max_indicators:
                 raise Failed(f"{count:,} indicators, more than {feed.max_indicators:,} (max_indicators)")
             store.note(feed.name, feed.source, after._replace(read=now))
-    except sqlite3.Error:
-        raise
-    except Exception as error:  # whatever a feed says, the next one is read
+    except Exception as error:  # whatever a feed says, and where the store has lost what it said, the next one is read
         why = str(error) if isinstance(error, OSError | ValueError) else repr(error)
-        return Read(feed.name, store.count(feed.name), store.read_at(feed.name), False, left, " ".join(why.split()))
+        return Read(feed.name, before, read_at, False, left, " ".join(why.split()))
     return Read(feed.name, count, now, after is not state, left)
 
 

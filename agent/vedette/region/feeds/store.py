@@ -104,7 +104,9 @@ class Store:
                     self._db.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            raise OSError(f"the feeds' store: {error}") from None
+            of_host = isinstance(error, sqlite3.OperationalError)  # a full disk, say
+            remedy = "" if of_host else ": remove it, and all feeds are read anew"
+            raise OSError(f"the feeds' store: {error}{remedy}") from None
 
     def state(self, feed: str, source: str) -> State:
         """Nothing is known of a feed that has another source now."""
