@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,15 +14,20 @@ from hypothesis import strategies as st
 from vedette.decode.bounded import (
     DEBT,
     MEAN,
+    MOST_COPIES,
     QUARANTINE_AFTER,
     SECONDS,
     Guard,
     TooSlow,
     compiled,
+    copies,
     finder,
     grows,
     why_slow,
 )
+from vedette.fleet.evidence import validate
+from vedette.plan.patterns import fallback
+from vedette.stream.functions import javaregex
 
 SLOW = r"^(a|aa|b)*(?<!x)c(?!d)"
 TEXT = "a" * 60 + "cd"
@@ -164,3 +170,32 @@ def test_what_re_does_not_take_or_sees_otherwise(pattern: str, text: str) -> Non
     """A look-behind of any width, and the beginning of a line within a group of its own flags."""
     assert finder(pattern, Guard())(text)
     assert finder(pattern.encode(), Guard())(text.encode())
+
+
+BOMB = "(?:" * 10 + "ab" + "){3}" * 10
+
+
+def test_what_takes_too_much_memory_is_no_pattern() -> None:
+    """Whoever compiles it by ``regex``: the first takes 40 MB, and four times as much with each further group. What is
+    large and takes little is one."""
+    for pattern in (
+        BOMB,
+        "(?:" * 20 + "a" + "){1,9}" * 20,
+        "((((a{30}){30}){30}){30})",
+        "(" * 20 + "[)]+" + ")+?" * 20,
+    ):
+        assert copies(pattern) > MOST_COPIES
+        for use in (compiled, partial(fallback, flags=""), javaregex.compiled):
+            with pytest.raises(ValueError, match="multiply"):
+                use(pattern)
+        with pytest.raises(ValueError, match="pattern: its repeats"):
+            validate({"since": 0, "until": 1, "pattern": pattern})
+    for pattern in (
+        "(?:ab){50000}",
+        "(?:" * 30 + "a" + ")*" * 30,
+        r"[(){99}]\({9}\{9}",
+        "(?:a{9}|b{9}){9}",
+        "a+b+c+" * 99,
+    ):
+        assert copies(pattern) <= MOST_COPIES
+        compiled(pattern)

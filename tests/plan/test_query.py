@@ -131,6 +131,23 @@ def test_a_column_that_is_not_there_is_no_plan(number: int) -> None:
         statements(bad)
 
 
+@pytest.mark.parametrize(
+    "grid",
+    [
+        Grid("HOP", 86_400_000_000, 1_000),
+        Grid("HOP", 60_000_000, -1_000),
+        Grid("CUMULATE", 60_000_000),
+        Grid("TUMBLE", 0),
+    ],
+)
+def test_windows_that_no_agent_could_give_are_no_plan(grid: Grid) -> None:
+    """Of a row in more than ``MAX_PARTS`` of them, or of lengths that are none, evaluation would not come to an end."""
+    (one,) = statements(dump((statement(),)))
+    assert isinstance(one.root, Windowed)
+    with pytest.raises(ValueError, match="no window is Grid"):
+        statements(dump((replace(one, root=replace(one.root, grid=grid)),)))
+
+
 def test_keys_and_times_are_columns_too() -> None:
     (one,) = statements(dump((statement(),)))
     root = one.root

@@ -43,12 +43,14 @@ def test_name_servers_and_sessions(tmp_path: Path) -> None:
     session = tmp_path / "run/systemd/sessions"
     (session / "1").write_text("UID=0\nREMOTE=1\nREMOTE_HOST=192.0.2.3\n")
     (session / "2").write_text("REMOTE_HOST=desk.example\n")
+    (session / "3").write_text("REMOTE_HOST=fe80::3%eth0\n")
     entries = ((7, "192.0.2.4"), (8, "192.0.2.5"), (7, "2001:db8::4"))
     (tmp_path / "run/utmp").write_bytes(b"".join(_utmp(*one) for one in entries) + b"torn")
     found = {str(net): why for net, why in of_host(sessions=True, root=tmp_path) if why != "loopback"}
     assert found == {
         "192.0.2.2/32": "name server", "fe80::1/128": "name server", "192.0.2.3/32": "logged in from there",
         "192.0.2.4/32": "logged in from there", "2001:db8::4/128": "logged in from there",
+        "fe80::3/128": "logged in from there",
     }  # fmt: skip
     assert "192.0.2.3/32" not in {str(net) for net, _ in of_host(sessions=False, root=tmp_path)}
 

@@ -58,7 +58,7 @@ def test_a_field_of_alert_group_or_event() -> None:
         "127.0.0.1", "::", "::1",
         "224.0.0.1", "ff02::1", "fe80::1%eth0", "fe80::1", "169.254.169.254",
         "1", "203.0.113.9 }; flush ruleset", "10.1.2.3", "2001:db8::1",
-        "::ffff:10.1.2.3", "::ffff:127.0.0.1",
+        "::ffff:10.1.2.3", "::ffff:127.0.0.1", "2001:db9::9%eth0", "2001:db9::9%x }\nflush ruleset\n#",
     ],
 )  # fmt: skip
 def test_what_is_not_blocked(text: str) -> None:

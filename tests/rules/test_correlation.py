@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -237,21 +238,32 @@ correlation: {type: temporal, rules: [e, rule_b], timespan: 1h}
     assert changed.correlations[1].digest != made.correlations[1].digest
 
 
-def test_a_chain_has_an_end() -> None:
-    """Correlations of correlations run up to a bound, written from the topmost down; of a longer chain the one at its
-    foot runs alone."""
+LONGER = MAX_CHAIN + 4
 
-    def chain(length: int) -> Plan:
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        [*range(LONGER)],
+        [*reversed(range(LONGER))],
+        [*range(MAX_CHAIN - 1, LONGER), *range(MAX_CHAIN - 1)],
+        *(random.Random(seed).sample(range(LONGER), LONGER) for seed in range(8)),
+    ],
+)
+def test_a_chain_has_an_end(order: list[int]) -> None:
+    """Correlations of correlations run up to a bound, and what stands above is refused: the same ones in any order."""
+
+    def chain(numbers: list[int]) -> Plan:
         of = "{{type: event_count, rules: [{}], timespan: 1m, condition: {{gte: 2}}}}"
         text = f"title: C{{}}\nname: c{{}}\ncorrelation: {of}\n"
-        texts = [text.format(n, n, f"c{n - 1}" if n else "rule_a") for n in reversed(range(length))]
+        texts = [text.format(n, n, f"c{n - 1}" if n else "rule_a") for n in numbers]
         return build.from_text(A + "---\n".join(texts))
 
-    assert (len(chain(MAX_CHAIN).correlations), chain(MAX_CHAIN).refused) == (MAX_CHAIN, ())
-    made = chain(MAX_CHAIN + 1)
-    assert [correlation.title for correlation in made.correlations] == ["C0"]
-    assert all("is refused: " in refusal.reason for refusal in made.refused)
-    assert f"chained deeper than {MAX_CHAIN}" in "".join(refusal.reason for refusal in made.refused)
+    made = chain(order)
+    assert {correlation.title for correlation in made.correlations} == {f"C{n}" for n in range(MAX_CHAIN)}
+    assert {refusal.title for refusal in made.refused} == {f"C{n}" for n in range(MAX_CHAIN, LONGER)}
+    assert all(f"chained deeper than {MAX_CHAIN}" in refusal.reason for refusal in made.refused)
+    assert chain([n for n in order if n < MAX_CHAIN]).refused == ()
 
 
 def test_generate() -> None:

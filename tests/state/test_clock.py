@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.state.drawn import all_of
+from vedette.model.event import MAX_EVENT, MAX_HOST
 from vedette.model.times import MAX_SKEW, clamp
 from vedette.state import clock
 from vedette.state.clock import FOREVER, LANES, Clock
@@ -217,3 +219,16 @@ def test_many_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     copy.load(one.delta())
     assert all_of(copy) == all_of(one)
     assert one.observe("in", "quiet", NOW - SECOND)[1] is False
+
+
+def test_hosts_of_any_length() -> None:
+    """What a sender writes in the place of a host is not kept beyond ``MAX_HOST`` characters."""
+    one, copy = Clock(0), Clock(0)
+    for number in range(3):
+        lane, _ = one.observe("in", f"{number}" + "h" * MAX_EVENT, NOW)
+        assert one.lane("in", f"{number}" + "h" * MAX_EVENT, NOW) == lane
+    assert len(one) == 3
+    delta = one.delta()
+    assert len(msgpack.packb(delta)) < 4 * (MAX_HOST + 100)
+    copy.load(delta)
+    assert all_of(copy) == all_of(one)

@@ -6,9 +6,10 @@ import msgpack
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vedette.model.event import MAX_EVENT
 from vedette.plan.relation import Suppress
 from vedette.state.clock import Clock
-from vedette.state.suppress import Fold, Source, Suppressor
+from vedette.state.suppress import MAX_TEXT, Fold, Source, Suppressor
 
 SECOND = 1_000_000
 TEN = Suppress(("u",), 10.0)
@@ -91,3 +92,15 @@ def test_nothing_is_lost(alerts: list[tuple[int, str]], stop: int, advance: bool
     folded += sum(fold.count for fold in one.closed())
     assert sent + folded == len(alerts)
     assert len(one) == 0
+
+
+def test_values_of_any_length() -> None:
+    """They tell alerts apart by all of their text, and of what a sender writes little is kept."""
+    one, clock = made()
+    for number, end in enumerate("abca"):
+        assert take(one, clock, 1, "u" * MAX_EVENT + end, number) == (number < 3)
+    delta = one.delta()
+    assert len(msgpack.packb(delta)) < 3 * (MAX_TEXT + 500)
+    copy = Suppressor(clock)
+    copy.restore(msgpack.unpackb(msgpack.packb(delta)))
+    assert not take(copy, clock, 2, "u" * MAX_EVENT + "b", 9)

@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 
 from tests.e2e.agent import KILLS
 from tests.rawlog.samples import NOW, lines, noise
+from tests.settings import SegmentedLog
 from tests.waits import DEADLINE
-from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters, Log
 from vedette.model.event import Cursor, FilePosition
 from vedette.rawlog import checkpoint
@@ -67,7 +67,7 @@ def raw_log(folder: Path) -> tuple[str, list[Checkpoint]]:
         )
         return checkpoint.encode(checkpoints[-1])
 
-    settings = RawLogSettings(segment_bytes=10_000)
+    settings = SegmentedLog(segment_bytes=10_000)
     log = RawLog.open(folder, settings, Counters(), clock=lambda: NOW, describe=describe)
     opened.append(log)
     for i in range(30):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -24,6 +25,24 @@ LOG = "ab" * 16
 def commit(store: Store, offset: int, *alerts: tuple[int, bytes], made: int = 0) -> None:
     """A batch without positions."""
     store.commit(Cursor(LOG, offset), {"inputs": {}, "totals": {"alerts_made": made}}, [], alerts)
+
+
+@pytest.mark.parametrize("limit", [0, 8192, 16384, 28672, 32768])
+def test_a_new_store_that_the_disk_does_not_take(tmp_path: Path, limit: int) -> None:
+    """Nothing of it is there, so that the next start takes none for damaged, and makes it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        with pytest.raises(OSError, match="the store cannot be used"):
+            Store.open(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, previous)
+    assert not (tmp_path / "data.mdb").exists()
+    with Store.open(tmp_path) as store:
+        assert store.account().next_seq == 1
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_new_store_is_empty(tmp_path: Path) -> None:

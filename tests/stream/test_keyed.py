@@ -9,12 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.stream.keyed import KEY_BYTES, Budget, Table, pack, unpack
+from vedette.udf import values
 
 KEYS = st.tuples(st.one_of(st.none(), st.text(max_size=3), st.integers(-3, 3), st.decimals(0, 9, places=2)))
 
 
 def table(budget: Budget) -> Table[list[Any]]:
     return Table(budget, len, load=list)
+
+
+def test_whole_numbers_of_any_size_are_kept() -> None:
+    """As Python has them: a time that is moved by an event's own number may lie beyond 64 bits."""
+    one, other = Table[Any](Budget(), lambda value: 8), Table[Any](Budget(), lambda value: 8)
+    one.put((1 << 70, "a"), (-(1 << 200), Decimal("1.50"), {"b": 1 << 64}))
+    other.restore(unpack(pack(one.delta())))
+    assert other.values == one.values
+    assert values.unpack(pack(1 << 70)) == 1 << 70  # a user function's argument
 
 
 @given(st.lists(st.tuples(KEYS, st.none() | st.lists(st.integers(0, 9), max_size=3), st.booleans())))

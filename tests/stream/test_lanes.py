@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stream.test_network import COLUMNS, calc, network, scan, seconds, statement, windows
+from vedette.model.event import MAX_EVENT, MAX_HOST
 from vedette.model.times import MAX_SKEW
 from vedette.stream.keyed import pack, unpack
 from vedette.stream.lanes import IDLE, Lanes
@@ -66,6 +67,15 @@ def test_a_quiet_host_goes_on_with_the_receipts() -> None:
     assert one.least(IDLE) == seconds(150)
     assert one.least(IDLE + 1) == seconds(170)
     assert len(one) == 1
+
+
+def test_hosts_of_any_length() -> None:
+    """What a sender writes in the place of a host is not kept beyond ``MAX_HOST`` characters."""
+    one = Lanes()
+    for number in range(3):
+        one.take(("in", f"{number}" + "h" * MAX_EVENT), seconds(1 + number), 0)
+    assert len(one) == 3
+    assert len(pack(one.delta())) < 4 * (MAX_HOST + 100)
 
 
 def test_lanes_are_bounded() -> None:

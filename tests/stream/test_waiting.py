@@ -145,9 +145,17 @@ def test_what_has_no_room_is_dropped_and_counted() -> None:
 
 def test_a_value_that_cannot_wait_costs_no_other_row_its_place() -> None:
     one = Waiting(EVERY, 1 << 20)
-    one.add(ONE, [(n, 1 << n, "a") for n in range(60, 67)])
-    assert [row[0] for _, row, _ in taken(one, 9)] == [60, 61, 62, 63]
-    assert one.dropped["one"] == 3
+    one.add(ONE, [(n, 0 if n % 2 else object(), "a") for n in range(7)])
+    assert [row[0] for _, row, _ in taken(one, 9)] == [1, 3, 5]
+    assert one.dropped["one"] == 4
+
+
+def test_a_number_of_any_size_waits() -> None:
+    one = Waiting(EVERY, 1 << 20)
+    one.add(ONE, [(n, sign << n, "a") for n in range(60, 70) for sign in (1, -1)])
+    again = Waiting(EVERY, 1 << 20)
+    again.restore(unpack(pack(one.delta())))
+    assert [row[1] for _, row, _ in taken(again, 20)] == [sign << n for n in range(60, 70) for sign in (1, -1)]
 
 
 @pytest.mark.parametrize(

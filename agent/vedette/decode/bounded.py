@@ -24,14 +24,21 @@ from typing import Any, NamedTuple, TypeVar
 import regex
 
 SECONDS = 0.05
-"""Of CPU for one pattern on one text."""
+"""Seconds of CPU for one pattern on one text."""
 QUARANTINE_AFTER = 10
-MEAN, MEAN_BYTES = 0.001, 4096
+MEAN = 0.001
+MEAN_BYTES = 4096
 """Seconds of CPU that a question may take in the long run, for so many letters or part of them."""
 DEBT = 1.0
 """Seconds of CPU beyond that until quarantine."""
 MOST_WAYS = 100
 """In which a linear pattern may fit at one place of a text."""
+MOST_COPIES = 100_000
+_TOKEN = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|(?P<open>\()\??|(?P<close>\))"
+    r"|(?P<repeat>\{(?P<least>\d*),?\d*\}|[*+?])[?+]?|.", re.S,
+)  # fmt: skip
+"""Of a regular expression, as far as ``copies`` must know it."""
 
 T = TypeVar("T", str, bytes)
 
@@ -42,7 +49,7 @@ class TooSlow(Exception):
 
 @dataclass(slots=True)
 class Guard:
-    """What the patterns of one owner have taken."""
+    """The CPU time that the patterns of one owner have taken."""
 
     overruns: int = 0
     """Texts on which one took too long."""
@@ -53,7 +60,7 @@ class Guard:
         return self.overruns >= QUARANTINE_AFTER or self.debt >= DEBT
 
     def ask(self, question: Callable[..., Any], text: str | bytes, seconds: float = SECONDS) -> Any:
-        """What a method of a ``compiled`` pattern answers. Raises ``TooSlow``."""
+        """Call a method of a ``compiled`` pattern. Raises ``TooSlow``."""
         if self.quarantined:
             raise TooSlow
         began = time.thread_time()
@@ -67,15 +74,36 @@ class Guard:
 
 
 def compiled(pattern: str | bytes, flags: int = 0) -> Any:
-    """A pattern whose methods take ``timeout``. Raises ValueError for what is no regular expression."""
+    """A pattern whose methods take ``timeout``. Raises ValueError for what is no regular expression, or takes too much
+    memory."""
+    if copies(pattern) > MOST_COPIES:
+        raise ValueError("its repeats within each other multiply: write smaller counts, or fewer groups")
     try:
         return regex.compile(pattern, flags)
     except (regex.error, RecursionError, OverflowError) as error:
         raise ValueError(str(error)) from None
 
 
+def copies(pattern: str | bytes) -> int:
+    """Return how many copies of its innermost part ``regex`` makes, at most: of a repeat as many as must be there and
+    one more, of repeats within each other the product."""
+    most, last = [1], 1
+    for token in _TOKEN.finditer(pattern if isinstance(pattern, str) else pattern.decode("latin-1")):
+        if token["open"]:
+            most.append(1)
+        elif token["close"] and len(most) > 1:
+            last = most.pop()
+        elif repeat := token["repeat"]:
+            last *= 1 + (int(token["least"] or 0) if token["least"] is not None else repeat == "+")
+        else:
+            last = 1
+        most[-1] = max(most[-1], 1 if token["open"] else last)
+    return max(most)
+
+
 def finder(pattern: T, guard: Guard) -> Callable[[T], object]:
-    """What finds ``pattern`` in a text: a match, or None. It raises ``TooSlow``; this ValueError."""
+    """Return a search for ``pattern`` in a text, which gives a match, or None, and raises ``TooSlow``. Raises
+    ValueError."""
     search = compiled(pattern).search
     if not why_slow(pattern):
         with suppress(re.error):  # ``regex`` takes more, as a look-behind of any width
@@ -146,26 +174,32 @@ def _begins(items: Any) -> bool:
         return bool(value in (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING))
     if op is sre.SUBPATTERN:
         return not value[1] & re.MULTILINE and _begins(value[3].data)
-    return op is sre.BRANCH and all(_begins(one.data) for one in value[1])
+    return op is sre.BRANCH and all(_begins(branch.data) for branch in value[1])
 
 
 def _cost(items: Any, last: bool = False) -> _Cost:
-    """Of a sequence; ``last``: nothing follows it. Raises ``_Backtracks``."""
-    work, many, ways = 0, 0, 1
+    """Return the cost of a sequence; ``last``: nothing follows it. Raises ``_Backtracks``."""
+    work = 0
+    many = 0
+    ways = 1
     for place, (op, value) in enumerate(items):
-        one = _of(op, value)
-        if one.many and op in _REPEATS and _one_end(value[2], items[place + 1 :], last):
-            one = _Cost(one.work, 0)
-        work, many, ways = max(work, many + one.work), many + one.many, min(ways * one.ways, 1 << 30)
+        cost = _of(op, value)
+        if cost.many and op in _REPEATS and _one_end(value[2], items[place + 1 :], last):
+            cost = _Cost(cost.work, 0)
+        work = max(work, many + cost.work)
+        many += cost.many
+        ways = min(ways * cost.ways, 1 << 30)
     return _Cost(work, many, ways)
 
 
 def _of(op: Any, value: Any) -> _Cost:
     match op:
         case sre.BRANCH:
-            several = [_cost(one) for one in value[1]]
+            several = [_cost(branch) for branch in value[1]]
             return _Cost(
-                max(one.work for one in several), max(one.many for one in several), sum(one.ways for one in several)
+                max(cost.work for cost in several),
+                max(cost.many for cost in several),
+                sum(cost.ways for cost in several),
             )
         case sre.SUBPATTERN:
             return _cost(value[3])
@@ -184,16 +218,16 @@ _REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)
 
 
 def _repeated(op: Any, least: int, most: Any, body: Any) -> _Cost:
-    one = _cost(body)
+    cost = _cost(body)
     alone = op is sre.POSSESSIVE_REPEAT
     if most is sre.MAXREPEAT or most > MOST_WAYS:
-        if one.many or one.ways > 1:
+        if cost.many or cost.ways > 1:
             raise _Backtracks(_REPEATED)
-        return _Cost(one.work + 1, 0 if alone else 1)
-    work = one.work + max(0, most - 1) * one.many
+        return _Cost(cost.work + 1, 0 if alone else 1)
+    work = cost.work + max(0, most - 1) * cost.many
     if alone:
         return _Cost(work)
-    return _Cost(work, most * one.many, min(max(1, most - least + 1) * one.ways**most, 1 << 30))
+    return _Cost(work, most * cost.many, min(max(1, most - least + 1) * cost.ways**most, 1 << 30))
 
 
 # --- a repeat of one character behind which another must stand ends at one place alone
@@ -231,7 +265,7 @@ def _one_end(body: Any, behind: Any, last: bool) -> bool:
 
 
 def _characters(op: Any, value: Any) -> _Between | None:
-    """What fits where one character is asked for; None: it is no such thing."""
+    """Return the characters that fit an item of one character; None: it is another item."""
     match op:
         case sre.LITERAL:
             return _range(value, value)
@@ -242,8 +276,8 @@ def _characters(op: Any, value: Any) -> _Between | None:
         case sre.IN:
             negated = value[0][0] is sre.NEGATE
             parts = [
-                _KINDS[one] if kind is sre.CATEGORY else _range(*((one, one) if kind is sre.LITERAL else one))
-                for kind, one in value[negated:]
+                _KINDS[item] if kind is sre.CATEGORY else _range(*((item, item) if kind is sre.LITERAL else item))
+                for kind, item in value[negated:]
             ]
             surely, perhaps = (frozenset[int]().union(*several) for several in zip(*parts, strict=True))
             return (_EVERY - perhaps, _EVERY - surely) if negated else (surely, perhaps)
@@ -251,7 +285,7 @@ def _characters(op: Any, value: Any) -> _Between | None:
 
 
 _WITH_OTHERS = frozenset(map(ord, "iIkKsS")) | frozenset(range(128, 256))
-"""Of which letters beyond Latin-1 are the upper or lower case."""
+"""Characters whose upper or lower case is a letter beyond Latin-1."""
 
 
 def _range(first: int, last: int) -> _Between:

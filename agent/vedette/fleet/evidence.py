@@ -20,10 +20,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import regex
-
 from vedette.archive.reach import whole
 from vedette.config.redact import redaction as redacting
+from vedette.decode.bounded import compiled
 from vedette.decode.codecs import CODECS, plugged
 from vedette.decode.decoder import record
 from vedette.decode.redact import Redaction
@@ -76,8 +75,8 @@ def validate(body: Mapping[str, Any]) -> None:
     if type(body.get("limit", 1)) is not int or not 0 < body.get("limit", 1) <= MAX_EVENTS:
         raise ValueError(f"limit: expects 1 to {MAX_EVENTS}")
     try:
-        regex.compile(body.get("pattern", "").encode())
-    except regex.error as error:
+        compiled(body.get("pattern", "").encode())
+    except ValueError as error:
         raise ValueError(f"pattern: {error}") from error
 
 
@@ -212,7 +211,7 @@ def _lines(
 
 
 def _range(folder: Path | Tiers, body: Mapping[str, Any], pace: Callable[[], None]) -> Iterator[Line | str]:
-    pattern = regex.compile(body["pattern"].encode()) if body.get("pattern") else None
+    pattern = compiled(body["pattern"].encode()) if body.get("pattern") else None
     left, slow = body.get("limit", MAX_EVENTS), 0
     gaps: list[Gap] = []
     wanted: dict[str, Any] = {"since": body["since"], "until": body["until"], "input": body.get("input") or None}

@@ -23,6 +23,8 @@ from typing import NamedTuple, Protocol
 
 MAX_EVENT = 1 << 20
 """Bytes. A longer event is cut to this, flagged and counted, and evaluated cut, everywhere alike."""
+MAX_HOST = 255
+"""Characters of a host's name that count, as many as RFC 5424 lets one have: a sender may write longer ones."""
 
 CHUNK_BYTES = 256 << 10
 """Bytes at which an input hands over a chunk; it does so after CHUNK_SECONDS at the latest."""

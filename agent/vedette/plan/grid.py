@@ -7,7 +7,11 @@ session (as in Flink).
 
 from __future__ import annotations
 
+from math import gcd
 from typing import NamedTuple
+
+MAX_PARTS = 10_000
+"""Of a window: each row is in as many windows, at most, and each window is made of as many slices."""
 
 
 class Grid(NamedTuple):
@@ -21,6 +25,14 @@ class Grid(NamedTuple):
     size: int
     step: int = 0
     offset: int = 0
+
+    @property
+    def parts(self) -> int:
+        """Slices that a window is made of; 0 for lengths that are none."""
+        stepped = self.kind in ("HOP", "CUMULATE")
+        if self.size <= 0 or self.step < stepped:
+            return 0
+        return self.size // gcd(self.size, self.step)
 
     def windows(self, time: int) -> list[tuple[int, int]]:
         """Start and end of those that a row of this time is in: of HOP the newest first, of CUMULATE the shortest. Not

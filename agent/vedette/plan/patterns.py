@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import regex
 
+from vedette.decode.bounded import compiled
 from vedette.plan.database import CASELESS, DOTALL, MAY_BE_EMPTY, MULTILINE, ONCE, UTF8, Pattern, literal
 from vedette.plan.ir import ANY, STAR, Op, Predicate
 from vedette.plan.limits import REGEX_TOKEN
@@ -139,6 +140,6 @@ def fallback(source: str, flags: str) -> Any:
     if "i" not in flags or re.search(r"\\[wWdDsSbB]|\[:", source):
         number |= regex.ASCII
     try:
-        return regex.compile(REGEX_TOKEN.sub(as_pcre, source), number)
-    except regex.error as error:
+        return compiled(REGEX_TOKEN.sub(as_pcre, source), number)
+    except ValueError as error:
         raise ValueError(f"the regular expression cannot be read: {error}") from error

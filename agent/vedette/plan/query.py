@@ -38,7 +38,7 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgpack
 
-from vedette.plan.grid import Grid
+from vedette.plan.grid import MAX_PARTS, Grid
 from vedette.plan.relation import Suppress
 
 SECOND = 1_000_000
@@ -547,6 +547,8 @@ def statements(data: Any) -> tuple[Statement, ...]:
             raise ValueError(f"not a statement: {one.id!r:.60}")
         for node in nodes(one.root):
             _check_columns(node, one.title)
+            if isinstance(node, Assign | Windowed) and not 0 < node.grid.parts <= MAX_PARTS:
+                raise ValueError(f"the statement {one.title!r:.60}: no window is {node.grid}")
     return loaded
 
 

@@ -203,26 +203,29 @@ def _grid_of(grid: Grid, span: int) -> bool:
 
 
 def ordered(correlations: Iterable[Correlation]) -> list[Correlation]:
-    """``correlations`` with each after those that it refers to; raises ValueError for a cycle or a lack."""
+    """``correlations`` with each after those that it refers to; raises ValueError for a cycle, a lack, or a chain of
+    more than ``MAX_CHAIN``."""
     by_id = {c.id: c for c in correlations}
-    done: dict[str, int] = {}
+    depths: dict[str, int] = {}
 
     def visit(one: Correlation, above: tuple[str, ...]) -> int:
         if one.id in above:
             raise ValueError(f"correlation {one.id} refers to itself by way of others")
-        if one.id not in done:
+        if one.id not in depths:
             nested = [by_id[slot.rule_id] for slot in one.slots if slot.correlation and slot.rule_id in by_id]
             if len(nested) != sum(slot.correlation for slot in one.slots):
                 raise ValueError(f"correlation {one.id} refers to one that is not there")
-            if len(above) >= MAX_CHAIN:
+            depth = len(above) + 1  # of a walk that is too long already, nothing more is visited
+            if depth <= MAX_CHAIN:
+                depth = 1 + max((visit(child, (*above, one.id)) for child in nested), default=0)
+            if depth > MAX_CHAIN:
                 raise ValueError(f"correlations are chained deeper than {MAX_CHAIN}")
-            depth = 1 + max((visit(child, (*above, one.id)) for child in nested), default=0)
-            done[one.id] = depth
-        return done[one.id]
+            depths[one.id] = depth
+        return depths[one.id]
 
     for one in by_id.values():
         visit(one, ())
-    return [by_id[key] for key in done]
+    return [by_id[key] for key in depths]
 
 
 def starved(correlations: Iterable[Correlation], idle: Iterable[str]) -> list[Correlation]:

@@ -92,4 +92,4 @@ def _sessions(root: Path) -> Iterator[Address]:
 
 def _address(text: str) -> Iterator[Address]:
     with suppress(ValueError):
-        yield ip_address(text.strip("[]"))
+        yield ip_address(text.strip("[]").partition("%")[0])

@@ -40,6 +40,8 @@ def address_of(text: str) -> Address:
     a host's metadata service and its neighbours have such."""
     found = ip_address(text.strip())
     if isinstance(found, IPv6Address):
+        if found.scope_id is not None:  # any text at all, which nft would read
+            raise ValueError(f"{found!s:.60} holds on one link only")
         found = found.ipv4_mapped or found
     if found.is_link_local:
         raise ValueError(f"{found} holds on one link only")

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from vedette.response.decide import Address, Network
 
+NFT = Path("/usr/sbin/nft")
 SECONDS = 10.0
 """For one transaction."""
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from ipaddress import ip_network
-from pathlib import Path
 from typing import Literal
 
-from vedette.model.settings import INTERNAL, Name, Seconds
+from vedette.model.settings import Name, Seconds
 
 TABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 """A name of nft that needs no quotes."""
@@ -36,9 +35,6 @@ class ResponseSettings:
     allow: tuple[str, ...] = ()
     allow_sessions: bool = True
     table: Name = "vedette"
-    nft: Path = field(default=Path("/usr/sbin/nft"), metadata=INTERNAL)
-    poll: Seconds = field(default=5.0, metadata=INTERNAL)
-    """Between two looks at the firewall and at what this host allows."""
     block: tuple[BlockSettings, ...] = ()
 
     @property

@@ -30,6 +30,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
+from vedette.model.event import MAX_HOST
 from vedette.model.times import MAX_SKEW
 
 MAX_GAP = 5_000_000
@@ -84,7 +85,7 @@ class Clock:
 
     def observe(self, input: str, host: str, time: int) -> tuple[int, bool]:
         """An event of this source at ``time``: the number of its lane, and whether it jumps."""
-        key = (input, host)
+        key = (input, host[:MAX_HOST])
         if key != self._latest:  # lines come in batches
             self._touch(key)
         lanes, running = self._sources[key], self.running
@@ -145,7 +146,7 @@ class Clock:
 
     def lane(self, input: str, host: str, time: int) -> int:
         """The lane that an event of before has most likely been of; 0: none that is known."""
-        lanes = self._sources.get((input, host), ())
+        lanes = self._sources.get((input, host[:MAX_HOST]), ())
         return min(lanes, key=lambda n: abs(self._state[n][0] + self.running - time), default=0)
 
     def mark(self, lane: int) -> int:

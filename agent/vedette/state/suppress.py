@@ -6,14 +6,16 @@ alert beyond it comes, the window closes, and what was counted leaves as one ``F
 than the window's length before its beginning is not folded into it and opens none.
 
 At most ``max_windows`` are open; beyond, the one longest without an alert is closed early: its fold leaves at once.
-Nothing that was counted is lost. Times are UTC microseconds.
+Nothing that was counted is lost. A window is found by all of its values, and keeps ``MAX_TEXT`` characters of each, and
+of the host: a sender may write longer ones. Times are UTC microseconds.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
 
 import msgpack
@@ -22,6 +24,7 @@ from vedette.plan.relation import Suppress
 from vedette.state.clock import Clock
 
 MAX_WINDOWS = 100_000
+MAX_TEXT = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,11 @@ class Suppressor:
     ) -> bool:
         """True when an alert is to be sent, False when it was folded. ``number``: its lane."""
         key = bytes(msgpack.packb([source.rule_id, *sorted(values.items())]))
+        if len(key) > MAX_TEXT:
+            key = blake2b(key, digest_size=32).digest()
+            values = {name: text[:MAX_TEXT] for name, text in values.items()}
+        if source.host is not None and len(source.host) > MAX_TEXT:
+            source = replace(source, host=source.host[:MAX_TEXT])
         span = int(rule.seconds * 1_000_000)
         known = self._open.get(key)
         if known is not None and time > known.until:

@@ -5,9 +5,9 @@ flipped bit. One that does not fit raises ``Damaged``, and so does what LMDB fin
 is then left in the folder, because the check at the next start (``store/check.py``) may not come by the place again.
 Other errors of LMDB become OSErrors that say where and what to do.
 
-``write`` is one transaction, on disk when the ``with`` ends and undone when it raises. After a write of LMDB's own that
-failed the environment is opened again: what it has in memory may not be what is on disk. One process writes
-(``store.own``), in one thread; any may read with ``readonly``.
+``write`` is one transaction, on disk when the ``with`` ends and undone when it raises. Where LMDB could not write its
+first page it gives nothing more, and what it has in memory may not be what is on disk: whoever reads or writes next
+opens the environment again. One process writes (``store.own``), in one thread; any may read with ``readonly``.
 """
 
 from __future__ import annotations
@@ -137,26 +137,33 @@ class Environment:
         self._gate = threading.Lock()
         """Held while reading, and while the environment is opened again."""
         self._unusable = False
-        """LMDB could not write its first page, and takes no more until it is opened again."""
+        """LMDB could not write its first page, and gives no transaction until it is opened again. The writer sets it
+        when its own has ended, so that nobody closes the environment under it."""
         with _translated(folder):
             self._env, self._tables = _opened(folder, self._names, map_bytes, readonly, self._later)
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """All of one moment."""
-        with self._noticed(), _translated(self._folder), self._gate, self._env.begin() as txn:
-            yield Transaction(self._folder, self._tables, txn)
+        with self._noticed(), _translated(self._folder), self._gate:
+            self._make_usable()
+            with self._env.begin() as txn:
+                yield Transaction(self._folder, self._tables, txn)
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
         """All or nothing."""
-        if self._unusable:
-            self._open_again()
         try:
-            with self._noticed(), _translated(self._folder), self._env.begin(write=True) as txn:
-                yield Transaction(self._folder, self._tables, txn)
-        except OSError as error:
-            self._unusable = isinstance(error.__cause__, lmdb.PanicError)
+            with self._noticed(), _translated(self._folder):
+                with self._gate:
+                    self._make_usable()
+                with self._env.begin(write=True) as txn:
+                    yield Transaction(self._folder, self._tables, txn)
+        except OSError:
+            try:
+                self._env.begin().abort()
+            except lmdb.Error:
+                self._unusable = True
             raise
 
     @contextmanager
@@ -170,11 +177,12 @@ class Environment:
                     (self._folder / DAMAGED).write_text(str(error), "utf-8")
             raise
 
-    def _open_again(self) -> None:
-        with _translated(self._folder), self._gate:
+    def _make_usable(self) -> None:
+        """Open the environment again where that must be; the gate is held."""
+        if self._unusable:
             self._env.close()
             self._env, self._tables = _opened(self._folder, self._names, self._map_bytes, False, self._later)
-        self._unusable = False
+            self._unusable = False
 
     def copy_to_nowhere(self) -> None:
         """Looks at every page. A damaged environment may kill the process, or keep it for ever."""

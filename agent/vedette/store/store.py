@@ -30,6 +30,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -146,21 +147,32 @@ class Store:
             if not readonly:
                 owner = own(folder) if owner is None else owner
                 undo.callback(os.close, owner)
+                if not (folder / "data.mdb").exists():
+                    cls._create(folder, map_bytes)
             env = Environment(folder, TABLES, map_bytes, readonly=readonly, later=LATER)
             undo.callback(env.close)
             store = cls(env, folder, owner)
             if not readonly:
-                store._found()
                 store.places = store._saved_places()
                 store.outbox_bytes = store.account().bytes
             undo.pop_all()
         return store
 
-    def _found(self) -> None:
-        with self._env.write() as txn:
-            if txn.get(_META, b"outbox") is None:
-                self._put_account(txn, Account(secrets.token_hex(16)))
-        sync_path(self._folder)
+    @classmethod
+    def _create(cls, folder: Path, map_bytes: int) -> None:
+        """Make an empty store under another name, so that a kill or a full disk leaves all of it or nothing."""
+        new = folder / "new"
+        shutil.rmtree(new, ignore_errors=True)
+        make_folders(new, 0o700)
+        env = Environment(new, TABLES, map_bytes)
+        try:
+            with env.write() as txn:
+                cls._put_account(txn, Account(secrets.token_hex(16)))
+        finally:
+            env.close()
+        (new / "data.mdb").rename(folder / "data.mdb")
+        sync_path(folder)
+        shutil.rmtree(new)
 
     def verify(self) -> None:
         """Looks at every value, and at every page by a copy into nothing. Raises ValueError, or what LMDB raises; a
@@ -440,7 +452,8 @@ class Store:
             raise ValueError(f"{self._folder}: meta b'outbox' is missing: this is not an agent's store")
         return Account(**msgpack.unpackb(data))
 
-    def _put_account(self, txn: Transaction, account: Account) -> None:
+    @staticmethod
+    def _put_account(txn: Transaction, account: Account) -> None:
         figures = {name: getattr(account, name) for name in Account.__slots__ if name != "entries"}
         txn.put(_META, b"outbox", msgpack.packb(figures))
 

@@ -23,8 +23,9 @@ from vedette.stream.functions.numbers import WRAP
 from vedette.stream.functions.table import Function
 from vedette.stream.functions.types import APPROXIMATE, DOUBLE, STAMP, TEXT, WHOLE
 
-FAILURES = (ArithmeticError, ValueError)
-"""What a function raises that has no value for its arguments: the row is dropped and counted."""
+FAILURES = (ArithmeticError, ValueError, RecursionError)
+"""What a function raises that has no value for its arguments, or of a text that nests too deep or is too long a
+pattern: the row is dropped and counted."""
 
 Library = Mapping[str, Function]
 MAX_INDENT = 60

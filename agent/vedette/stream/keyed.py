@@ -5,7 +5,7 @@ which the network calls between runs of rows, then accounts for these. The ``Bud
 network: beyond it, the largest table's keys that have gone unchanged longest give way and are counted (``evicted``).
 
 Bytes of a delta: pairs of key and value, nil for a key that is gone. Keys and values are of what msgpack carries,
-tuples, and ``decimal.Decimal``.
+tuples, ``decimal.Decimal`` and whole numbers of any size: a time that is moved by an event's own number has no bound.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVER = 1 << 62
 
 KEY_BYTES = 160
 """What an entry takes besides its key's texts and its value, about: places in three dicts, and the key's tuple."""
-_DECIMAL = 1
+_DECIMAL, _WHOLE = 1, 2
 
 
 def pack(value: Any) -> bytes:
@@ -39,13 +39,17 @@ def unpack(data: bytes) -> Any:
 def _default(value: Any) -> Any:
     if isinstance(value, Decimal):
         return msgpack.ExtType(_DECIMAL, str(value).encode())
+    if isinstance(value, int):  # beyond 64 bits
+        return msgpack.ExtType(_WHOLE, format(value, "x").encode())
     raise TypeError(f"{type(value).__name__} cannot be kept in a statement's state")
 
 
 def _ext(code: int, data: bytes) -> Any:
-    if code != _DECIMAL:
-        raise ValueError(f"unknown kind of value {code} in a statement's state")
-    return Decimal(data.decode())
+    if code == _DECIMAL:
+        return Decimal(data.decode())
+    if code == _WHOLE:
+        return int(data, 16)
+    raise ValueError(f"unknown kind of value {code} in a statement's state")
 
 
 class Budget:

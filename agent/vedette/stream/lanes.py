@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
+from vedette.model.event import MAX_HOST
 from vedette.model.times import MAX_SKEW
 from vedette.plan.query import MILLISECOND
 from vedette.stream.operator import NEVER
@@ -83,6 +84,8 @@ class Lanes:
 
     def _touch(self, source: Source, mark: int, running: int) -> _Lane | None:
         """The lane of a source, which comes last now; None when it is too far behind to have one."""
+        input, host = source
+        source = input, host[:MAX_HOST]
         lane = self._lanes.pop(source, None)
         if lane is None:
             if mark < self.newest - MAX_SKEW:

@@ -22,6 +22,7 @@ import msgpack
 from vedette.plan.query import Aggregate, Row, dump
 from vedette.stream import parts
 from vedette.stream.accumulators import Accumulators, Held, run
+from vedette.stream.expression import FAILURES
 from vedette.stream.keyed import Budget, Table
 
 GROUP_BYTES = 136
@@ -192,7 +193,7 @@ class Layer(Table[Any]):
         return "(" + ", ".join(every) + ",)"
 
     def _compiled_update(self, slice_of: tuple[str, str]) -> Callable[..., int]:
-        names: dict[str, Any] = {}
+        names: dict[str, Any] = {"FAILURES": FAILURES}
         before, lines = self.accumulators.add(lambda i: f"c{i + 1}[i]", names)
         at, open_ = slice_of
         body = [
@@ -211,7 +212,7 @@ class Layer(Table[Any]):
             body += [
                 "try:",
                 *("    " + line for line in before),
-                "except (ArithmeticError, ValueError):",
+                "except FAILURES:",
                 "    failed += 1",
                 "    continue",
             ]

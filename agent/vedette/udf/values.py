@@ -239,7 +239,7 @@ def _accumulated(value: Any) -> Any:
 
 
 def _ext(code: int, data: bytes) -> Any:
-    return Decimal(data.decode())
+    return Decimal(data.decode()) if code == _DECIMAL else int(data, 16)
 
 
 def _restored(code: int, data: bytes) -> Any:

@@ -83,6 +83,8 @@ REFUSED: list[tuple[str, int, int, str, str]] = [
      1, 67, "expected , and SIZE of TUMBLE, not ')'", ''),
     ("SELECT user FROM TABLE(CUMULATE(TABLE events, DESCRIPTOR(event_time), INTERVAL '7' MINUTE, INTERVAL '60' MINUTE))",
      1, 24, "CUMULATE's size is a multiple of its step", ''),
+    ("SELECT user FROM TABLE(HOP(TABLE events, DESCRIPTOR(event_time), INTERVAL '0.001' SECOND, INTERVAL '1' DAY))",
+     1, 24, 'a window of HOP is made of 86,400,000 parts, at most 10,000: a longer step', ''),
     ("SELECT window_start, host FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) GROUP BY window_start, host",
      1, 114, 'GROUP BY of a window needs window_start and window_end', "FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '10' MINUTE)) GROUP BY window_start, window_end, …"),
     ("SELECT host, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end",

@@ -2,7 +2,8 @@
 
 They are compiled when all files are read, because they refer to rules of any of them: by id, or by name,
 where a rule of the same file goes before others, also one that is refused. One that refers to what is not there or does
-not run is refused with that reason, and so are those above it; a cycle is refused. The others run.
+not run is refused with that reason, and so are those above it; a cycle is refused, and so is what stands above a chain
+of ``MAX_CHAIN``. The others run. In which order they are written makes no difference.
 
 Sigma specification 2.1, "Sigma Correlation Rules"; extended conditions as pySigma 2 has them. ``window`` and ``gap``
 are beyond the specification (``_OWN``).
@@ -54,7 +55,7 @@ from vedette.rules.sigma.pipelines import POLICY, Pipelines
 
 MAX_CLAUSES = 64
 """Alternatives that an extended condition may come to."""
-
+_CHAINED = f"correlations are chained deeper than {MAX_CHAIN}"
 
 _KEYS = ("type", "rules", "group-by", "timespan", "window", "gap", "condition", "aliases", "generate")
 _OWN = ("window", "gap")
@@ -74,6 +75,11 @@ class Document(NamedTuple):
     path: str
     line: int
     node: Any
+
+
+class _TooDeep(Unsupported):
+    """A walk met a chain longer than ``MAX_CHAIN`` below the correlation where it began, which alone is refused by it:
+    those in between may be of the lowest ``MAX_CHAIN``, and have their own turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,8 @@ class Compiler:
         self._read: dict[int, _Read] = {}
         self._parsed: dict[str, SigmaCorrelationRule] = {}
         self._reasons: dict[int, str] = {}
+        self._depths: dict[str, int] = {}
+        """By id: correlations in the longest chain from this one down."""
         self._known: dict[str, list[tuple[str, int | str | Refusal]]] = {}
         """By id and name: (file, number of the correlation or id of the rule, or why there is none)."""
         for rule in rules.rules:
@@ -163,11 +171,12 @@ class Compiler:
         if number in self._reasons:
             raise Unsupported(self._reasons[number])
         if len(above) >= MAX_CHAIN:
-            raise Unsupported(f"correlations are chained deeper than {MAX_CHAIN}", "rules")
+            raise _TooDeep(_CHAINED, "rules")
         try:
             self.made[number] = made = self._compile(number, (*above, number))
         except Exception as error:  # whatever pySigma raises refuses this correlation alone
-            self._refuse(number, error)
+            if not above or not isinstance(error, _TooDeep):
+                self._refuse(number, error)
             raise
         return made
 
@@ -177,6 +186,9 @@ class Compiler:
         kind = Kind(parsed.type.name.lower())
         references = _references(parsed, kind)
         targets = [self._target(reference.reference, one.path, above) for reference in references]
+        depth = 1 + max((self._depths[below.id] for _, below in targets if below is not None), default=0)
+        if depth > MAX_CHAIN:
+            raise Unsupported(_CHAINED, "rules")
         for reference, (rule_id, below) in zip(references, targets, strict=True):
             reference.rule = self._written[rule_id] if below is None else self._parsed[rule_id]
         parsed.referenced_rules = references
@@ -209,6 +221,7 @@ class Compiler:
             grid=read.grid,
         )
         _check(made)
+        self._depths[made.id] = depth
         digests = [self._digests[rule_id] if below is None else below.digest for rule_id, below in targets]
         return replace(made, digest=meaning_digest(made, digests))
 
@@ -231,6 +244,8 @@ class Compiler:
             raise Unsupported("its rules refer back to it: a cycle", "rules")
         try:
             return self._read[target].id, self.make(target, above)
+        except _TooDeep:
+            raise
         except Exception as error:
             raise Unsupported(f"it refers to {reference!r}, which is refused: {error}", "rules") from error
 

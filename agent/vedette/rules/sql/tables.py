@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from vedette.plan.grid import Grid
+from vedette.plan.grid import MAX_PARTS, Grid
 from vedette.plan.query import METADATA, MILLISECOND, Column, Expression, Field, Literal, Named, Scan, Type
 from vedette.rules.sql import checked, nodes, trees
 from vedette.rules.sql.catalog import DELAY, Catalog, LookupTable, Table, View
@@ -204,4 +204,7 @@ def grid_of(node: Any, kind: str, args: Sequence[Any]) -> Grid:
         raise Wrong(node, "CUMULATE's size is not shorter than its step")
     if abs(offset) >= size:
         raise Wrong(args[-1], "a window's offset is shorter than the window")
-    return Grid(kind, size, step, offset)
+    grid = Grid(kind, size, step, offset)
+    if grid.parts > MAX_PARTS:
+        raise Wrong(node, f"a window of {kind} is made of {grid.parts:,} parts, at most {MAX_PARTS:,}: a longer step")
+    return grid

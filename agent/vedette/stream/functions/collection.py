@@ -171,16 +171,23 @@ def _arrays(compute: Callable[..., Any]) -> Callable[..., Any]:
     return bind
 
 
+def _by_key(values: Sequence[Any]) -> dict[Any, Any]:
+    """Of equal elements the last one, in the place of the first; by what makes them equal."""
+    return {(element.__class__, _key(element)): element for element in values}
+
+
 def _distinct(values: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple({(one.__class__, _key(one)): one for one in values}.values())
+    return tuple(_by_key(values).values())
 
 
 def _intersect(first: Sequence[Any], *others: Sequence[Any]) -> tuple[Any, ...]:
-    return _distinct([one for one in first if all(one in other for other in others)])
+    there = [_by_key(other) for other in others]
+    return tuple(element for key, element in _by_key(first).items() if all(key in other for other in there))
 
 
 def _except(first: Sequence[Any], second: Sequence[Any]) -> tuple[Any, ...]:
-    return _distinct([one for one in first if one not in second])
+    there = _by_key(second)
+    return tuple(element for key, element in _by_key(first).items() if key not in there)
 
 
 def _sort_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:

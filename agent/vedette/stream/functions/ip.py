@@ -14,9 +14,16 @@ from vedette.stream.functions.types import BOOLEAN, INT, STRING, TEXT, WHOLE, co
 Address = IPv4Address | IPv6Address
 
 
-@lru_cache(4096)
+MAX_KEPT = 64
+"""Characters of a text whose address is remembered; a sender may write a longer one."""
+
+
 def address(text: str) -> Address | None:
     """An IPv4 address in IPv6 form is the IPv4 one; a zone (``%eth0``) is left out."""
+    return _remembered(text) if len(text) <= MAX_KEPT else _address(text)
+
+
+def _address(text: str) -> Address | None:
     try:
         found = ip_address(text.strip().partition("%")[0])
     except ValueError:
@@ -24,12 +31,21 @@ def address(text: str) -> Address | None:
     return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
 
 
-@lru_cache(4096)
+_remembered = lru_cache(4096)(_address)
+
+
 def network(text: str) -> IPv4Network | IPv6Network | None:
+    return _remembered_network(text) if len(text) <= MAX_KEPT else _network_of(text)
+
+
+def _network_of(text: str) -> IPv4Network | IPv6Network | None:
     try:
         return ip_network(text.strip(), strict=False)
     except ValueError:
         return None
+
+
+_remembered_network = lru_cache(4096)(_network_of)
 
 
 def _in_cidr_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:

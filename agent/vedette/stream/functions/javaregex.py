@@ -12,6 +12,7 @@ from typing import Any
 
 import regex
 
+from vedette.decode.bounded import compiled as compiled_by_regex
 from vedette.stream.functions.table import Failed
 
 TIMEOUT = 0.05
@@ -316,8 +317,8 @@ def compiled(pattern: str) -> Any:
     """The compiled pattern. Raises ``BadPattern`` or ``NotCarriedOver``."""
     text, flags = translated(pattern)
     try:
-        return regex.compile(text, flags)
-    except (regex.error, OverflowError) as error:
+        return compiled_by_regex(text, flags)
+    except ValueError as error:
         raise BadPattern(str(error)) from error
 
 

@@ -41,9 +41,16 @@ _ESCAPE = re.compile(
 """Half a pair of UTF-16, which Java's UTF-8 has as a question mark."""
 
 
-@lru_cache(64)
+MAX_KEPT = 16 << 10
+"""Characters of a text of which several are remembered: as Python's objects each may take thirty times its bytes."""
+
+
 def parsed(text: str) -> Any:
     """The first value of a text, as Jackson reads it. Raises ``_Broken``."""
+    return _short(text) if len(text) <= MAX_KEPT else _long(text)
+
+
+def _parse(text: str) -> Any:
     start = len(text) - len(text.lstrip(" \t\n\r"))
     if "\\u" in text:
         text = _ESCAPE.sub(lambda match: "?" if match[1] else match[0], text)
@@ -54,6 +61,9 @@ def parsed(text: str) -> Any:
     if not isinstance(value, dict | list | str) and text[end : end + 1] not in ("", " ", "\t", "\n", "\r"):
         raise _Broken(text)
     return value
+
+
+_short, _long = lru_cache(64)(_parse), lru_cache(1)(_parse)
 
 
 # --- paths
