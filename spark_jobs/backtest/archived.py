@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vedette.archive.stores import Store
 
 ROW = "agent string, segment string, near binary, reason string"
-"""What a task is given of a segment: the rows of the index of it and of those around it, or why it cannot be read."""
+"""A task's view of a segment: the rows of the index of it and of those around it, or why it cannot be read."""
 LISTED_AT_ONCE = 16
 """Objects ``KEY.json`` that the driver asks for at the same time."""
 MAX_INDEX = 64 << 10
@@ -50,12 +50,12 @@ class Archive(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """What lies in an archive."""
+    """The content of an archive."""
 
     rows: list[tuple[str, str, bytes, str]]
     """As ``ROW`` says."""
     logs: dict[str, list[str]]
-    """Of each agent the ids of its logs, in order."""
+    """The ids of each agent's logs, in order."""
 
 
 class _Object(NamedTuple):
@@ -74,27 +74,27 @@ def listed(archive: Archive, agents: Sequence[str] | None = None) -> Listed:
     """All segments, or those of ``agents``. Raises OSError, FileNotFoundError when there is none."""
     store = archive.store()
     keys = list(_below(Path(archive.url), agents)) if agents is not None else list(store.keys(""))
-    every, known = [key for key in keys if key.endswith(SUFFIXES)], set(keys)
+    every, names = [key for key in keys if key.endswith(SUFFIXES)], set(keys)
     with ThreadPoolExecutor(LISTED_AT_ONCE) as pool:
         objects = sorted(
-            pool.map(lambda key: _object(store, key, f"{key}.json" in known), every), key=attrgetter("agent", "segment")
+            pool.map(lambda key: _object(store, key, f"{key}.json" in names), every), key=attrgetter("agent", "segment")
         )
     if not objects:
         raise FileNotFoundError(f"{archive.url}: holds no segments (AGENT/*.seg, *.seg.age)")
     rows, logs = list[tuple[str, str, bytes, str]](), dict[str, list[str]]()
     for agent, group in groupby(objects, attrgetter("agent")):
         of_agent = list(group)
-        whole = [one.row for one in of_agent if one.row is not None]
-        logs[agent] = list(dict.fromkeys(_place(one)[2] for one in whole))
-        for one in of_agent:
-            near = b"".join(row.encode() for row in _near(one.row, whole)) if one.row else b""
-            rows.append((agent, one.segment, near, one.reason))
+        whole = [segment.row for segment in of_agent if segment.row is not None]
+        logs[agent] = list(dict.fromkeys(_place(segment)[2] for segment in whole))
+        for segment in of_agent:
+            near = b"".join(row.encode() for row in _near(segment.row, whole)) if segment.row else b""
+            rows.append((agent, segment.segment, near, segment.reason))
     return Listed(rows, logs)
 
 
 def _below(root: Path, agents: Sequence[str]) -> Iterator[str]:
     for agent in agents:
-        yield from (f"{agent}/{one.name}" for one in os.scandir(root / agent) if one.is_file())
+        yield from (f"{agent}/{entry.name}" for entry in os.scandir(root / agent) if entry.is_file())
 
 
 def _object(store: Store, key: str, indexed: bool) -> _Object:
@@ -108,8 +108,8 @@ def _object(store: Store, key: str, indexed: bool) -> _Object:
     if not indexed:
         return _Object(agent, segment, None, "has no KEY.json: its upload was not finished or not verified")
     try:
-        found = store.stat(f"{key}.json")
-        row = decode(store.read(f"{key}.json", 0, min(found.size, MAX_INDEX) if found else 1))
+        stat = store.stat(f"{key}.json")
+        row = decode(store.read(f"{key}.json", 0, min(stat.size, MAX_INDEX) if stat else 1))
         if row.name != name or parse_segment_name(row.segment) is None:
             raise ValueError("it is about another segment")
     except (OSError, ValueError, TypeError) as error:
@@ -121,18 +121,18 @@ def _place(row: Row) -> tuple[int, int, str]:
     """Generation, offset and log."""
     from vedette.rawlog.format import parse_segment_name
 
-    found = parse_segment_name(row.segment)
-    assert found is not None  # as _object has seen
-    return found
+    parsed = parse_segment_name(row.segment)
+    assert parsed is not None  # as _object has seen
+    return parsed
 
 
 def _near(row: Row, whole: list[Row]) -> Iterator[Row]:
-    """Of the same log those that ``segments`` looks into, and the one behind them, where they end."""
+    """Segments of the same log that ``segments`` looks into, and the one behind them, where they end."""
     _, base, log = _place(row)
-    for one in whole:
-        _, start, of = _place(one)
-        if of == log and one.end > base - AROUND and start <= row.end + AROUND:
-            yield one
+    for other in whole:
+        _, start, of = _place(other)
+        if of == log and other.end > base - AROUND and start <= row.end + AROUND:
+            yield other
 
 
 class _Index:
@@ -153,25 +153,25 @@ class _Index:
 
 
 def archived_rows(
-    given: Mapping[str, Any], archive: Archive, store: Store, rules: Rules, logs: Mapping[str, Sequence[str]]
+    entry: Mapping[str, Any], archive: Archive, store: Store, rules: Rules, logs: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of ``WORK`` of one segment, of which ``given`` is as ``ROW`` says."""
+    """Rows of ``WORK`` of one segment, of which ``entry`` is as ``ROW`` says."""
     from vedette.archive.index import decode
     from vedette.archive.reach import Reach
 
-    agent, name = given["agent"], given["segment"]
+    agent, name = entry["agent"], entry["segment"]
     about = {"agent": agent, "log_id": ""}
-    if given["reason"]:
-        yield gap(about, None, f"{name}: {given['reason']}")
+    if entry["reason"]:
+        yield gap(about, None, f"{name}: {entry['reason']}")
         return
-    rows = {row.segment: row for row in map(decode, given["near"].splitlines())}
+    rows = {row.segment: row for row in map(decode, entry["near"].splitlines())}
     row = rows[name]
     _, base, about["log_id"] = _place(row)
     with tempfile.TemporaryDirectory(prefix="vedette-backtest-") as folder:
         index: Any = _Index(list(rows.values()), Path(folder))
         reach = Reach(Path(folder, "raw"), index, lambda: store, agent, archive.identity)
         every = reach.segments()
-        place = next(number for number, one in enumerate(every) if one.path.name == name)
+        place = next(number for number, segment in enumerate(every) if segment.path.name == name)
         try:
             yield from evaluated(every, place, about, rules, logs[agent])
         except OSError as error:  # the other segments go on

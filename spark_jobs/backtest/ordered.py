@@ -27,10 +27,12 @@ Logs = Mapping[str, Sequence[str]]
 """By agent the ids of its logs, where they are no files below ``root``."""
 
 
-def over_time(given: Iterable[pa.RecordBatch], root: Path | None, rules: Rules, logs: Logs) -> Iterator[pa.RecordBatch]:
+def over_time(
+    pieces: Iterable[pa.RecordBatch], root: Path | None, rules: Rules, logs: Logs
+) -> Iterator[pa.RecordBatch]:
     """Batches of ``WORK`` in their ``ORDER``, every agent whole; to ``MATCHES``: what fires in place of moments."""
     of: _Agent | None = None
-    for batch in given:
+    for batch in pieces:
         plain = batch.filter(pc.is_null(batch.column("step")))
         if plain.num_rows:
             yield plain.select(MATCHES.names)
@@ -46,7 +48,7 @@ def over_time(given: Iterable[pa.RecordBatch], root: Path | None, rules: Rules, 
 
 
 class _Agent:
-    """What fires in one raw log."""
+    """Evaluation over time of one raw log."""
 
     def __init__(self, agent: str, root: Path | None, rules: Rules, logs: Logs) -> None:
         from vedette.runtime.timeline import Timeline
@@ -68,17 +70,17 @@ class _Agent:
         for reason in (*self._timeline.failures(), *self._timeline.unused()):
             yield {"kind": "not_correlated", "agent": self.agent, "reason": reason}
 
-    def _row(self, found: Correlated | Stated) -> dict[str, Any]:
+    def _row(self, result: Correlated | Stated) -> dict[str, Any]:
         from vedette.runtime.timeline import Correlated
 
-        fired = isinstance(found, Correlated)
-        row = found.to_row()
+        fired = isinstance(result, Correlated)
+        row = result.to_row()
         return {
             "kind": "correlation" if fired else "statement",
             "agent": self.agent,
             "log_id": row["file"],
             "offset": row["line"],
-            "event_time": found.firing.event.time if isinstance(found, Correlated) else None,
+            "event_time": result.firing.event.time if isinstance(result, Correlated) else None,
             "rule_id": row["rule_id"],
             "rule_title": row["rule_title"],
             "level": row["level"],

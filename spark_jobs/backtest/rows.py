@@ -35,7 +35,7 @@ ORDER = ("agent", "step", "time", "place")
 
 
 class Rules(NamedTuple):
-    """What executors evaluate: a built rule set (``vedette.engine.artifact``), and how it is asked."""
+    """The rules as executors evaluate them: a built rule set (``vedette.engine.artifact``), and how it is asked."""
 
     artifact: bytes
     route: bool
@@ -43,7 +43,7 @@ class Rules(NamedTuple):
     over_time: bool
     """Whether it has correlations or statements."""
     not_run: tuple[str, ...] = ()
-    """What does not run, and why."""
+    """Rules that do not run, and why."""
 
 
 @lru_cache(maxsize=2)

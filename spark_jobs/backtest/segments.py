@@ -46,7 +46,7 @@ def segment_rows(path: Path, root: Path, rules: Rules) -> Iterator[dict[str, Any
     about = {"agent": str(path.parent.relative_to(root)), "log_id": ""}
     try:
         every = segments(path.parent)
-        place = next((number for number, one in enumerate(every) if one.path.name == path.name), None)
+        place = next((number for number, segment in enumerate(every) if segment.path.name == path.name), None)
         if place is None:
             yield gap(about, None, f"{path.name}: is no segment of a raw log")
             return
@@ -64,8 +64,8 @@ def gap(about: dict[str, str], offset: int | None, reason: str, events: int = 0)
 def evaluated(
     every: list[Segment], place: int, about: dict[str, str], rules: Rules, of_agent: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Of the segment at ``place`` of all in its folder; ``of_agent``: the ids of its agent's logs, where ``every`` has
-    not all of them. Raises OSError."""
+    """Rows of the segment at ``place`` of all in its folder; ``of_agent``: the ids of its agent's logs, where ``every``
+    has not all of them. Raises OSError."""
     from vedette.model.event import LogSource
     from vedette.runtime.evaluation import evaluate
     from vedette.runtime.timeline import Timeline
@@ -75,18 +75,20 @@ def evaluated(
     artifact, lookups = opened(rules.artifact)
     engine: Engine = artifact.engine(lookups, route=rules.route)
     timeline = Timeline(engine.plan) if rules.over_time else None
-    logs = list(of_agent or dict.fromkeys(one.log_id for one in every))
+    logs = list(of_agent or dict.fromkeys(segment.log_id for segment in every))
     log = logs.index(segment.log_id) << OF_LOG
     line = _Line(every, place, engine.plan.codecs)
-    found = evaluate(engine, line.chunks(), logsource=LogSource(product=rules.product), silent=timeline is not None)
-    for _, of_event in groupby(found, attrgetter("line")):
-        for one in of_event:
-            if (at := line.place(one)) is None:
+    detections = evaluate(
+        engine, line.chunks(), logsource=LogSource(product=rules.product), silent=timeline is not None
+    )
+    for _, of_event in groupby(detections, attrgetter("line")):
+        for detection in of_event:
+            if (at := line.place(detection)) is None:
                 continue
-            if one.rule.id not in engine.plan.silent:
-                yield {**about, **_match(one, *at)}
+            if detection.rule.id not in engine.plan.silent:
+                yield {**about, **_match(detection, *at)}
             if timeline is not None:
-                timeline.put(one, log | at[0].offset + at[1], at[0].chunk.input)
+                timeline.put(detection, log | at[0].offset + at[1], at[0].chunk.input)
         for moment in timeline.take() if timeline is not None else ():
             step, when, where = moment.order
             data = moment.to_bytes()
@@ -117,7 +119,7 @@ class _Line:
     def __init__(self, every: list[Segment], place: int, codecs: Container[str]) -> None:
         """``codecs``: formats that the rules know."""
         self._segment, self._codecs = every[place], codecs
-        self._parts = parts = [one for one in every if one.log_id == self._segment.log_id]
+        self._parts = parts = [segment for segment in every if segment.log_id == self._segment.log_id]
         here = parts.index(self._segment)
         self._behind = parts[here + 1].base if here + 1 < len(parts) else None
         self._held: deque[tuple[int, Frame]] = deque()
@@ -164,12 +166,12 @@ class _Line:
         while self._size - len(self._held[0][1].chunk.data) > REMEMBERED:
             self._size -= len(self._held.popleft()[1].chunk.data)
 
-    def place(self, found: Detection) -> tuple[Frame, int, int] | None:
+    def place(self, detection: Detection) -> tuple[Frame, int, int] | None:
         """Frame, start and end in it of the event that matched; None when it begins in another segment."""
-        first, frame = next((number, frame) for number, frame in reversed(self._held) if number <= found.line)
+        first, frame = next((number, frame) for number, frame in reversed(self._held) if number <= detection.line)
         if self._spans[0] != frame.offset:
             self._spans = frame.offset, list(frame.chunk.spans())
-        start, end = self._spans[1][found.line - first]
+        start, end = self._spans[1][detection.line - first]
         return (frame, start, end) if self.own(frame.offset) else None
 
     def own(self, offset: int) -> bool:
@@ -177,19 +179,19 @@ class _Line:
         return offset >= self._segment.base and (self._behind is None or offset < self._behind)
 
 
-def _match(found: Detection, frame: Frame, start: int, end: int) -> dict[str, Any]:
+def _match(detection: Detection, frame: Frame, start: int, end: int) -> dict[str, Any]:
     return {
         "kind": "match",
         "offset": frame.offset + start,
         "length": end - start,
         "input": frame.chunk.input,
-        "host": found.record.host,
+        "host": detection.record.host,
         "received_at": frame.chunk.received_at,
-        "event_time": found.record.event_time,
-        "rule_id": found.rule.id,
-        "rule_title": found.rule.title,
-        "level": found.rule.level,
-        "fields": found.fields,
+        "event_time": detection.record.event_time,
+        "rule_id": detection.rule.id,
+        "rule_title": detection.rule.title,
+        "level": detection.rule.level,
+        "fields": detection.fields,
         "raw": frame.chunk.data[start : min(end, start + MAX_RAW)].decode(errors="replace"),
     }
 
@@ -198,4 +200,4 @@ def logs_of(folder: Path) -> list[str]:
     """The logs of a folder, as the numbers above ``OF_LOG`` count them. Raises OSError."""
     from vedette.rawlog.segment import segments
 
-    return list(dict.fromkeys(one.log_id for one in segments(folder)))
+    return list(dict.fromkeys(segment.log_id for segment in segments(folder)))

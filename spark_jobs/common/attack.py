@@ -73,17 +73,17 @@ def first_times() -> list[Column]:
 
 
 def furthest() -> Column:
-    """Of ``first_times`` the last tactic of an attack that was met; null when none was."""
+    """The last tactic of an attack that ``first_times`` has; null for none."""
     met = _met()
     return F.get(met, F.size(met) - 1)["tactic"]
 
 
 def as_met() -> Column:
-    """Of ``first_times`` the tactics that were met, in the order in which they were; of equals, by
+    """The tactics that ``first_times`` has, in the order in which they were met; of equals, by
     name."""
-    return F.transform(F.sort_array(_met()), lambda one: one["tactic"])
+    return F.transform(F.sort_array(_met()), lambda tactic: tactic["tactic"])
 
 
 def _met() -> Column:
     each = F.array(*(F.struct(F.col(f"`{name}`").alias("time"), F.lit(name).alias("tactic")) for name in TACTICS))
-    return F.filter(each, lambda one: one["time"].isNotNull())
+    return F.filter(each, lambda tactic: tactic["time"].isNotNull())

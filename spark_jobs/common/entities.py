@@ -25,7 +25,7 @@ from datetime import date
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.common.kept import kept
+from spark_jobs.common.materialised import materialised
 
 WHO = ["kind", "value", "scope"]
 
@@ -76,8 +76,8 @@ another."""
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """What is usual, by 64-bit hashes in place of texts. Among n cells one is by chance taken for another in n^2 / 2^65
-    of the runs: of ten million cells, in three of a million."""
+    """Cells that are usual, by 64-bit hashes in place of texts. Among n cells one is by chance taken for another in
+    n^2 / 2^65 of the runs: of ten million cells, in three of a million."""
 
     cells: DataFrame
     """A row for each entity, site, rule and level, of numbers only."""
@@ -92,7 +92,7 @@ class Usual:
         return places.where(F.col("count") >= number).select("who")
 
     def left(self, rows: DataFrame, who: DataFrame | None = None) -> DataFrame:
-        """Of ``rows``, also of other days, those that are not usual; of those that ``who`` has only, if given, as these
+        """The ``rows``, also of other days, that are not usual; of those that ``who`` has only, if given, as these
         are few. They are neither sorted nor shuffled."""
         hashed = _hashed(rows)
         some = hashed if who is None else hashed.join(F.broadcast(who), "who", "left_semi")
@@ -110,15 +110,15 @@ def scope() -> Column:
     return F.when(private, F.concat_ws("/", "fleet", "site")).otherwise(F.lit(""))
 
 
-def usual(rows: DataFrame, first: date, held: Sequence[str]) -> Usual:
-    """What is usual by ``rows`` (``ENTITY_SITE_5M`` with ``scope``), all of ``first`` or later days; reckoned at once.
+def usual(rows: DataFrame, first: date, days: Sequence[str]) -> Usual:
+    """Find what is usual by ``rows`` (``ENTITY_SITE_5M`` with ``scope``), all of ``first`` or later days.
 
-    ``held`` are the days that have rows at all, each within ``MAX_DAYS`` of ``first``.
+    ``days`` are those that have rows at all, each within ``MAX_DAYS`` of ``first``.
     """
     bit = F.expr(f"shiftleft(1L, datediff(to_date(date), DATE'{first.isoformat()}'))").alias("bit")
-    cells = kept(_hashed(rows.select("*", bit)).groupBy(*_NUMBERS).agg(F.bit_or("bit").alias("days")))
-    asked, back = _by_past(cells, first, held) if len(held) >= MIN_HISTORY else _by_spread(cells)
-    return Usual(cells, F.broadcast(kept(asked)), F.broadcast(kept(back)))
+    cells = materialised(_hashed(rows.select("*", bit)).groupBy(*_NUMBERS).agg(F.bit_or("bit").alias("days")))
+    asked, back = _by_past(cells, first, days) if len(days) >= MIN_HISTORY else _by_spread(cells)
+    return Usual(cells, F.broadcast(materialised(asked)), F.broadcast(materialised(back)))
 
 
 def _hashed(rows: DataFrame) -> DataFrame:
@@ -130,16 +130,16 @@ def _hashed(rows: DataFrame) -> DataFrame:
     return of_rule.withColumn("cell", F.xxhash64("rule", "place", "level"))
 
 
-def _by_past(cells: DataFrame, first: date, held: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+def _by_past(cells: DataFrame, first: date, dates: Sequence[str]) -> tuple[DataFrame, DataFrame]:
     """``asked`` and ``back`` of ``Usual``, by the days of ``cells``."""
-    bits = [(date.fromisoformat(day) - first).days for day in held]
+    bits = [(date.fromisoformat(day) - first).days for day in dates]
     there, early = sum(1 << bit for bit in bits), sum(1 << bit for bit in bits[: (len(bits) + 1) // 2])
     days = F.bit_or("days").alias("days")
 
     def comes_back(days: str) -> Column:
         lowest = F.col(days).bitwiseAND(-F.col(days))
         absent = F.bit_count(F.lit(there).cast("long").bitwiseAND(lowest - 1))
-        return (F.bit_count(days) >= max(MIN_HISTORY, USUAL_SHARE * len(held))) & (absent < QUIET_DAYS)
+        return (F.bit_count(days) >= max(MIN_HISTORY, USUAL_SHARE * len(dates))) & (absent < QUIET_DAYS)
 
     severe = (F.col("rank") > 0).alias("severe")
     visits = cells.groupBy("who", severe, "place").agg(days)

@@ -57,18 +57,18 @@ def join(
     from vedette.lookup.table import Lookup
 
     path = Path(path)
-    with Lookup.open(path) as found:
-        types = {column.name: column.type for column in found.columns}
-        indexes = [one.name for one in found.indexes]
+    with Lookup.open(path) as lookup:
+        types = {column.name: column.type for column in lookup.columns}
+        indexes = [key.name for key in lookup.indexes]
         try:
-            found.index(index := index or indexes[0])
+            lookup.index(index := index or indexes[0])
         except KeyError:
             raise ValueError(f"{path}: no key {index}; there are {', '.join(indexes)}") from None
         wanted = [*(columns or types)]
-        version, places = found.version, [[*types].index(name) for name in wanted if name in types]
-    for name, known in ((one, types) for one in wanted):
-        if name not in known:
-            raise ValueError(f"{path}: no column {name}; there are {', '.join(known)}")
+        version, places = lookup.version, [[*types].index(name) for name in wanted if name in types]
+    for name in wanted:
+        if name not in types:
+            raise ValueError(f"{path}: no column {name}; there are {', '.join(types)}")
     for name in (on, *([at] if at else [])):
         if name not in frame.columns:
             raise ValueError(f"no column {name}; there are {', '.join(frame.columns)}")
@@ -115,20 +115,20 @@ def _joining(
         for batch in batches:
             keys = batch.column(on).to_pylist()
             times = _micros(batch.column(at)) if at else [None] * len(keys)
-            taken, rows = list[int](), list[Any]()
+            numbers, rows = list[int](), list[Any]()
             for number, (key, time) in enumerate(zip(keys, times, strict=True)):
-                found: list[Any] = lookup.all(index, key, time) if every else [lookup.get(index, key, time)]
-                found = [row for row in found if row is not None] or ([] if inner else [None])
-                taken += [number] * len(found)
-                rows += found
-            kept = batch.take(pa.array(taken, pa.int64()))
+                matching: list[Any] = lookup.all(index, key, time) if every else [lookup.get(index, key, time)]
+                matching = [row for row in matching if row is not None] or ([] if inner else [None])
+                numbers += [number] * len(matching)
+                rows += matching
+            left = batch.take(pa.array(numbers, pa.int64()))
             more = [
                 pa.array([None if row is None else row[place] for row in rows], pa.int64()).cast(kind)
                 if pa.types.is_timestamp(kind)
                 else pa.array([None if row is None else row[place] for row in rows], kind)
                 for place, (_, kind) in places
             ]
-            yield pa.RecordBatch.from_arrays([*kept.columns, *more], names=[*kept.schema.names, *names])
+            yield pa.RecordBatch.from_arrays([*left.columns, *more], names=[*left.schema.names, *names])
 
     return work
 
@@ -137,5 +137,5 @@ def _micros(times: pa.Array) -> list[int | None]:
     """UTC microseconds."""
     if pa.types.is_timestamp(times.type):
         times = times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64())
-    found: list[int | None] = times.to_pylist()
-    return found
+    micros: list[int | None] = times.to_pylist()
+    return micros

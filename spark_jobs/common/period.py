@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
@@ -37,6 +37,10 @@ class Period:
         """The days' names, ascending."""
         return [(self.first + timedelta(days=n)).isoformat() for n in range((self.last - self.first).days + 1)]
 
+    def among(self, names: Collection[str]) -> list[str]:
+        """Those of its days that are in ``names``, ascending."""
+        return [day for day in self.days if day in names]
+
     def from_day(self, first: date) -> Period:
         """The same end, beginning at ``first``."""
         return Period(first, self.last, self.now)
@@ -46,9 +50,3 @@ def period(last: date, days: int, now: datetime | None = None) -> Period:
     """The ``days`` days that end with ``last``; ``now`` None: the clock's."""
     end = datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1)
     return Period(last - timedelta(days=days - 1), last, min(now or datetime.now(UTC), end))
-
-
-def held(have: Sequence[str], wanted: Period) -> list[str]:
-    """Days of ``wanted`` that a table has, of its partitions ``have``; ascending."""
-    there = set(have)
-    return [day for day in wanted.days if day in there]

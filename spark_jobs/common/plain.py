@@ -30,6 +30,6 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def many(n: int, one: str, more: str = "") -> str:
+def many(n: int, singular: str, plural: str = "") -> str:
     """``n`` and its noun, in the plural where it should be."""
-    return f"{n:,} {one if n == 1 else more or one + 's'}"
+    return f"{n:,} {singular if n == 1 else plural or singular + 's'}"

@@ -48,20 +48,21 @@ DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-"""What the backend ``delta-spark`` needs, beside its jars."""
+"""Settings that the backend ``delta-spark`` needs, beside its jars."""
 
 QUERIES = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
-"""What the jobs' results depend on; the caller's setting does not count. An event time before 1900, which any agent
-can send, would otherwise make its whole file unreadable."""
+"""Settings that the jobs' results depend on; the caller's setting does not count. An event time before 1900, which any
+agent can send, would otherwise make its whole file unreadable."""
 
 
-def untuned(given: Mapping[str, str]) -> list[str]:
-    """The settings of ``LOCAL`` that a session with the properties ``given`` lacks; none where it is not local."""
-    return [key for key in LOCAL if key not in given] if given.get("spark.master", "").startswith("local") else []
+def untuned(properties: Mapping[str, str]) -> list[str]:
+    """The settings of ``LOCAL`` that a session with these properties lacks; none where it is not local."""
+    local = properties.get("spark.master", "").startswith("local")
+    return [key for key in LOCAL if key not in properties] if local else []
 
 
 def open_session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -88,8 +89,8 @@ def open_session(name: str, *, master: str | None = None, settings: Mapping[str,
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     if submitted:
-        given = spark.conf.getAll
-        for key in untuned(given):
+        properties = spark.conf.getAll
+        for key in untuned(properties):
             if spark.conf.isModifiable(key):
                 spark.conf.set(key, LOCAL[key])
     for key, value in QUERIES.items():

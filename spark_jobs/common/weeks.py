@@ -47,7 +47,7 @@ def centred(rows: DataFrame, met: str, number: Column) -> DataFrame:
 
     def both(values: Column) -> Column:
         def pair(median: Column) -> Column:
-            away = F.sort_array(F.transform(values, lambda one: F.abs(one - median)))
+            away = F.sort_array(F.transform(values, lambda value: F.abs(value - median)))
             return F.struct(median.alias("median"), _middle(away).alias("mad"))
 
         return _let(_middle(values), pair)

@@ -26,8 +26,8 @@ def document(alert: Row) -> dict[str, Any]:
     for entity in alert["entities"] or ():
         if entity["value"]:
             by_kind.setdefault(entity["kind"], []).append(entity["value"])
-    addresses = [one for one in by_kind.get("ip", []) if is_ip(one)]
-    made = {
+    addresses = [address for address in by_kind.get("ip", []) if is_ip(address)]
+    fields = {
         "@timestamp": iso(alert["event_time"]),
         "ecs": {"version": VERSION},
         "message": alert["rule_title"],
@@ -57,8 +57,8 @@ def document(alert: Row) -> dict[str, Any]:
             "hosts": _unique(filter(None, [alert["host"], *by_kind.get("host", []), *by_kind.get("domain", [])])),
         },
     }
-    found: dict[str, Any] = filled(made)
-    return found
+    whole: dict[str, Any] = filled(fields)
+    return whole
 
 
 def iso(time: datetime | None) -> str | None:
@@ -132,12 +132,12 @@ def _threat(alert: Row) -> dict[str, Any]:
 
 def _geo(alert: Row) -> dict[str, Any]:
     place = alert["place"] or {}
-    found = {"name": place.get("name") or alert["site"], "timezone": place.get("timezone")}
+    geo = {"name": place.get("name") or alert["site"], "timezone": place.get("timezone")}
     country = place.get("country") or ""
-    found["country_iso_code" if len(country) == 2 else "country_name"] = country
+    geo["country_iso_code" if len(country) == 2 else "country_name"] = country
     if place.get("latitude") is not None and place.get("longitude") is not None:
-        return {**found, "location": {"lat": place["latitude"], "lon": place["longitude"]}}
-    return found
+        return {**geo, "location": {"lat": place["latitude"], "lon": place["longitude"]}}
+    return geo
 
 
 def _hash(text: str | None) -> dict[str, str]:

@@ -44,31 +44,31 @@ class Mail:
         pass
 
     def message(self, alert: Outgoing) -> EmailMessage:
-        """What is sent for one notice."""
-        row, made = alert.row, EmailMessage()
-        made["From"], made["To"] = self.sender, ", ".join(self.recipients)
-        made["Subject"] = cut(plain(f"[{row['level']}] {row['rule_title']} on {row['host']}"), MAX_SUBJECT)
-        made["Message-ID"] = f"<{alert.id}@vedette.invalid>"
-        made["Auto-Submitted"] = "auto-generated"
-        made.set_content("\n".join(plain(line) for line in (row["raw"] or "").split("\n")) + f"\n\n{alert.id}\n")
-        return made
+        """The mail for one notice."""
+        row, mail = alert.row, EmailMessage()
+        mail["From"], mail["To"] = self.sender, ", ".join(self.recipients)
+        mail["Subject"] = cut(plain(f"[{row['level']}] {row['rule_title']} on {row['host']}"), MAX_SUBJECT)
+        mail["Message-ID"] = f"<{alert.id}@vedette.invalid>"
+        mail["Auto-Submitted"] = "auto-generated"
+        mail.set_content("\n".join(plain(line) for line in (row["raw"] or "").split("\n")) + f"\n\n{alert.id}\n")
+        return mail
 
     def _send(self, alerts: Sequence[Outgoing]) -> list[Answer]:
-        found: list[Answer] = []
+        answers: list[Answer] = []
         try:
             with self._connected() as server:
                 for alert in alerts:
                     try:
                         server.send_message(self.message(alert), self.sender, list(self.recipients))
-                        found.append(Answer(Verdict.TAKEN, "taken"))
+                        answers.append(Answer(Verdict.TAKEN, "taken"))
                     except smtplib.SMTPRecipientsRefused as error:
                         codes = [code for code, _ in error.recipients.values()]
-                        found.append(_answer(max(codes), str(error)))
+                        answers.append(_answer(max(codes), str(error)))
                     except smtplib.SMTPResponseException as error:
-                        found.append(_answer(error.smtp_code, str(error)))
+                        answers.append(_answer(error.smtp_code, str(error)))
         except (OSError, smtplib.SMTPException) as error:
-            found.append(Answer(Verdict.LATER, f"{urlsplit(self.server).hostname}: {error}"))
-        return (found + [Answer(Verdict.UNTRIED)] * len(alerts))[: len(alerts)]
+            answers.append(Answer(Verdict.LATER, f"{urlsplit(self.server).hostname}: {error}"))
+        return (answers + [Answer(Verdict.UNTRIED)] * len(alerts))[: len(alerts)]
 
     def _connected(self) -> smtplib.SMTP:
         """A session with the server, logged in where a user is named. Raises OSError and SMTPException."""

@@ -40,7 +40,7 @@ def finding(alert: Row) -> dict[str, Any]:
     fold = alert["kind"] == "fold"
     activity = 2 if fold else 1
     level = alert["level"] or ""
-    made = {
+    fields = {
         "activity_id": activity,
         "activity_name": _ACTIVITIES[activity],
         "category_uid": 2,
@@ -87,8 +87,8 @@ def finding(alert: Row) -> dict[str, Any]:
             "flags": alert["flags"],
         },
     }
-    found: dict[str, Any] = filled(made)
-    return found
+    whole: dict[str, Any] = filled(fields)
+    return whole
 
 
 def milliseconds(time: datetime | None) -> int | None:
@@ -104,10 +104,10 @@ def pairs(value: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> dict[s
 def filled(value: Any) -> Any:
     """``value`` without nulls, empty texts, lists and maps, at any depth."""
     if isinstance(value, dict):
-        kept = {key: filled(one) for key, one in value.items()}
-        return {key: one for key, one in kept.items() if one is not None and one not in ("", [], {})}
+        parts = {key: filled(part) for key, part in value.items()}
+        return {key: part for key, part in parts.items() if part is not None and part not in ("", [], {})}
     if isinstance(value, list | tuple):
-        return [one for one in map(filled, value) if one is not None and one not in ("", [], {})]
+        return [part for part in map(filled, value) if part is not None and part not in ("", [], {})]
     return value
 
 
@@ -147,12 +147,12 @@ def _info(alert: Row, uid: str | None) -> dict[str, Any]:
         "data_sources": [logsource[name] for name in ("product", "category", "service") if logsource.get(name)],
         "related_events": [
             {
-                "uid": f"{one['raw_ref']['log_id']}:{one['raw_ref']['offset']}",
+                "uid": f"{part['raw_ref']['log_id']}:{part['raw_ref']['offset']}",
                 "type": "log event",
-                "first_seen_time": milliseconds(one["event_time"]),
+                "first_seen_time": milliseconds(part["event_time"]),
             }
-            for one in alert["contributing"] or ()
-            if one["raw_ref"]
+            for part in alert["contributing"] or ()
+            if part["raw_ref"]
         ],
     }
 
@@ -161,17 +161,17 @@ def attacks(tags: Sequence[str] | None) -> list[dict[str, Any]]:
     """ATT&CK objects of ``tags``: one a technique, with the tactic where there is only one; else one a tactic."""
     tactics, techniques = attack.of_tags(tags)
     named = [{"uid": attack.TACTIC_IDS[tactic], "name": attack.caption(tactic)} for tactic in tactics]
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     for technique in techniques:
-        one: dict[str, Any] = {"technique": {"uid": technique.partition(".")[0]}}
+        entry: dict[str, Any] = {"technique": {"uid": technique.partition(".")[0]}}
         if "." in technique:
-            one["sub_technique"] = {"uid": technique}
+            entry["sub_technique"] = {"uid": technique}
         if len(named) == 1:
-            one["tactic"] = named[0]
-        found.append(one)
-    if not techniques or len(named) > 1:
-        found += [{"tactic": tactic} for tactic in named]
-    return found
+            entry["tactic"] = named[0]
+        objects.append(entry)
+    if not objects or len(named) > 1:
+        objects += [{"tactic": tactic} for tactic in named]
+    return objects
 
 
 def _device(alert: Row) -> dict[str, Any]:
@@ -207,17 +207,17 @@ def _evidences(alert: Row) -> list[dict[str, Any]]:
     first: dict[str, str] = {}
     for entity in alert["entities"] or ():
         first.setdefault(entity["kind"], entity["value"])
-    one: dict[str, Any] = {"data": pairs(alert["fields"])}
+    evidence: dict[str, Any] = {"data": pairs(alert["fields"])}
     if is_ip(first.get("ip", "")):
-        one["src_endpoint"] = {"ip": first["ip"]}
+        evidence["src_endpoint"] = {"ip": first["ip"]}
     if "user" in first:
-        one["user"] = {"name": first["user"]}
+        evidence["user"] = {"name": first["user"]}
     if "url" in first:
-        one["url"] = {"url_string": first["url"]}
+        evidence["url"] = {"url_string": first["url"]}
     if "user_agent" in first:
-        one["http_request"] = {"user_agent": first["user_agent"]}
-    objects = any(name in one for name in ("src_endpoint", "user", "url"))
-    return [one] if one["data"] or objects else []
+        evidence["http_request"] = {"user_agent": first["user_agent"]}
+    objects = any(name in evidence for name in ("src_endpoint", "user", "url"))
+    return [evidence] if evidence["data"] or objects else []
 
 
 def _observable(entity: Mapping[str, str]) -> dict[str, Any]:

@@ -20,10 +20,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.common.islands import identity, runs
-from spark_jobs.common.nouns import counted
 from spark_jobs.common.period import Period
 from spark_jobs.common.weeks import centred, hour_of_week, local_hour, time_of
-from spark_jobs.tables.schema import ANOMALIES
+from spark_jobs.tables.schema import ANOMALIES, columns
 
 MIN_HISTORY = 7
 """Days. An hour of the week has to have been seen once."""
@@ -65,6 +64,9 @@ HIGH_SCORE = 20.0
 MAX_SCORE = 100.0
 """All kinds of anomalies share one scale, so that a list of them begins with what matters most."""
 LOG10_E = 0.4343
+
+FACTS = columns("long agents reporting sites; string rule_title")
+"""Further columns, by which a reason is worded (``report.reasons``)."""
 
 PLACE = ["fleet", "site"]
 WHAT = [*PLACE, "rule_id"]
@@ -116,22 +118,16 @@ def bursts(
         "end",
     )
     worst = F.max_by(F.struct("matches", "median", "mad"), F.struct("score", "hour")).alias("worst")
-    found = parted.groupBy(*WHAT, "run").agg(
+    whole = parted.groupBy(*WHAT, "run").agg(
         F.min("start").alias("started_at"), F.max("end").alias("ended_at"), F.max("score").alias("score"), worst
     )
-    reason = F.concat(
-        F.lit("up to "), counted("worst.matches", "match", "matches"), F.lit(" an hour where "),
-        F.round("worst.median", 1), F.lit(" are usual"),
-    )  # fmt: skip
-    return as_anomalies(
-        found.withColumn("observed", F.col("worst.matches")).select("*", "worst.median", "worst.mad"),
-        "burst", F.when(F.col("score") >= HIGH_SCORE, "high").otherwise("medium"), reason, wanted,
-    )  # fmt: skip
+    rows = whole.withColumn("observed", F.col("worst.matches")).select("*", "worst.median", "worst.mad")
+    return as_anomalies(rows, "burst", _level(), wanted)
 
 
 def _since_they_began(hours: DataFrame, wanted: Period) -> DataFrame:
-    """What is usual for rules that have no past, of all hours of a site from the rule's first on: the number that the
-    share ``BUSY`` of them does not exceed, as ``own_median``, and the MAD."""
+    """Find what is usual for rules that have no past, of all hours of a site from the rule's first on: the number that
+    the share ``BUSY`` of them does not exceed, as ``own_median``, and the MAD."""
     end = int(wanted.now.timestamp()) // 3600 + 1
     met = hours.groupBy(*WHAT).agg(
         F.collect_list(F.col("matches").cast("double")).alias("met"), F.min("hour").alias("first")
@@ -191,30 +187,25 @@ def silences(
         .agg(F.count("*").alias("reporting"))
     )
     number = agents.groupBy(*PLACE).agg(F.count("*").alias("agents"))
-    known = expected.join(number, PLACE, "left").join(heard, [*PLACE, "hour"], "left")
-    known = known.fillna(0, ["agents", "reporting"])
-    reason = F.concat(
-        F.lit("no match for "), F.col("next") - F.col("hour") - 1, F.lit(" h where "),
-        F.round("median").cast("long"), F.lit(" are usual; "), F.col("reporting"), F.lit(" of "),
-        counted("agents", "agent"), F.lit(" sent heartbeats in half of these hours or more"),
-        F.when(F.col("agents") == 0, "").when(F.col("reporting") == 0, ": they or the way from them are down")
-        .otherwise(": they run, and what they read is silent"),
-    )  # fmt: skip
+    counted = expected.join(number, PLACE, "left").join(heard, [*PLACE, "hour"], "left")
+    counted = counted.fillna(0, ["agents", "reporting"])
     chance = F.least(F.round(F.col("median") / FOLDED * LOG10_E, 1), F.lit(MAX_SCORE))
-    rows = known.withColumns({"score": chance, "observed": F.lit(0.0), "rule_id": F.lit("")})
-    level = F.when(F.col("score") >= HIGH_SCORE, "high").otherwise("medium")
-    return as_anomalies(rows, "silence", level, reason, wanted)
+    rows = counted.withColumns({"score": chance, "observed": F.lit(0.0), "rule_id": F.lit("")})
+    return as_anomalies(rows, "silence", _level(), wanted)
 
 
-def as_anomalies(rows: DataFrame, kind: str, level: Column, reason: Column, wanted: Period) -> DataFrame:
-    """``rows`` as ``ANOMALIES``; what they do not have is null."""
+def _level() -> Column:
+    return F.when(F.col("score") >= HIGH_SCORE, "high").otherwise("medium")
+
+
+def as_anomalies(rows: DataFrame, kind: str, level: Column, wanted: Period) -> DataFrame:
+    """``rows`` as ``ANOMALIES`` without reasons, and with ``FACTS``; what they do not have is null."""
     what = [*WHAT, *(name for name in ("entity_kind", "entity_value") if name in rows.columns)]
     key = identity(F.lit(kind), *map(F.col, what), F.unix_micros("started_at").cast("string"))
     whole = rows.withColumns(
         {
             "kind": F.lit(kind),
             "level": level,
-            "reason": reason,
             "anomaly_id": key,
             "score": F.round("score", 1),
             "date": F.date_format("started_at", "yyyy-MM-dd"),
@@ -224,6 +215,6 @@ def as_anomalies(rows: DataFrame, kind: str, level: Column, reason: Column, want
     return whole.select(
         *(
             (F.col(field.name) if field.name in whole.columns else F.lit(None)).cast(field.dataType).alias(field.name)
-            for field in ANOMALIES.columns.fields
+            for field in (*ANOMALIES.columns.fields, *FACTS.fields)
         )
     )

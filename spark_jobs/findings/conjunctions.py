@@ -11,13 +11,8 @@ Values are compared as Sigma does it, without regard to case.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import chain, combinations
-
-from spark_jobs.common.entities import PRIVATE
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations
 
 MAX_VALUES = 5
 MAX_TEXT = 200
@@ -27,78 +22,30 @@ MAX_FIELDS = 32
 FALSE, TRUE, OPEN, OTHER = "false", "true", "open", "other"
 """An alert's label: of a finding closed as a false positive, or as a true one; of neither, with a high level, or with
 another one."""
-KEPT = (TRUE, OPEN)
-
-Fields = Mapping[str, str]
+SPARED = (TRUE, OPEN)
 
 
-@dataclass
-class FalseOnes:
-    """What a rule's false positives have in common: one after the other to ``add``, then ``fields``."""
+def best(
+    values: Mapping[str, Sequence[str]], naming: Collection[str], counts: Mapping[tuple[str, int], int]
+) -> tuple[str, ...]:
+    """The fields of the conjunction to propose; empty when there is none.
 
-    alerts: int = 0
-    values: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By field, by folded value, how it was first written."""
-    entities: set[str] = field(default_factory=set)
-    findings: set[str] = field(default_factory=set)
-    agents: set[str] = field(default_factory=set)
-    sources: Counter[tuple[tuple[str, str | None], ...]] = field(default_factory=Counter)
-    title: str = ""
+    ``values`` are those of the fields of use, ``naming`` the fields that name somebody, ``counts`` the rule's alerts by
+    label and by the fields of which they have a value: a bit each, in the order of ``values``.
+    """
+    fields = list(values)
 
-    def add(self, fields: Fields) -> None:
-        """One alert's."""
-        if not self.alerts:
-            self.values = {name: {} for name in fields}
-        self.alerts += 1
-        for name in list(self.values):
-            value = fields.get(name)
-            if value and len(value) <= MAX_TEXT:
-                self.values[name].setdefault(value.casefold(), value)
-            if not value or len(value) > MAX_TEXT or len(self.values[name]) > MAX_VALUES:
-                del self.values[name]
+    def removed(chosen: Sequence[int], label: str) -> int:
+        bits = sum(1 << place for place in chosen)
+        return sum(alerts for (of, mask), alerts in counts.items() if of == label and mask & bits == bits)
 
-    @property
-    def fields(self) -> list[str]:
-        """Those of use."""
-        return sorted(self.values)[:MAX_FIELDS]
+    def cost(chosen: Sequence[int]) -> tuple[int, int, int, Sequence[int]]:
+        return len(chosen), removed(chosen, OTHER), sum(len(values[fields[place]]) for place in chosen), chosen
 
-
-class Counts:
-    """A rule's alerts, all of them, by label and by the fields of which they have a false positive's value."""
-
-    def __init__(self, false: FalseOnes) -> None:
-        self._false, self._fields = false, false.fields
-        self._counts: Counter[tuple[str, int]] = Counter()
-        self.sites: set[str] = set()
-
-    def add(self, label: str, fields: Fields, site: str) -> None:
-        held = (fields.get(name, "").casefold() in self._false.values[name] for name in self._fields)
-        self._counts[label, sum(1 << place for place, holds in enumerate(held) if holds)] += 1
-        self.sites.add(site)
-
-    def best(self) -> tuple[str, ...]:
-        """The fields of the conjunction to propose; empty when there is none."""
-        places = range(len(self._fields))
-        every: Iterator[tuple[int, ...]] = chain(combinations(places, 1), combinations(places, 2))
-        fit = [some for some in every if self._names(some) and not any(self._removed(some, one) for one in KEPT)]
-        if not fit:
-            return ()
-
-        def weight(some: tuple[int, ...]) -> tuple[int, int, int, tuple[int, ...]]:
-            values = sum(len(self._false.values[self._fields[place]]) for place in some)
-            return len(some), self._removed(some, OTHER), values, some
-
-        return tuple(self._fields[place] for place in min(fit, key=weight))
-
-    def _removed(self, some: tuple[int, ...], label: str) -> int:
-        bits = sum(1 << place for place in some)
-        return sum(n for (of, mask), n in self._counts.items() if of == label and mask & bits == bits)
-
-    def _names(self, some: tuple[int, ...]) -> bool:
-        """Whether a field of ``some`` names somebody; a private address does so within one site only."""
-        for place in some:
-            values = self._false.values[self._fields[place]]
-            far = len(self.sites) > 1 and any(re.search(PRIVATE, value) for value in values)
-            if not far and values.keys() <= self._false.entities:
-                return True
-        return False
+    places = range(len(fields))
+    fit = [
+        chosen
+        for chosen in (*combinations(places, 1), *combinations(places, 2))
+        if any(fields[place] in naming for place in chosen) and not any(removed(chosen, label) for label in SPARED)
+    ]
+    return tuple(fields[place] for place in min(fit, key=cost)) if fit else ()

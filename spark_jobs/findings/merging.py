@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import entities
 from spark_jobs.common.entities import WHO
-from spark_jobs.common.kept import kept
+from spark_jobs.common.materialised import materialised
 
 OF_SMALLER = 0.5
 OF_LARGER = 0.1
@@ -24,25 +24,25 @@ MAX_SHARING = 50
 """Findings that one event joins: an event that names more says nothing about them."""
 
 
-def links(found: DataFrame, alerts: DataFrame) -> list[tuple[str, str]]:
-    """Pairs of ``member`` of ``found`` (with ``WHO``, ``first_seen``, ``last_seen``) that are one by ``alerts``."""
+def links(members: DataFrame, alerts: DataFrame) -> list[tuple[str, str]]:
+    """Pairs of ``member`` of ``members`` (with ``WHO``, ``first_seen``, ``last_seen``) that are one by ``alerts``."""
     own = F.struct(F.col("raw_ref.log_id").alias("log_id"), F.col("raw_ref.offset").alias("offset"))
     nameless = F.struct(
         F.concat_ws("/", "agent_id", "alert_id").alias("log_id"), F.lit(-1).cast("long").alias("offset")
     )
     refs = F.transform(
         F.coalesce("contributing", F.array()),
-        lambda one: F.struct(one["raw_ref"]["log_id"].alias("log_id"), one["raw_ref"]["offset"].alias("offset")),
+        lambda ref: F.struct(ref["raw_ref"]["log_id"].alias("log_id"), ref["raw_ref"]["offset"].alias("offset")),
     )
     events = F.array_distinct(F.concat(F.array(F.coalesce(F.when(F.col("raw_ref.log_id").isNotNull(), own), nameless)),
-                                       F.filter(refs, lambda one: one["log_id"].isNotNull())))  # fmt: skip
+                                       F.filter(refs, lambda ref: ref["log_id"].isNotNull())))  # fmt: skip
     place = [F.coalesce(name, F.lit("")).alias(name) for name in ("fleet", "site")]
     what = ["agent_id", "alert_id", "raw_ref", "contributing"]
     named = alerts.where(F.coalesce("kind", F.lit("")) != "fold").select(
         *place, "counted_at", *what, F.inline("entities")
     )
-    whose = found.select(*WHO, "member", "first_seen", "last_seen")
-    mine = kept(
+    whose = members.select(*WHO, "member", "first_seen", "last_seen")
+    mine = materialised(
         named.join(F.broadcast(whose.select("kind", "value").distinct()), ["kind", "value"], "left_semi")
         .withColumn("scope", entities.scope())
         .join(F.broadcast(whose), WHO)
@@ -64,14 +64,14 @@ def links(found: DataFrame, alerts: DataFrame) -> list[tuple[str, str]]:
         .join(F.broadcast(sizes.select(F.col("member").alias("one"), F.col("size").alias("of_one"))), "one")
         .join(F.broadcast(sizes.select(F.col("member").alias("other"), F.col("size").alias("of_other"))), "other")
     )
-    one = (F.col("shared") >= OF_SMALLER * F.least("of_one", "of_other")) & (
+    same = (F.col("shared") >= OF_SMALLER * F.least("of_one", "of_other")) & (
         F.col("shared") >= OF_LARGER * F.greatest("of_one", "of_other")
     )
-    return [(row.one, row.other) for row in counted.where(one).select("one", "other").collect()]
+    return [(row.one, row.other) for row in counted.where(same).select("one", "other").collect()]
 
 
 def groups(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    """Of each name in ``pairs`` the smallest of all that it is joined with, by whatever way."""
+    """The smallest name that each in ``pairs`` is joined with, by whatever way."""
     parent: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -80,7 +80,7 @@ def groups(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
             parent[name] = name = parent[parent[name]]
         return name
 
-    for one, other in pairs:
-        low, high = sorted((root(one), root(other)))
+    for name, other in pairs:
+        low, high = sorted((root(name), root(other)))
         parent[high] = low
     return {name: root(name) for name in parent}

@@ -17,7 +17,7 @@ from spark_jobs.common import attack
 from spark_jobs.common.attack import TACTICS
 from spark_jobs.common.entities import LEVELS
 from spark_jobs.common.islands import most_within
-from spark_jobs.common.kept import kept
+from spark_jobs.common.materialised import materialised
 
 WINDOW = 24 * 3600
 HOUR = 3600
@@ -63,7 +63,7 @@ def find(seen: DataFrame, rules: DataFrame, by: Sequence[str], now: datetime) ->
     with its ``evidence``. ``seen`` are rows of ``ENTITY_SITE_5M``; steps are new at ``now``. Much of it is reckoned at
     once."""
     days = most_within(seen, by, _PLACE, WINDOW).withColumnRenamed("most", "at_once")
-    visits = kept(_visits(seen, rules, by))
+    visits = materialised(_visits(seen, rules, by))
     depth = visits.groupBy(*by, *_PLACE).count().groupBy(*by)
     deep = depth.agg(
         F.count("*").alias("all_sites"),
@@ -72,7 +72,7 @@ def find(seen: DataFrame, rules: DataFrame, by: Sequence[str], now: datetime) ->
     )
     # Few of very many: all else is asked of these only.
     enough = (F.col("at_once") >= MIN_SITES) | (F.col("all_sites") >= SLOW_SITES)
-    worth = kept(days.join(deep, [*by]).where(enough).drop("all_sites"))
+    worth = materialised(days.join(deep, [*by]).where(enough).drop("all_sites"))
     few = worth.select(*by)
     hours = most_within(seen.join(few, [*by], "left_semi"), by, _PLACE, HOUR).withColumnRenamed("most", "in_hour")
     gathered = _gathered(visits.join(few, [*by], "left_semi"), by, now)
@@ -98,7 +98,7 @@ def _gathered(visits: DataFrame, by: Sequence[str], now: datetime) -> DataFrame:
     order = Window.partitionBy(*by).orderBy("first_time", *_PLACE, "rule_id")
     number, of = F.row_number().over(order), F.count("*").over(Window.partitionBy(*by))
     named = (number <= MAX_STEPS // 2) | (number > of - MAX_STEPS // 2)
-    first_tactic = F.array_min(F.transform(F.filter("tactics", lambda one: one.isin(*TACTICS)), _place))
+    first_tactic = F.array_min(F.transform(F.filter("tactics", lambda tactic: tactic.isin(*TACTICS)), _place))
     step = F.struct(F.col("first_time").alias("time"), *_PLACE, "rule_id", "tactic", "alerts")
     staged = visits.withColumn("tactic", F.get(_tactics(), first_tactic - 1))
     ranked = staged.withColumn("step", F.when(named, step))
@@ -132,7 +132,7 @@ def _story(ranked: DataFrame, by: Sequence[str]) -> DataFrame:
 
     def met(name: Column | str) -> Column:
         those = F.sort_array(F.collect_set(F.struct("first_time", name)))
-        return F.array_distinct(F.transform(those, lambda one: one["name"]))
+        return F.array_distinct(F.transform(those, lambda visit: visit["name"]))
 
     stages = ranked.groupBy(*by, F.coalesce("tactic", F.lit("")).alias("tactic")).agg(
         F.min("first_time").alias("first"),
@@ -142,9 +142,9 @@ def _story(ranked: DataFrame, by: Sequence[str]) -> DataFrame:
         F.sum("alerts").alias("alerts"),
     )
     # In the order of the struct: by ``first``, then ``tactic``.
-    one = F.struct("first", "tactic", "last", "sites", "rules", "alerts")
+    summary = F.struct("first", "tactic", "last", "sites", "rules", "alerts")
     story = F.transform(
-        F.sort_array(F.collect_list(one)),
+        F.sort_array(F.collect_list(summary)),
         lambda stage: F.struct(
             *(stage[name].alias(name) for name in ("first", "last", "tactic", "sites", "rules", "alerts"))
         ),
@@ -165,7 +165,7 @@ def _forward() -> Column:
     steps = []
     for place, name in enumerate(TACTICS):
         here = F.col(f"`{name}`")
-        beyond = F.array_min(F.array(*(F.col(f"`{one}`") for one in TACTICS[place + 1 :]), F.lit(None)))
+        beyond = F.array_min(F.array(*(F.col(f"`{later}`") for later in TACTICS[place + 1 :]), F.lit(None)))
         steps.append((here.isNotNull() & (beyond.isNull() | (here <= beyond))).cast("int"))
     total = steps[0]
     for step in steps[1:]:

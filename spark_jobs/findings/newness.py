@@ -21,8 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common.entities import SEVERE
-from spark_jobs.common.nouns import counted
-from spark_jobs.common.period import Period, held
+from spark_jobs.common.period import Period
 from spark_jobs.findings.anomalies import MAX_SCORE, MIN_HISTORY, PLACE, as_anomalies
 from spark_jobs.tables.schema import ENTITY_SITE_5M, FIRST_SEEN, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, Txn
@@ -59,10 +58,10 @@ def write(spark: SparkSession, tables: Tables, wanted: Period, sites: DataFrame)
     ``sites`` are the ``baselines.histories``: a site is asked about once it has ``MIN_HISTORY`` days.
     """
     keep(spark, tables, wanted)
-    known = tables.frame(spark, FIRST_SEEN).select(*_KEY, F.col("first_seen").alias("known"))
+    remembered = tables.frame(spark, FIRST_SEEN).select(*_KEY, F.col("first_seen").alias("known"))
     old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE)
     seen = _seen(spark, tables, wanted.days)
-    new = seen.join(F.broadcast(old), PLACE).join(known.where(F.col("known") >= F.lit(wanted.start)), _KEY)
+    new = seen.join(F.broadcast(old), PLACE).join(remembered.where(F.col("known") >= F.lit(wanted.start)), _KEY)
     rules = tables.frame(spark, RULES).select("rule_id", "rule_title", F.col("first_time").alias("in_fleet"))
     return _rules(new, rules, wanted).unionByName(_entities(new, wanted))
 
@@ -79,7 +78,7 @@ def keep(spark: SparkSession, tables: Tables, wanted: Period) -> None:
         tables.upsert(FIRST_SEEN, rows, Txn(APP, date.fromisoformat(some[-1]).toordinal()))
     late = wanted.from_day(wanted.first - timedelta(days=LATE_DAYS))
     # A day that goes on, or for which late alerts have come: times, and who was missing.
-    if again := [day for day in held(have, late) if day not in days]:
+    if again := [day for day in late.among(have) if day not in days]:
         rows = _seen(spark, tables, again).withColumn("alerts", F.lit(0).cast("long"))
         tables.upsert(FIRST_SEEN, rows.select(*FIRST_SEEN.names))
 
@@ -113,11 +112,10 @@ def _rules(new: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
         F.max("critical").alias("critical"),
         F.max_by("level", "last_seen").alias("level"),
     )
+    names = ("rule_id", "rule_title", "ended_at", "critical", "score", "sites")
+    shown = [*map(F.col, names), F.col("alerts").alias("observed")]
     fleet = _first(whole).select(
-        F.lit("").alias("fleet"), F.lit("").alias("site"), "rule_id", F.col("in_fleet").alias("started_at"),
-        "ended_at", "critical", "score", F.col("alerts").alias("observed"),
-        F.concat(F.lit("the fleet's first alerts of "), _name(), F.lit(", at "), counted("sites", "site"))
-        .alias("reason"),
+        F.lit("").alias("fleet"), F.lit("").alias("site"), F.col("in_fleet").alias("started_at"), *shown,
     )  # fmt: skip
     elsewhere = met.where(F.col("in_fleet") < F.lit(wanted.start)).where("severe_at IS NOT NULL")
     where = F.min_by(F.struct(*PLACE, F.col("first_seen").alias("started_at")), F.struct("first_seen", *PLACE))
@@ -129,23 +127,13 @@ def _rules(new: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
         F.max("critical").alias("critical"),
         F.max_by("level", "last_seen").alias("level"),
     )
-    of_one = F.concat(F.lit("the site's first alerts of "), _name())
-    others = counted(F.col("sites") - 1, "other")
-    site = _first(each).select(
-        "first.*", "rule_id", "ended_at", "critical", "score", F.col("alerts").alias("observed"),
-        F.when(F.col("sites") == 1, of_one).otherwise(F.concat(of_one, F.lit(", and those of "), others))
-        .alias("reason"),
-    )  # fmt: skip
+    site = _first(each).select("first.*", *shown)
     return _as_anomalies(fleet.unionByName(site), "new_rule", wanted)
 
 
 def _first(rules: DataFrame) -> DataFrame:
     """With their ``score`` the ``MAX_RULES`` that come first."""
     return rules.withColumn("score", _worth_of_rule()).orderBy(F.desc("score"), "rule_id").limit(MAX_RULES)
-
-
-def _name() -> Column:
-    return F.coalesce("rule_title", "rule_id")
 
 
 def _worth_of_rule() -> Column:
@@ -156,7 +144,7 @@ def _worth_of_rule() -> Column:
 
 
 def _entities(new: DataFrame, wanted: Period) -> DataFrame:
-    """Of those that severe rules named one row each, at the first site where it is new; ``MAX_ENTITIES`` in all."""
+    """One row for each entity that severe rules named, at the first site where it is new; ``MAX_ENTITIES`` in all."""
     severe = new.where((F.col("kind") != "rule") & F.col("severe_at").isNotNull())
     where = F.min_by(F.struct(*PLACE, F.col("first_seen").alias("started_at")), F.struct("severe_at", *PLACE))
     each = severe.groupBy("kind", "value").agg(
@@ -170,15 +158,12 @@ def _entities(new: DataFrame, wanted: Period) -> DataFrame:
     points = F.when(F.col("critical"), ENTITY_POINTS[True]).otherwise(ENTITY_POINTS[False])
     chosen = each.withColumn("score", points + more).orderBy(F.desc("score"), "kind", "value").limit(MAX_ENTITIES)
     rows = chosen.select(
-        "first.*", "ended_at", F.lit("").alias("rule_id"), "critical", "score", F.col("alerts").alias("observed"),
-        F.col("kind").alias("entity_kind"), F.col("value").alias("entity_value"),
-        F.concat("kind", F.lit(" "), "value", F.lit(" is new "),
-                 F.when(F.col("sites") > 1, F.concat(F.lit("at "), F.col("sites"), F.lit(" sites"))).otherwise("here"))
-        .alias("reason"),
+        "first.*", "ended_at", F.lit("").alias("rule_id"), "critical", "score", "sites",
+        F.col("alerts").alias("observed"), F.col("kind").alias("entity_kind"), F.col("value").alias("entity_value"),
     )  # fmt: skip
     return _as_anomalies(rows, "new_entity", wanted)
 
 
 def _as_anomalies(rows: DataFrame, kind: str, wanted: Period) -> DataFrame:
     level = F.when(F.col("critical"), "high").otherwise("medium")
-    return as_anomalies(rows, kind, level, F.col("reason"), wanted)
+    return as_anomalies(rows, kind, level, wanted)

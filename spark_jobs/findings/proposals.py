@@ -42,11 +42,11 @@ def filter_text(
 
 def selection(values: Mapping[str, Sequence[str]], indent: str) -> list[str]:
     """The lines of a search identifier."""
-    found = []
+    lines = []
     for name, some in values.items():
         texts = ", ".join(_text(_plain(value)) for value in some)
-        found.append(f"{indent}{_text(name)}: {texts if len(some) == 1 else f'[{texts}]'}")
-    return found
+        lines.append(f"{indent}{_text(name)}: {texts if len(some) == 1 else f'[{texts}]'}")
+    return lines
 
 
 def _plain(value: str) -> str:
@@ -56,7 +56,7 @@ def _plain(value: str) -> str:
 
 def _text(text: str) -> str:
     """``text`` in quotes on one line; what YAML takes for the end of one, or refuses, is escaped."""
-    return _ODD.sub(lambda one: f"\\u{ord(one[0]):04x}", json.dumps(text, ensure_ascii=False))
+    return _ODD.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
 def file_name(rule_id: str) -> str:
@@ -72,4 +72,4 @@ def added(name: str, text: str) -> str:
     which it is applied, for ``git apply`` as for ``patch -p1``."""
     lines = text.rstrip("\n").split("\n")
     head = ["--- /dev/null", f"+++ b/{name}", f"@@ -0,0 +1,{len(lines)} @@"]
-    return "\n".join([*head, *(f"+{one}" for one in lines)]) + "\n"
+    return "\n".join([*head, *(f"+{line}" for line in lines)]) + "\n"

@@ -37,7 +37,6 @@ from pyspark.sql import functions as F
 from spark_jobs.common.attack import TACTICS
 from spark_jobs.common.entities import CRITICAL_DAYS, LEVELS, WHO, scope
 from spark_jobs.common.islands import identity
-from spark_jobs.common.nouns import counted
 from spark_jobs.findings.weight import ATTEMPTS
 
 KINDS = ("user", "ip", "device")
@@ -146,11 +145,12 @@ def contributions(rows: DataFrame, rules: DataFrame, confidence: Mapping[str, fl
     of one that is not in it 1. ``worth`` is ``criticality`` by ``kind``, ``value`` and ``site`` (empty: any)."""
     spark = rows.sparkSession
     stages = F.array(*map(F.lit, TACTICS))
-    places = F.transform(F.filter("tactics", lambda one: one.isin(*TACTICS)), lambda one: F.array_position(stages, one))
-    known = rules.select("rule_id", F.array_max(places).cast("int").alias("place"))
+    there = F.filter("tactics", lambda tactic: tactic.isin(*TACTICS))
+    places = F.transform(there, lambda tactic: F.array_position(stages, tactic))
+    furthest = rules.select("rule_id", F.array_max(places).cast("int").alias("place"))
     trust = spark.createDataFrame(sorted(confidence.items()), "rule_id STRING, confidence DOUBLE")
     whole = (
-        rows.join(F.broadcast(known), "rule_id", "left")
+        rows.join(F.broadcast(furthest), "rule_id", "left")
         .join(F.broadcast(trust), "rule_id", "left")
         .join(worth, ["kind", "value", "site"], "left")
         .join(worth.where("site = ''").drop("site").withColumnRenamed("criticality", "anywhere"), WHO[:2], "left")
@@ -205,7 +205,7 @@ def scored(rows: DataFrame, now: datetime, half_life: int, past: Sequence[dateti
     ranked = rows.withColumn("cents", _cents(now, half_life)).withColumn("order", F.row_number().over(order))
     counts = (F.col("cents") > 0) | (F.col("rank") == _CRITICAL)
     shown = (F.col("order") <= MAX_CONTRIBUTIONS) & counts
-    one = F.struct(
+    contribution = F.struct(
         "order", (F.col("cents") / 100).alias("points"), F.col("last_time").alias("time"), "rule_id",
         F.get(F.array(F.lit(""), *map(F.lit, LEVELS)), F.col("rank")).alias("level"), "tactic", "alerts",
         "turn", "new_tactic", "confidence", "criticality", "rarity", "breadth",
@@ -217,7 +217,7 @@ def scored(rows: DataFrame, now: datetime, half_life: int, past: Sequence[dateti
     whole = ranked.groupBy(*WHO).agg(
         F.sum("cents").alias("cents"),
         F.sum(F.when(shown, F.col("cents")).otherwise(0)).alias("shown"),
-        F.sort_array(F.collect_list(F.when(shown, one))).alias("contributions"),
+        F.sort_array(F.collect_list(F.when(shown, contribution))).alias("contributions"),
         F.count_if((F.col("cents") > 0) & ~shown).alias("others"),
         F.max("rank").alias("rank"),
         F.max("critical_at").alias("critical_at"),
@@ -237,80 +237,36 @@ def scored(rows: DataFrame, now: datetime, half_life: int, past: Sequence[dateti
 
 
 def chosen(rows: DataFrame, now: datetime) -> DataFrame:
-    """Of ``scored`` the ``MAX_ENTITIES`` of each kind that come first, with their thresholds."""
+    """The ``MAX_ENTITIES`` of each kind of ``scored`` that come first, with their thresholds."""
     # ``greatest`` passes over nulls.
     threshold = F.round(F.greatest(F.lit(MIN_THRESHOLD), OWN_TIMES * F.col("usual")), 2)
     recent = F.coalesce(F.col("critical_at") > F.lit(now - timedelta(days=CRITICAL_DAYS)), F.lit(False))
-    whole = (
-        rows.withColumns({"score": F.col("cents") / 100, "recent": recent})
-        .where("cents > 0 OR recent")
-        .withColumn("threshold", threshold)
-        .withColumn("over", (F.col("score") >= F.col("threshold")) | F.col("recent"))
-    )
-    first = (F.desc("over"), F.desc(F.col("score") / F.col("threshold")), "value", "scope")
-    order = F.row_number().over(Window.partitionBy("kind").orderBy(*first))
-    return whole.withColumn("order", order).where(F.col("order") <= MAX_ENTITIES)
-
-
-def explained(rows: DataFrame) -> DataFrame:
-    """``chosen`` rows with what words and texts can say of them."""
-    names = ("points", "time", "rule_id", "level", "tactic", "alerts")
-    parts = F.transform(
-        "contributions", lambda one: F.struct(*(one[name].alias(name) for name in names), _why(one).alias("why"))
-    )
-    return rows.withColumns(
+    whole = rows.withColumns(
         {
             "risk_id": identity(*map(F.col, WHO)),
+            "score": F.col("cents") / 100,
             "others_points": (F.col("cents") - F.col("shown")) / 100,
+            "threshold": threshold,
+            "recent": recent,
             "level": F.get(F.array(F.lit(""), *map(F.lit, LEVELS)), F.col("rank")),
-            "reason": _reason(),
-            "contributions": parts,
         }
     )
-
-
-def _why(one: Column) -> Column:
-    """Words for what is not usual about a contribution."""
-
-    def percent(number: Column) -> Column:
-        return F.concat(F.round(number * 100).cast("int"), F.lit(" %"))
-
-    day = F.concat(F.lit("day "), one["turn"], F.lit(" of this rule"))
-    return F.concat_ws(
-        ", ",
-        F.when(one["new_tactic"], F.lit("first of its tactic")).when(one["turn"] == 1, F.lit("first of this rule")),
-        F.when(one["turn"] > 1, day),
-        F.when(_tried(one["tactic"], one["level"] == LEVELS[-1]), F.lit("an attempt")),
-        F.when(one["confidence"] < 1, F.concat(F.lit("rule confidence "), percent(one["confidence"]))),
-        F.when(one["rarity"] < 0.995, F.concat(F.lit("rarity "), percent(one["rarity"]))),
-        F.when(one["breadth"] >= 1.005, F.concat(F.lit("breadth "), percent(one["breadth"]))),
-        F.when(one["criticality"].isin(*CRITICALITY), F.concat(F.lit("criticality "), one["criticality"])),
-    )
-
-
-def _reason() -> Column:
-    def points(name: str) -> Column:
-        return F.round(name, 0).cast("long").cast("string")
-
-    own = F.col("threshold") == F.round(OWN_TIMES * F.col("usual"), 2)
-    return F.concat(
-        points("score"), F.lit(" points, "), points("threshold"), F.lit(" needed"),
-        F.when(own, F.lit(" by its own past")).otherwise(F.lit("")),
-        F.lit("; "),
-        F.concat_ws(", ", counted("rules", "rule"), counted("tactics", "tactic"), counted("days", "day")),
-        F.when(F.col("recent"), F.lit("; a critical alert")).otherwise(F.lit("")),
-    )  # fmt: skip
+    over = (F.col("score") >= F.col("threshold")) | F.col("recent")
+    first = (F.desc("over"), F.desc(F.col("score") / F.col("threshold")), "value", "scope")
+    order = F.row_number().over(Window.partitionBy("kind").orderBy(*first))
+    ranked = whole.where("cents > 0 OR recent").withColumn("over", over).withColumn("order", order)
+    return ranked.where(F.col("order") <= MAX_ENTITIES)
 
 
 def criticalities(spark: SparkSession, assets: DataFrame | None, entities: DataFrame | None) -> DataFrame:
     """``criticality`` by ``kind``, ``value`` and ``site`` (empty: any), the highest where there are several: of hosts
     by the lookup ``assets``, of all kinds by ``entities``."""
-    found = spark.createDataFrame([], "kind STRING, value STRING, site STRING, criticality INT")
+    rows = spark.createDataFrame([], "kind STRING, value STRING, site STRING, criticality INT")
     if assets is not None:
         site = F.coalesce("site", F.lit("")).alias("site")
-        found = found.unionByName(assets.select(F.lit("host").alias("kind"), F.col("host").alias("value"), site,
+        rows = rows.unionByName(assets.select(F.lit("host").alias("kind"), F.col("host").alias("value"), site,
                                                 "criticality"))  # fmt: skip
     if entities is not None:
-        found = found.unionByName(entities.select("kind", "value", F.lit("").alias("site"), "criticality"))
-    held = found.where(F.col("criticality").isin(*CRITICALITY))
-    return held.groupBy("kind", "value", "site").agg(F.max("criticality").alias("criticality"))
+        rows = rows.unionByName(entities.select("kind", "value", F.lit("").alias("site"), "criticality"))
+    valid = rows.where(F.col("criticality").isin(*CRITICALITY))
+    return valid.groupBy("kind", "value", "site").agg(F.max("criticality").alias("criticality"))

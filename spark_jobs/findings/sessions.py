@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from spark_jobs.common import attack
 from spark_jobs.common.entities import WHO
 from spark_jobs.common.islands import identity, runs
-from spark_jobs.common.kept import kept
+from spark_jobs.common.materialised import materialised
 from spark_jobs.common.plain import many
 from spark_jobs.tables.schema import SESSIONS
 from spark_jobs.tables.tables import Tables
@@ -35,10 +35,10 @@ def write(tables: Tables, rows: DataFrame, rules: DataFrame, days: Sequence[str]
 
     ``rows`` are ``ENTITY_SITE_5M`` with ``scope``, of ``days`` and the day before them, without what is usual.
     """
-    found = kept(find(rows.where(F.col("date").between(day_before(min(days)), max(days))), rules, now))
+    sessions = materialised(find(rows.where(F.col("date").between(day_before(min(days)), max(days))), rules, now))
     for day in days:
-        tables.replace(SESSIONS, found.where(F.col("date") == day), [day])
-    number = found.where(F.col("date").isin(*days)).count()
+        tables.replace(SESSIONS, sessions.where(F.col("date") == day), [day])
+    number = sessions.where(F.col("date").isin(*days)).count()
     return many(number, "session")
 
 

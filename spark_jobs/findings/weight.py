@@ -1,4 +1,4 @@
-"""What a way through the sites is: whether an attack, how much it matters, and what it tells. Values in, values out.
+"""The weight of a way through the sites: whether an attack, how much it matters, what it tells. Values in, values out.
 
 **Score** (0 to 100) says what to look at first: the highest level alone decides the band (``BANDS``), within it the
 furthest tactic, then the ``confidence``: the evidence (``moves``), less for each point that is ``against`` it. So no
@@ -48,8 +48,8 @@ UNIFORM = 0.75
 
 
 def decoy(way: Way) -> str:
-    """What it is in place of an attack; empty when it may be one."""
-    kinds, tactics = {one["kind"] for one in way["entities"]}, set(way["tactics"])
+    """Say what it is in place of an attack; empty when it may be one."""
+    kinds, tactics = {entity["kind"] for entity in way["entities"]}, set(way["tactics"])
     severe, grave = way["level"] in ("high", "critical"), way["level"] == "critical"
     outside = "ip" in kinds and kinds <= OUTSIDE
     tries = tactics <= ATTEMPTS and not grave and len(way["sites"]) >= SCANNED_SITES
@@ -83,7 +83,7 @@ def _alike(way: Way) -> float:
 
 
 def _doubts(way: Way) -> Iterable[str]:
-    """What is against it, in words."""
+    """Reasons against it, in words."""
     tactics = set(way["tactics"])
     if not tactics:
         yield "no tactic is known of its rules"

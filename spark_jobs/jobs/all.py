@@ -37,7 +37,7 @@ COMMANDS: tuple[tuple[click.Command, timedelta | None], ...] = (
     (ingest, None), (campaigns, HOUR), (baselines, HOUR), (risk, HOUR), (noise, DAY), (coverage, DAY),
     (maintain, DAY), (report, None),
 )  # fmt: skip
-"""What is run, in this order, and how often; None: each time."""
+"""The jobs in the order in which they run, and how often; None: each time."""
 NAMES = tuple(str(command.name) for command, _ in COMMANDS)
 
 
@@ -73,7 +73,7 @@ def all_due(
         "baselines": [],
         "risk": [],
         "noise": ["--date", "yesterday"],
-        "maintain": [f"--keep={one}" for one in keep]
+        "maintain": [f"--keep={setting}" for setting in keep]
         + ([] if landing_days is None else ["--landing", str(landing), "--landing-days", str(landing_days)]),
         "report": ["--days", str(days), *([] if html is None else ["--html", str(html)])],
     }
@@ -93,9 +93,9 @@ def all_due(
 
 def with_lookups(words: Mapping[str, list[str]], folder: str | None) -> dict[str, list[str]]:
     """``words``, with the folder of the lookups for each job that takes one."""
-    takes = {str(command.name) for command, _ in COMMANDS if any(one.name == "lookups" for one in command.params)}
-    given = [] if folder is None else ["--lookups", folder]
-    return {name: [*mine, *(given if name in takes else ())] for name, mine in words.items()}
+    takes = {str(command.name) for command, _ in COMMANDS if any(option.name == "lookups" for option in command.params)}
+    more = [] if folder is None else ["--lookups", folder]
+    return {name: [*mine, *(more if name in takes else ())] for name, mine in words.items()}
 
 
 def run_due(job: Job, words: Mapping[str, Sequence[str]], *, force: bool = False) -> tuple[dict[str, str], list[str]]:

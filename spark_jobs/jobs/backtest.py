@@ -63,7 +63,7 @@ def built(rules: Sequence[Path], keys: Sequence[str], pipelines: Sequence[Path],
             raise ValueError("no rule runs")
         artifact = whole(plan)
     plan = artifact.read_plan()
-    calling = tuple(f"{one.title}: it calls functions in Python" for one in plan.statements if one.modules)
+    calling = (f"{statement.title}: it calls functions in Python" for statement in plan.statements if statement.modules)
     later = bool(plan.correlations or plan.statements)
     return Rules(artifact.to_bytes(), route, product, later, (*map(str, plan.refused), *calling))
 
@@ -83,16 +83,16 @@ def matches(spark: SparkSession, logs: str, rules: Rules, options_file: Path | N
         sealed = encrypted(root)
         of_agents = listed(archive, sorted(sealed)) if sealed else Listed([], {})
         there = _files(spark, root, rules, of_agents.logs)
-    found = there
+    rows = there
     if of_agents.rows:
-        given = spark.createDataFrame(of_agents.rows, ROW).repartition(min(len(of_agents.rows), MAX_TASKS))
-        sent = given.mapInArrow(_by_object(archive, rules, of_agents.logs), WORK)
-        found = sent if there is None else there.unionByName(sent)
-    if found is None:
+        objects = spark.createDataFrame(of_agents.rows, ROW).repartition(min(len(of_agents.rows), MAX_TASKS))
+        sent = objects.mapInArrow(_by_object(archive, rules, of_agents.logs), WORK)
+        rows = sent if there is None else there.unionByName(sent)
+    if rows is None:
         raise FileNotFoundError(f"{logs}: holds no segments (*.seg); copy DATA_DIR/raw of agents there")
     if not rules.over_time:
-        return found.select(*MATCHES.names)
-    ordered = found.repartition("agent").sortWithinPartitions(*ORDER)
+        return rows.select(*MATCHES.names)
+    ordered = rows.repartition("agent").sortWithinPartitions(*ORDER)
     return ordered.mapInArrow(_by_agent(root, rules, of_agents.logs), MATCHES)
 
 
@@ -112,8 +112,8 @@ Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def _by_segment(root: Path, rules: Rules, without: Container[str]) -> Work:
     """Batches of segments' paths (first column) to ``WORK``."""
 
-    def work(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        paths = (Path(bare(path)) for batch in given for path in batch.column(0).to_pylist())
+    def work(pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        paths = (Path(bare(path)) for batch in pieces for path in batch.column(0).to_pylist())
         wanted = (path for path in paths if str(path.parent.relative_to(root)) not in without)
         rows = (row for path in wanted for row in segment_rows(path, root, rules))
         yield from batches(rows, WORK)
@@ -124,10 +124,10 @@ def _by_segment(root: Path, rules: Rules, without: Container[str]) -> Work:
 def _by_object(archive: Archive, rules: Rules, logs: Logs) -> Work:
     """Batches of ``ROW`` to ``WORK``."""
 
-    def work(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def work(pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         store = archive.store()
-        every = (one for batch in given for one in batch.to_pylist())
-        rows = (row for one in every for row in archived_rows(one, archive, store, rules, logs))
+        every = (entry for batch in pieces for entry in batch.to_pylist())
+        rows = (row for entry in every for row in archived_rows(entry, archive, store, rules, logs))
         yield from batches(rows, WORK)
 
     return work
@@ -135,12 +135,12 @@ def _by_object(archive: Archive, rules: Rules, logs: Logs) -> Work:
 
 def _by_agent(root: Path | None, rules: Rules, logs: Logs) -> Work:
     """Batches of ``WORK``, sorted, to ``MATCHES``."""
-    return lambda given: over_time(given, root, rules, logs)
+    return lambda pieces: over_time(pieces, root, rules, logs)
 
 
-def _summary(found: DataFrame, rules: Rules, top: int) -> str:
-    """What came of it, in words: the account of the reading, then the rules by their matches."""
-    total = found.groupBy("kind").agg(
+def _summary(matched: DataFrame, rules: Rules, top: int) -> str:
+    """The result in words: the account of the reading, then the rules by their matches."""
+    total = matched.groupBy("kind").agg(
         F.count("*").alias("rows"), F.sum("events").alias("events"), F.sum("bytes").alias("bytes"),
         F.sum("seconds").alias("seconds"),
     )  # fmt: skip
@@ -159,10 +159,10 @@ def _summary(found: DataFrame, rules: Rules, top: int) -> str:
     if "undecided" in by:
         lines.append(f"{by['undecided'].events} times a rule could not be decided on an event: kind undecided")
     if "not_correlated" in by:
-        rows = found.where("kind = 'not_correlated'").select("agent", "reason").orderBy("agent", "reason")
+        rows = matched.where("kind = 'not_correlated'").select("agent", "reason").orderBy("agent", "reason")
         lines += _named("not correlated", [f"{row.agent}: {row.reason}" for row in rows.limit(MAX_NAMED + 1).collect()])
     loudest = (
-        found.where(F.col("kind").isin(*FOUND))
+        matched.where(F.col("kind").isin(*FOUND))
         .groupBy("rule_id", "rule_title", "level")
         .agg(F.count("*").alias("n"), F.count_distinct("agent").alias("agents"))
         .orderBy(F.desc("n"), "rule_id")
@@ -173,7 +173,7 @@ def _summary(found: DataFrame, rules: Rules, top: int) -> str:
 
 
 def _named(what: str, reasons: Iterable[str]) -> list[str]:
-    lines = [f"{what}: {plain(one)}" for one in reasons]
+    lines = [f"{what}: {plain(reason)}" for reason in reasons]
     return lines if len(lines) <= MAX_NAMED else [*lines[:MAX_NAMED], f"{what}: more"]
 
 
@@ -214,8 +214,8 @@ def backtest(
     if bundles and not keys:
         raise click.UsageError("a bundle needs --trusted-key")
     asked = built(rules, keys, pipelines, lookups, route, product)
-    found = matches(job.spark, logs, asked, options_file, identity)
+    rows = matches(job.spark, logs, asked, options_file, identity)
     if output is None:
-        return _summary(found.persist(), asked, top)
-    found.write.mode("errorifexists").parquet(output)
+        return _summary(rows.persist(), asked, top)
+    rows.write.mode("errorifexists").parquet(output)
     return _summary(job.spark.read.schema(MATCHES).parquet(storage.literal(output)), asked, top)

@@ -12,14 +12,16 @@ that a site, or the fleet, sees for the first time).
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection
 from datetime import date, timedelta
 
 import click
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common.kept import kept
+from spark_jobs.common.materialised import materialised
 from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import many
 from spark_jobs.common.weeks import HOURS_OF_WEEK, centred, hour_of, hour_of_week, local_hour, occurrences
@@ -28,6 +30,8 @@ from spark_jobs.findings.anomalies import MIN_HISTORY, PLACE, WHAT
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.intake.landing import FAILURES
 from spark_jobs.jobs.job import COUNT, Job, days_options, lookups_option, spark_job
+from spark_jobs.report.reasons import of_anomaly
+from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.schema import AGENTS, ANOMALIES, BASELINES, HEARTBEATS, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables
 
@@ -63,24 +67,25 @@ def write(
     """Write the baselines before ``wanted``, its anomalies, and who was first seen; how many anomalies of each kind."""
     past = Period(wanted.first - timedelta(days=7 * weeks), wanted.first - timedelta(days=1), wanted.now)
     zones = time_zones(spark, lookups)
-    before = kept(hours(tables.frame(spark, WIN_5M, past.since, past.until), zones))
-    after = kept(hours(tables.frame(spark, WIN_5M, wanted.since, wanted.until), zones))
-    sites = kept(histories(before, wanted))
-    usual = kept(usual_hours(before, sites))
+    before = materialised(hours(tables.frame(spark, WIN_5M, past.since, past.until), zones))
+    after = materialised(hours(tables.frame(spark, WIN_5M, wanted.since, wanted.until), zones))
+    sites = materialised(histories(before, wanted))
+    usual = materialised(usual_hours(before, sites))
     as_of = usual.withColumn("as_of", F.lit(wanted.since)).select(*BASELINES.names)
     tables.replace(BASELINES, as_of, [wanted.since])
     rules = tables.frame(spark, RULES)
     between = hours(tables.frame(spark, WIN_5M, wanted.since, wanted.until), zones, HALF)
-    found = anomalies.bursts(after, between, usual, sites, rules, wanted)
+    unusual = anomalies.bursts(after, between, usual, sites, rules, wanted)
     agents, beats = tables.frame(spark, AGENTS), tables.frame(spark, HEARTBEATS, wanted.since)
-    found = found.unionByName(anomalies.silences(after, usual, sites, agents, beats, wanted))
-    found = kept(found.unionByName(newness.write(spark, tables, wanted, sites)))
-    tables.replace(ANOMALIES, found.select(*ANOMALIES.names), wanted.days)
-    kinds = {row.kind: row.n for row in found.groupBy("kind").agg(F.count("*").alias("n")).collect()}
+    unusual = unusual.unionByName(anomalies.silences(after, usual, sites, agents, beats, wanted))
+    rows = unusual.unionByName(newness.write(spark, tables, wanted, sites)).toArrow().to_pylist()
+    worded = [{**row, "reason": of_anomaly(row)} for row in rows]
+    tables.replace(ANOMALIES, pa.Table.from_pylist(worded, arrow_schema(ANOMALIES.columns)), wanted.days)
+    kinds = Counter(row["kind"] for row in rows)
     young = _young(after, sites)
     said = ", ".join(
-        many(kinds.get(kind, 0), one, more)
-        for kind, one, more in (
+        many(kinds[kind], singular, plural)
+        for kind, singular, plural in (
             ("burst", "burst", ""),
             ("silence", "silence", ""),
             ("new_rule", "new rule", ""),
@@ -105,10 +110,10 @@ def time_zones(spark: SparkSession, lookups: Lookups | None) -> DataFrame:
         return spark.createDataFrame([], "fleet STRING, site STRING, timezone STRING")
     named = rows.where("timezone IS NOT NULL")
     zones = {row.timezone for row in named.select("timezone").distinct().limit(2000).collect()}
-    known = zones if _takes(spark, zones) else {zone for zone in zones if _takes(spark, {zone})}
-    if zones - known:
-        log.warning("sites: unknown time zones: %s; UTC is used", ", ".join(sorted(zones - known)))
-    return named.where(F.col("timezone").isin(*known)).groupBy(*PLACE).agg(F.min("timezone").alias("timezone"))
+    valid = zones if _takes(spark, zones) else {zone for zone in zones if _takes(spark, {zone})}
+    if zones - valid:
+        log.warning("sites: unknown time zones: %s; UTC is used", ", ".join(sorted(zones - valid)))
+    return named.where(F.col("timezone").isin(*valid)).groupBy(*PLACE).agg(F.min("timezone").alias("timezone"))
 
 
 def _takes(spark: SparkSession, zones: Collection[str]) -> bool:
@@ -145,7 +150,7 @@ def hours(counts: DataFrame, zones: DataFrame, shift: timedelta = timedelta(0)) 
 
 
 def histories(before: DataFrame, wanted: Period) -> DataFrame:
-    """Of each site in ``before`` (``hours``): time zone, ``history_days``, its first hour and the end by its clock."""
+    """Time zone, ``history_days``, first hour and end by its clock of each site in ``before`` (``hours``)."""
     start = int(wanted.start.timestamp()) // 3600
     first = before.where("rule_id = ''").groupBy(*PLACE, "timezone").agg(F.min("hour").alias("hour"))
     return first.select(

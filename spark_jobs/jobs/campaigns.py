@@ -31,8 +31,8 @@ from pyspark.sql import functions as F
 from spark_jobs.common import entities
 from spark_jobs.common.entities import LEVELS, MAX_DAYS, MIN_HISTORY, QUIET_DAYS, WHO, Usual
 from spark_jobs.common.islands import identity, runs
-from spark_jobs.common.kept import kept
-from spark_jobs.common.period import Period, held, period
+from spark_jobs.common.materialised import materialised
+from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import many
 from spark_jobs.findings import merging, moves, sessions
 from spark_jobs.findings.weight import Way, decoy, weighed
@@ -82,9 +82,9 @@ def write(
     """Write the campaigns of ``wanted`` and the sessions that begin on ``session_days``; how many of each."""
     furthest = wanted.from_day(wanted.last - timedelta(days=MAX_DAYS - 1))
     recent = (F.col("state") == "open") | (F.col("last_seen") >= F.lit(furthest.start))
-    known = tables.frame(spark, CAMPAIGNS).where(recent).toArrow().to_pylist()
-    wanted = _from_open_campaigns(known, wanted, furthest)
-    there = held(tables.partitions(ENTITY_SITE_5M), wanted)
+    before = tables.frame(spark, CAMPAIGNS).where(recent).toArrow().to_pylist()
+    wanted = _from_open_campaigns(before, wanted, furthest)
+    there = wanted.among(tables.partitions(ENTITY_SITE_5M))
     if len(there) < MIN_HISTORY:
         log.warning(
             "only %d days have alerts: below %d new entities cannot be distinguished from usual ones",
@@ -96,28 +96,30 @@ def write(
     rules = tables.frame(spark, RULES)
     here = every.where(F.col("date") >= wanted.since)
     usual = entities.usual(here, wanted.first, there)
-    seen = kept(suspects(here, usual))
+    seen = materialised(suspects(here, usual))
     attacks = [weighed(way) for way in find(spark, tables, seen, lookups, wanted.now) if not decoy(way)]
-    text = _write(tables, named(attacks, known, wanted), known, wanted)
+    text = _write(tables, named(attacks, before, wanted), before, wanted)
     if session_days:
         text += f"; {sessions.write(tables, usual.left(every), rules, session_days, wanted.now)}"
     return text
 
 
-def _from_open_campaigns(known: Iterable[Row], wanted: Period, furthest: Period) -> Period:
+def _from_open_campaigns(before: Iterable[Row], wanted: Period, furthest: Period) -> Period:
     """``wanted`` from early enough to see open campaigns whole, and that they were not there before; as far back as
     one look can span. What ended before that cannot go on in it: ``paused`` closes it unseen."""
-    begins = [row["first_seen"] for row in known if row["state"] == "open" and row["last_seen"] + GAP >= furthest.start]
+    begins = [
+        row["first_seen"] for row in before if row["state"] == "open" and row["last_seen"] + GAP >= furthest.start
+    ]
     if not begins:
         return wanted
     begin = min(begins).date() - timedelta(days=QUIET_DAYS)
     return wanted.from_day(max(min(begin, wanted.first), furthest.first))
 
 
-def _write(tables: Tables, rows: Sequence[Row], known: Sequence[Row], wanted: Period) -> str:
-    """Write ``rows`` and the ends of those ``known`` that have paused; how many of each."""
+def _write(tables: Tables, rows: Sequence[Row], before: Sequence[Row], wanted: Period) -> str:
+    """Write ``rows`` and the ends of those ``before`` that have paused; how many of each."""
     written = {row["campaign_id"] for row in rows}
-    left = paused([row for row in known if row["campaign_id"] not in written], wanted)
+    left = paused([row for row in before if row["campaign_id"] not in written], wanted)
     if rows or left:
         tables.upsert(CAMPAIGNS, pa.Table.from_pylist([*rows, *left], arrow_schema(CAMPAIGNS.columns)))
     said = Counter(row["state"] if row["score"] > 0 else "ended" for row in rows)
@@ -126,7 +128,7 @@ def _write(tables: Tables, rows: Sequence[Row], known: Sequence[Row], wanted: Pe
 
 
 def suspects(rows: DataFrame, usual: Usual) -> DataFrame:
-    """Of ``rows`` what is not ``usual`` of entities that have it at ``MIN_SITES`` or more sites, with the number of
+    """The ``rows`` that are not ``usual``, of entities that have it at ``MIN_SITES`` or more sites, with the number of
     their run."""
     some = usual.left(rows, usual.at_sites(moves.MIN_SITES))
     return runs(some, WHO, int(GAP.total_seconds()), "first_time", "last_time")
@@ -137,17 +139,17 @@ def find(spark: SparkSession, tables: Tables, seen: DataFrame, lookups: Lookups 
     rules = tables.frame(spark, RULES)
     key = identity(*map(F.col, WHO), F.col("run").cast("string"))
     alone = moves.find(seen, rules, _RUN, now).where(F.col("evidence") >= moves.MIN_EVIDENCE)
-    found = kept(alone.withColumn("member", key))
-    threats = {} if lookups is None else threats_of(spark, found, lookups)
+    suspected = materialised(alone.withColumn("member", key))
+    threats = {} if lookups is None else threats_of(spark, suspected, lookups)
     ways = {}
-    for way in found.toArrow().to_pylist():
-        known = threats.get(way["member"], frozenset())
-        if EXERCISE in known or not known & OWN:
+    for way in suspected.toArrow().to_pylist():
+        mine = threats.get(way["member"], frozenset())
+        if EXERCISE in mine or not mine & OWN:
             who = {name: way[name] for name in ("kind", "value", "alerts", "tactics")}
-            ways[way["member"]] = {**way, "entities": [who], "exercise": EXERCISE in known}
+            ways[way["member"]] = {**way, "entities": [who], "exercise": EXERCISE in mine}
     if len(ways) > 1:
         span = min(way["first_seen"] for way in ways.values()), max(way["last_seen"] for way in ways.values())
-        links = merging.links(found, tables.frame(spark, ALERTS, near={"counted_at": [span]}))
+        links = merging.links(suspected, tables.frame(spark, ALERTS, near={"counted_at": [span]}))
         if pairs := [pair for pair in links if pair[0] in ways and pair[1] in ways]:
             _merge(spark, ways, seen, rules, merging.groups(pairs), now)
     return [way for way in ways.values() if not way["exercise"]]
@@ -175,44 +177,44 @@ def _merge(
     whole = {way["group"]: way for way in moves.find(cells, rules, ["group"], now).toArrow().to_pylist()}
     for group, way in sorted(whole.items()):
         mine = [ways.pop(member) for member, of in sorted(groups.items()) if of == group]
-        mine.sort(key=lambda one: (-one["evidence"], -one["alerts"], one["kind"], one["value"]))
+        mine.sort(key=lambda way: (-way["evidence"], -way["alerts"], way["kind"], way["value"]))
         names = {name: mine[0][name] for name in _RUN}
-        every = [one for each in mine for one in each["entities"]]
+        every = [entity for each in mine for entity in each["entities"]]
         ways[group] = {
-            **way, **names, "member": group, "entities": every, "exercise": any(one["exercise"] for one in mine)
+            **way, **names, "member": group, "entities": every, "exercise": any(way["exercise"] for way in mine)
         }  # fmt: skip
 
 
-def named(found: Sequence[Way], known: Sequence[Row], wanted: Period) -> list[Row]:
-    """Rows of ``CAMPAIGNS`` for an upsert: ``found`` under the ids that ``known`` has for them, and the ends of those
-    in ``known`` that are no campaigns any more.
+def named(ways: Sequence[Way], earlier: Sequence[Row], wanted: Period) -> list[Row]:
+    """Rows of ``CAMPAIGNS`` for an upsert: ``ways`` under the ids that ``earlier`` has for them, and the ends of
+    those in ``earlier`` that are no campaigns any more.
 
     Of a campaign that began before ``wanted``, what was known about that time stays.
     """
-    old = [row for row in known if row["last_seen"] >= wanted.start and row["score"] > 0]
+    old = [row for row in earlier if row["last_seen"] >= wanted.start and row["score"] > 0]
     by_entity: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in sorted(old, key=lambda row: (row["first_seen"], row["campaign_id"])):
         for who in _names(row):
             by_entity[who].append(row)
-    taken: dict[str, str] = {}
+    successors: dict[str, str] = {}
     rows = []
-    for way in sorted(found, key=lambda way: (way["first_seen"], way["kind"], way["value"])):
+    for way in sorted(ways, key=lambda way: (way["first_seen"], way["kind"], way["value"])):
         near = [
             row for who in _names(way) for row in by_entity[who]
             if row["last_seen"] + GAP >= way["first_seen"] and row["first_seen"] - GAP <= way["last_seen"]
         ]  # fmt: skip
         before = min(near, key=lambda row: (row["first_seen"], row["campaign_id"]), default=None)
-        if before is not None and before["campaign_id"] in taken:
+        if before is not None and before["campaign_id"] in successors:
             before = None
         row = _row(way, before, wanted)
-        taken[row["campaign_id"]] = row["campaign_id"]
-        for one in near:
-            taken.setdefault(one["campaign_id"], row["campaign_id"])
+        successors[row["campaign_id"]] = row["campaign_id"]
+        for other in near:
+            successors.setdefault(other["campaign_id"], row["campaign_id"])
         rows.append(row)
     mine = {row["campaign_id"] for row in rows}
     for row in old:
         if row["campaign_id"] not in mine and row["first_seen"] >= wanted.start:
-            into = taken.get(row["campaign_id"])
+            into = successors.get(row["campaign_id"])
             reason = f"merged into campaign {into}" if into else "withdrawn: usual by now, your own, or too weak"
             rows.append({**row, "state": "closed", "score": 0.0, "reason": reason, "updated_at": wanted.now})
     return rows
@@ -232,18 +234,18 @@ def _row(way: Way, before: Row | None, wanted: Period) -> Row:
     if before and before["first_seen"] < wanted.start:
         row |= {name: list(dict.fromkeys([*(before[name] or ()), *way[name]])) for name in _LISTS}
         row |= {name: max(before[name], way[name]) for name in ("alerts", "matches")}
-        gone = [one for one in before["entities"] or () if (one["kind"], one["value"]) not in _names(way)]
+        gone = [entity for entity in before["entities"] or () if (entity["kind"], entity["value"]) not in _names(way)]
         row["entities"] = [*way["entities"], *gone]
     return {name: row[name] for name in CAMPAIGNS.names}
 
 
 def _names(row: Row) -> list[tuple[str, str]]:
     """The entities of a row."""
-    return [(one["kind"], one["value"]) for one in row["entities"] or ()]
+    return [(entity["kind"], entity["value"]) for entity in row["entities"] or ()]
 
 
-def paused(known: Iterable[Row], wanted: Period) -> list[Row]:
-    """The ends of those in ``known`` that are open there and were last seen longer ago than ``GAP``: what began before
+def paused(rows: Iterable[Row], wanted: Period) -> list[Row]:
+    """The ends of those ``rows`` that are open and were last seen longer ago than ``GAP``: what began before
     the days looked at, or before any that can be."""
-    left = (row for row in known if row["state"] == "open" and row["last_seen"] + GAP < wanted.now)
+    left = (row for row in rows if row["state"] == "open" and row["last_seen"] + GAP < wanted.now)
     return [{**row, "state": "closed", "updated_at": wanted.now} for row in left]

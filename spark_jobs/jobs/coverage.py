@@ -14,20 +14,24 @@ number of alerts, the colour says whether a technique was seen. Techniques of AT
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from datetime import date
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import click
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+import pyarrow as pa
 
-from spark_jobs.common.attack import tactics_of, techniques_of
+from spark_jobs.common.attack import of_tags
 from spark_jobs.common.period import Period, period
 from spark_jobs.jobs.job import FILE, FOLDER, Job, days_options, spark_job
 from spark_jobs.tables import storage
+from spark_jobs.tables.arrow import arrow_schema
+from spark_jobs.tables.ask import Reader, Row, total
 from spark_jobs.tables.schema import COVERAGE, RULES, WIN_5M
-from spark_jobs.tables.tables import Tables
 
 DAYS = 30
 
@@ -38,11 +42,6 @@ MAX_TITLES = 10
 
 SEEN, SILENT, STRANGE = "#74c476", "#fdd0a2", "#9e9ac8"
 LEGEND = ((SEEN, "rules, and alerts"), (SILENT, "rules that never fired"), (STRANGE, "alerts of rules not deployed"))
-
-_LIST = (
-    "name STRING, version LONG, rules ARRAY<STRUCT<id: STRING, title: STRING, level: STRING, tags: ARRAY<STRING>, "
-    "state: STRING, alerts: BOOLEAN>>"
-)
 
 
 @spark_job()
@@ -55,118 +54,77 @@ def coverage(job: Job, last: date, days: int, rules: str, layer_file: Path | Non
 
     Example: vedette-spark coverage --tables tables --rules landing/rules --layer layer.json
     """
-    wanted, spark, tables = period(last, days), job.spark, job.tables
-    write(spark, tables, deployed(spark, rules), wanted)
-    rows = tables.frame(spark, COVERAGE, wanted.until, wanted.until)
+    wanted, listed = period(last, days), deployed(rules)
+    with closing(job.reader()) as reader:
+        rows = covered(reader, listed, wanted)
+    job.tables.replace(COVERAGE, pa.Table.from_pylist(rows, arrow_schema(COVERAGE.columns)), [wanted.until])
     if layer_file:
         storage.replace(layer_file, json.dumps(layer(rows, wanted), indent=1, ensure_ascii=False) + "\n")
-    by_rule = rows.groupBy("rule_id").agg(F.max("alerts").alias("alerts"), F.max("deployed").alias("deployed"))
-    of_rules = by_rule.agg(
-        F.count_if("deployed").alias("deployed"),
-        F.count_if(F.col("deployed") & (F.col("alerts") == 0)).alias("silent"),
-        F.count_if(~F.col("deployed")).alias("strange"),
-    ).collect()[0]
-    tagged = rows.where("technique != ''").groupBy("technique").agg(F.sum("alerts").alias("alerts"))
-    techniques = tagged.agg(F.count("*").alias("all"), F.count_if(F.col("alerts") > 0).alias("seen")).collect()[0]
+    fired = {row["rule_id"] for row in rows if row["alerts"]}
+    strange = {row["rule_id"] for row in rows if not row["deployed"]}
+    techniques = {row["technique"] for row in rows if row["technique"]}
+    seen = {row["technique"] for row in rows if row["technique"] and row["alerts"]}
     return (
-        f"coverage: {of_rules.deployed} rules deployed, {of_rules.silent} never fired, {of_rules.strange} not deployed "
-        f"fired; {techniques.seen} of {techniques.all} techniques seen"
+        f"coverage: {len(listed)} rules deployed, {len(listed.keys() - fired)} never fired, {len(strange)} not "
+        f"deployed fired; {len(seen)} of {len(techniques)} techniques seen"
     )
 
 
-def write(spark: SparkSession, tables: Tables, rules: DataFrame, wanted: Period) -> None:
-    """Write ``COVERAGE`` of ``rules`` (``deployed``) in ``wanted``, under its last day."""
-    counts = tables.frame(spark, WIN_5M, wanted.since, wanted.until)
-    rows = covered(rules, tables.frame(spark, RULES), counts).withColumn("as_of", F.lit(wanted.until))
-    tables.replace(COVERAGE, rows.select(*COVERAGE.names), [wanted.until])
-
-
-def deployed(spark: SparkSession, path: str) -> DataFrame:
-    """``rule_id``, ``rule_title``, ``level`` and ``tags`` of the rules at ``path``. Raises FileNotFoundError."""
+def deployed(path: str) -> dict[str, Mapping[str, Any]]:
+    """The rules at ``path`` of which alerts can come, by id. Raises FileNotFoundError."""
     if not storage.exists(path):
         raise FileNotFoundError(f"{path}: no such rules; name the folder `rules` of the landing, or rule files")
     if storage.count(path, "*.json"):
-        lists = spark.read.schema(_LIST).option("multiLine", "true").json(f"{storage.literal(path)}/*.json")
-        newest = lists.groupBy("name").agg(F.max_by("rules", "version").alias("rules"))
-        rows = newest.select(F.explode("rules").alias("rule")).select("rule.*")
+        texts = (storage.text(f"{path}/{name}") for name in storage.names(path) if name.endswith(".json"))
+        lists = sorted((json.loads(text) for text in texts if text), key=itemgetter("version"))
+        rules = [rule for newest in {listed["name"]: listed["rules"] for listed in lists}.values() for rule in newest]
     else:
-        rows = spark.createDataFrame(_compiled(path), "id STRING, title STRING, level STRING, tags ARRAY<STRING>, "
-                                     "state STRING, alerts BOOLEAN")  # fmt: skip
-    able = rows.where(F.coalesce("state", F.lit("")) != "refused").where(F.coalesce("alerts", F.lit(True)))
-    once = able.where("id IS NOT NULL").groupBy(F.col("id").alias("rule_id"))
-    return once.agg(
-        F.first("title").alias("rule_title"), F.first("level").alias("level"), F.first("tags").alias("tags")
+        from vedette import compile_rules
+        from vedette.rules.build import described
+
+        rules = described(compile_rules(path))
+    able = (rule for rule in rules if rule.get("state") != "refused" and rule.get("alerts") is not False)
+    return {rule["id"]: rule for rule in able if rule["id"]}
+
+
+def covered(reader: Reader, rules: Mapping[str, Mapping[str, Any]], wanted: Period) -> list[dict[str, Any]]:
+    """The rows of ``COVERAGE``: ``rules`` (``deployed``), and those that alerted in ``wanted``."""
+    reader.view("win", WIN_5M, wanted.since, wanted.until)
+    reader.view("rules", RULES)
+    sums = reader.rows(
+        f"""SELECT w.*, r.rule_id IS NOT NULL AS described, r.rule_title, r.level, r.tactics, r.techniques FROM (
+            SELECT rule_id, {total("alerts")}, {total("matches")}, count(DISTINCT concat(fleet, '/', site)) AS sites,
+                min(first_time) AS first_seen, max(last_time) AS last_seen FROM win GROUP BY rule_id) w
+        LEFT JOIN rules r ON w.rule_id = r.rule_id"""
     )
+    seen = {row["rule_id"]: row for row in sums}
+    rows = []
+    for rule_id in {**rules, **{rule_id: row for rule_id, row in seen.items() if row["described"]}}:
+        row: dict[str, Any] = {"alerts": 0, "matches": 0, "sites": 0, **seen.get(rule_id, {"rule_id": rule_id})}
+        row |= {"as_of": wanted.until, "deployed": rule_id in rules}
+        if rule := rules.get(rule_id):
+            tactics, techniques = of_tags(rule["tags"])
+            row |= {"rule_title": rule["title"], "level": rule["level"], "tactics": tactics, "techniques": techniques}
+        rows += [{**row, "technique": technique} for technique in row["techniques"] or [""]]
+    return rows
 
 
-def _compiled(path: str) -> list[tuple[Any, ...]]:
-    from vedette import compile_rules
-    from vedette.rules.build import described
-
-    rows = described(compile_rules(path))
-    return [(row["id"], row["title"], row["level"], row["tags"], "", row["alerts"]) for row in rows]
-
-
-def covered(rules: DataFrame, fired: DataFrame, counts: DataFrame) -> DataFrame:
-    """``COVERAGE`` without ``as_of``: ``rules`` (``deployed``) against ``RULES`` and the ``WIN_5M`` looked at."""
-    by_site = counts.groupBy("rule_id", "fleet", "site").agg(
-        F.sum("alerts").alias("alerts"),
-        F.sum("matches").alias("matches"),
-        F.min("first_time").alias("first_seen"),
-        F.max("last_time").alias("last_seen"),
-    )
-    seen = by_site.groupBy("rule_id").agg(
-        F.sum("alerts").alias("alerts"),
-        F.sum("matches").alias("matches"),
-        F.count("*").alias("sites"),
-        F.min("first_seen").alias("first_seen"),
-        F.max("last_seen").alias("last_seen"),
-    )
-    listed = rules.select(
-        "rule_id",
-        "rule_title",
-        "level",
-        tactics_of("tags").alias("tactics"),
-        techniques_of("tags").alias("techniques"),
-        F.lit(True).alias("deployed"),
-    )
-    others = fired.join(seen, "rule_id", "left_semi").join(listed, "rule_id", "left_anti")
-    known = listed.unionByName(
-        others.select("rule_id", "rule_title", "level", "tactics", "techniques", F.lit(False).alias("deployed"))
-    )
-    each = known.select("*", F.explode_outer("techniques").alias("technique"))
-    whole = each.join(seen, "rule_id", "left")
-    return whole.withColumn("technique", F.coalesce("technique", F.lit(""))).fillna(0, ["alerts", "matches", "sites"])
-
-
-def layer(rows: DataFrame, wanted: Period) -> dict[str, Any]:
+def layer(rows: Sequence[Row], wanted: Period) -> dict[str, Any]:
     """``COVERAGE`` rows as a layer of the ATT&CK Navigator."""
-    enterprise = rows.where(F.col("technique").rlike("^T1"))
-    name = F.concat(F.coalesce("rule_title", "rule_id"), F.lit(": "), "alerts")
-    titles = F.transform(
-        F.slice(F.sort_array(F.collect_list(F.struct(-F.col("alerts"), name.alias("name")))), 1, MAX_TITLES),
-        lambda one: one["name"],
-    )
-    found = (
-        enterprise.groupBy("technique")
-        .agg(
-            F.sum("alerts").alias("alerts"),
-            F.max("deployed").alias("deployed"),
-            F.count("*").alias("rules"),
-            titles.alias("titles"),
-        )
-        .orderBy("technique")
-        .limit(MAX_TECHNIQUES)
-        .collect()
-    )
+    enterprise = sorted((row for row in rows if row["technique"].startswith("T1")), key=itemgetter("technique"))
     techniques = []
-    for row in found:
-        more = f"\nand {row.rules - MAX_TITLES} more" if row.rules > MAX_TITLES else ""
-        colour = STRANGE if not row.deployed else SEEN if row.alerts else SILENT
+    for technique, group in groupby(enterprise, itemgetter("technique")):
+        those = list(group)
+        alerts = sum(row["alerts"] for row in those)
+        is_deployed = any(row["deployed"] for row in those)
+        texts = sorted((-row["alerts"], f"{row['rule_title'] or row['rule_id']}: {row['alerts']}") for row in those)
+        comment = [text for _, text in texts[:MAX_TITLES]]
+        if len(those) > MAX_TITLES:
+            comment.append(f"and {len(those) - MAX_TITLES} more")
+        colour = STRANGE if not is_deployed else SEEN if alerts else SILENT
         techniques.append(
-            {"techniqueID": row.technique, "score": row.alerts, "color": colour, "enabled": True,
-             "comment": "\n".join(row.titles) + more}
-        )  # fmt: skip
+            {"techniqueID": technique, "score": alerts, "color": colour, "enabled": True, "comment": "\n".join(comment)}
+        )
     return {
         "name": f"Vedette {wanted.since} to {wanted.until}",
         "versions": {"navigator": "5.0.0", "layer": "4.5"},
@@ -174,11 +132,11 @@ def layer(rows: DataFrame, wanted: Period) -> dict[str, Any]:
         "description": "Deployed rules and the alerts of this time, by technique; the score is the number of alerts.",
         "sorting": 0,
         "layout": {"layout": "side", "showID": True, "showName": True, "expandedSubtechniques": "annotated"},
-        "techniques": techniques,
+        "techniques": techniques[:MAX_TECHNIQUES],
         "gradient": {
             "colors": [SILENT, SEEN],
             "minValue": 0,
-            "maxValue": max((row.alerts for row in found), default=0) or 1,
+            "maxValue": max((technique["score"] for technique in techniques), default=0) or 1,
         },
         "legendItems": [{"color": colour, "label": label} for colour, label in LEGEND],
     }

@@ -55,16 +55,16 @@ def export(job: Job, last: date, days: int, name: str, output: Path, new: bool) 
 
 
 def lacking(files: Mapping[str, Path], today: str) -> dict[str, Path]:
-    """Of ``files`` by day those of days that were over when ``today`` began, and that are not there."""
+    """The ``files``, by day, of days that were over when ``today`` began, and that are not there."""
     return {day: file for day, file in files.items() if day < today and not file.exists()}
 
 
-def write(reader: Reader, day: str, made: Callable[[Row], dict[str, Any]], file: Path) -> int:
-    """Write the alerts that landed on ``day``, each by ``made``, as ``file``; how many."""
+def write(reader: Reader, day: str, form: Callable[[Row], dict[str, Any]], file: Path) -> int:
+    """Write the alerts that landed on ``day``, each in ``form``, as ``file``; how many."""
     rows = reader.stream(f"SELECT * FROM exported WHERE {within('received_at', day, day)}")
     number = 0
     with storage.replacing(file) as out:
         for row in rows:
-            out.write(json.dumps(made(row), ensure_ascii=False, separators=(",", ":")) + "\n")
+            out.write(json.dumps(form(row), ensure_ascii=False, separators=(",", ":")) + "\n")
             number += 1
     return number

@@ -92,15 +92,14 @@ def ingest(
     else:
         sources = landing_sources(str(folder), bytes_per_batch)
     streams = take_over(
-        job.spark, job.unchecked, sources, lookups=lookups, checkpoints=checkpoints, every=every, landed=folder,
-        stop=job.stop,
-    )  # fmt: skip
+        job.spark, job.unchecked, sources, lookups=lookups, checkpoints=checkpoints, every=every, stop=job.stop
+    )
     return f"ingest: {said(streams)}"
 
 
 def said(streams: list[Stream]) -> str:
-    """What became of the rows of each stream."""
-    new = (f"{one.name}: {one.account}" for one in streams if one.account.rows or one.account.files)
+    """Say what became of the rows of each stream."""
+    new = (f"{stream.name}: {stream.account}" for stream in streams if stream.account.rows or stream.account.files)
     return "; ".join(new) or "nothing new"
 
 
@@ -115,43 +114,41 @@ def kafka_sources(
 
 
 def landing_sources(root: str, bytes_per_batch: int = BYTES_PER_BATCH) -> dict[str, Source]:
+    """The source of each stream by its name. Raises FileNotFoundError when there is no landing."""
+    if not storage.exists(root):
+        raise FileNotFoundError(f"{root}: no such landing folder; name the one that `vedette region land` writes")
+    if left := landing.leftovers(f"{root}/alerts"):
+        log.warning(
+            "%s/alerts: %d temporary files of an interrupted landing, skipped; agents send those alerts again",
+            root,
+            left,
+        )
     return {name: LandingSource(f"{root}/{name}", schema, bytes_per_batch) for name, schema, _ in LANDED}
 
 
 def take_over(
     spark: SparkSession,
     tables: Tables,
-    given: dict[str, Source],
+    sources: dict[str, Source],
     *,
     lookups: Lookups | None = None,
     checkpoints: str | None = None,
     every: float | None = None,
-    landed: str | None = None,
     stop: Event | None = None,
     counting: bool = True,
 ) -> list[Stream]:
-    """Run the streams of ``given`` sources, once or until ``stop``, and return them with their accounts. ``counting``
+    """Run the streams of ``sources``, once or until ``stop``, and return them with their accounts. ``counting``
     False: alerts that come in are not counted.
 
-    Raises FileNotFoundError when there is no landing (``landed``), BlockingIOError when another ingest writes these
-    tables, and what Spark raises when storage fails.
+    Raises BlockingIOError when another ingest writes these tables, and what Spark raises when storage fails.
     """
-    if landed is not None:
-        if not storage.exists(landed):
-            raise FileNotFoundError(f"{landed}: no such landing folder; name the one that `vedette region land` writes")
-        if left := landing.leftovers(f"{landed}/alerts"):
-            log.warning(
-                "%s/alerts: %d temporary files of an interrupted landing, skipped; agents send those alerts again",
-                landed,
-                left,
-            )
     takes = {
-        "alerts": lambda work, one: batch.alerts(work, one, lookups, counting=counting),
+        "alerts": lambda work, rows: batch.alerts(work, rows, lookups, counting=counting),
         "status": batch.heartbeats,
         "seqs": batch.seqs,
         "bad": batch.dead_letters,
     }
-    streams = [Stream(name, given[name], takes[name], written) for name, _, written in LANDED if name in given]
+    streams = [Stream(name, sources[name], takes[name], written) for name, _, written in LANDED if name in sources]
     with storage.one_writer(tables.root, "ingest"), using(spark, KEPT):
         run_all(spark, tables, streams, checkpoints or f"{tables.root}/_checkpoints", every=every, stop=stop)
     return streams

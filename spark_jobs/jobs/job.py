@@ -1,4 +1,4 @@
-"""What all jobs share: their command, the common options, and the session and tables that a job works with.
+"""The parts that all jobs share: their command, the common options, and the session and tables that a job works with.
 
 A job is one module of this room and one line of ``JOBS`` (``spark_jobs/__main__.py``): a function that takes a ``Job``
 and its options and returns what is printed, under ``@spark_job()`` and ``click.option``. Its docstring is its help.
@@ -25,14 +25,11 @@ from spark_jobs.tables import manifest
 from spark_jobs.tables.ask import Reader, open_reader
 from spark_jobs.tables.tables import BACKENDS, Tables, open_tables
 
-RENAMED = {"--brokers": "--kafka", "--topics": "--kafka-topics", "--out": "--output"}
-"""Options of release 0.1 by their old names, which are accepted for one release."""
-
 
 @dataclass
 class Job:
-    """What a job works with. The session is opened when it is first asked for, so a job that does not is done without a
-    JVM, and one that refuses its options has not waited for it."""
+    """The session and tables of a job. The session is opened when it is first asked for, so a job that does not is
+    done without a JVM, and one that refuses its options has not waited for it."""
 
     name: str
     root: str
@@ -41,15 +38,15 @@ class Job:
     master: str | None
     settings: Mapping[str, str]
     """Spark properties."""
-    given: SparkSession | Job | None
+    outer: SparkSession | Job | None
     """The session to use, of a caller that has one; or the job that this one is a part of."""
     stop: Event = field(default_factory=Event)
     """Set by SIGTERM and Ctrl-C: a job that runs continuously ends."""
 
     @cached_property
     def spark(self) -> SparkSession:
-        if self.given is not None:
-            return self.given.spark if isinstance(self.given, Job) else self.given
+        if self.outer is not None:
+            return self.outer.spark if isinstance(self.outer, Job) else self.outer
         needed = DELTA if self.backend == "delta-spark" else {}
         spark = open_session(self.name, master=self.master, settings={**needed, **self.settings})
         # Set after the session is there, because that sets a handler of its own, which raises.
@@ -74,49 +71,15 @@ class Job:
 
     def close(self) -> None:
         """Stop a session that was opened here."""
-        if self.given is None and "spark" in self.__dict__:
+        if self.outer is None and "spark" in self.__dict__:
             self.spark.stop()
 
 
-class Command(click.Command):
-    """A command that also takes the option names of the last release, with a warning."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = iter(args)
-        known: list[str] = []
-        source = ""
-        for word in words:
-            name, equals, value = word.partition("=")
-            if name in RENAMED:
-                click.echo(
-                    f"spark_jobs: {name} is now {RENAMED[name]}; the next release no longer takes {name}", err=True
-                )
-                word = RENAMED[name] + equals + value
-            elif name == "--source" and self.name == "ingest":
-                click.echo("spark_jobs: --source is gone: --landing or --kafka says it alone", err=True)
-                source = value if equals else next(words, "")
-                continue
-            known.append(word)
-        return super().parse_args(ctx, _without(known, {"kafka": "--landing", "landing": "--kafka"}.get(source)))
-
-
-def _without(words: list[str], option: str | None) -> list[str]:
-    """``words`` but ``option`` with its value: what an old ``--source`` did not choose was not used."""
-    kept: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word == option:
-            next(rest, None)
-        elif option is None or not word.startswith(f"{option}="):
-            kept.append(word)
-    return kept
-
-
 def spark_job(*, tables: bool = True, name: str | None = None) -> Callable[[Callable[..., str]], click.Command]:
-    """Makes a command of ``function(job, **options)``; it prints what the function returns. ``tables``: it takes
+    """Make a command of ``function(job, **options)``; it prints what the function returns. ``tables``: it takes
     ``--tables``. ``name``: its own, where the function's would be a word of Python."""
 
-    def made(run: Callable[..., str]) -> click.Command:
+    def command(run: Callable[..., str]) -> click.Command:
         @wraps(run)
         def call(backend: str, master: str | None, conf: tuple[tuple[str, str], ...], **options: Any) -> str:
             context = click.get_current_context()
@@ -141,9 +104,9 @@ def spark_job(*, tables: bool = True, name: str | None = None) -> Callable[[Call
               if tables else []),
         ):  # fmt: skip
             option(call)
-        return click.command(name, cls=Command)(call)
+        return click.command(name)(call)
 
-    return made
+    return command
 
 
 def days_options(days: int, what: str, most: int | None = None) -> Callable[[Callable[..., str]], Callable[..., str]]:

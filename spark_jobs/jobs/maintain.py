@@ -6,9 +6,10 @@ In this order, each step whole by itself and harmless when done again:
    none through, two ingests at once might) is there once, the one received first. Then the counts of each of these days
    are compared with the alerts that are counted on it; where they differ, the day's counts are rebuilt from these,
    and so are those of every day, however long ago, on which a copy was counted that is gone now; then the sums of
-   ``rules``. All that holds off ingest while it writes. It is left out while one is running, and after one that was
-   interrupted until it has been run again: what it will still add to the counts must not be in them already. Where it
-   fails, the next two steps are still done, and nothing is deleted.
+   ``rules``. A day of which retention has dropped alerts keeps its counts, whatever lands late. All that holds off
+   ingest while it writes. It is left out while one is running, and after one that was interrupted until it has been run
+   again: what it will still add to the counts must not be in them already. Where it fails, the next two steps are still
+   done, and nothing is deleted.
 2. **Compact.** The many small files of these days become few large ones.
 3. **Retention.** ``--keep TABLE=DAYS``: older days are dropped. Without it nothing is. A day of ``alerts`` is the
    edge's, whose clock may be far behind: one stays as long as any of its alerts landed within the days kept.
@@ -31,7 +32,7 @@ import click
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.common.period import Period, held, period
+from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import many
 from spark_jobs.intake import frames, unread
 from spark_jobs.intake.counts import COUNTS, counted_from
@@ -149,24 +150,36 @@ def clean_up(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence
     for name, days in keep:
         old = expired(tables.partitions(TABLES[name]), wanted.last, days)
         if old and name == ALERTS.name:
-            landed = tables.frame(spark, ALERTS, only=old).where(
-                F.col("received_at") >= F.lit(period(wanted.last, days).start)
-            )
-            lately = {row.received_date for row in landed.select("received_date").distinct().collect()}
-            old = [day for day in old if day not in lately]
+            old = landed_before(spark, tables, old, period(wanted.last, days).start)
         if old:
-            manifest.dropping(tables.root, name, old[-1])  # before it is done: a kill must not leave it unsaid
+            newest = old[-1]
+            if name == ALERTS.name:  # some may be counted on a later day
+                newest = max(newest, newest_counted(tables.frame(spark, ALERTS, only=old)))
+            manifest.dropping(tables.root, name, newest)  # before it is done: a kill must not leave it unsaid
             tables.drop(TABLES[name], old)
             done.append(f"{many(len(old), 'day')} of {name} dropped")
     return done
+
+
+def landed_before(spark: SparkSession, tables: Tables, days: Sequence[str], start: datetime) -> list[str]:
+    """Of ``days`` of ``ALERTS`` those of which nothing landed at ``start`` or later."""
+    landed = tables.frame(spark, ALERTS, only=days).where(F.col("received_at") >= F.lit(start))
+    lately = {row.received_date for row in landed.select("received_date").distinct().collect()}
+    return [day for day in days if day not in lately]
+
+
+def newest_counted(alerts: DataFrame) -> str:
+    """The last day on which some of ``alerts`` are counted; empty: there are none."""
+    newest: str | None = alerts.agg(F.date_format(F.max("counted_at"), "yyyy-MM-dd")).collect()[0][0]
+    return newest or ""
 
 
 def exact(spark: SparkSession, tables: Tables, wanted: Period, max_rewrite: int = MAX_REWRITE) -> list[str]:
     """Step 1 for the days of ``wanted``; what there was to do. Cut short between copies and counts, it compares only
     the counts of ``wanted`` when it is done again."""
     done: list[str] = []
-    gone: dict[str, tuple[int, int]] = {}
-    for day in held(tables.partitions(ALERTS), wanted):
+    days = set[str]()
+    for day in wanted.among(tables.partitions(ALERTS)):
         alerts = tables.frame(spark, ALERTS, day, day)
         doubled = alerts.groupBy(*frames.KEY).count().where("count > 1")
         extra = doubled.agg(F.sum(F.col("count") - 1)).collect()[0][0]
@@ -176,16 +189,15 @@ def exact(spark: SparkSession, tables: Tables, wanted: Period, max_rewrite: int 
             log.error("alerts of %s: %d copies among %d rows; too many to rewrite, see --max-rewrite", day, extra, rows)
             continue
         each = numbered(alerts)
-        copies = sums_by_day(each.where("copy > 1"))
+        days.update(sums_by_day(each.where("copy > 1")))
         tables.replace(ALERTS, each.where("copy = 1").drop("copy"), [day])
         done.append(f"{many(extra, 'copy', 'copies')} of {day} removed")
-        for other, (number, matches) in copies.items():
-            before = gone.get(other, (0, 0))
-            gone[other] = before[0] + number, before[1] + matches
-    days = {*unequal(spark, tables, wanted), *(day for day in gone if known_whole(spark, tables, day, gone[day]))}
-    if frozen := sorted(days.intersection(manifest.read(tables.root).frozen)):
-        log.warning("counts of %s are kept: reconcile had fewer alerts of them than they say", ", ".join(frozen))
-        days.difference_update(frozen)
+    days.update(unequal(spark, tables, wanted))
+    noted = manifest.read(tables.root)
+    taken_until = noted.dropped.get(ALERTS.name, "")
+    if stay := sorted(day for day in days if day <= taken_until or day in noted.frozen):
+        log.warning("counts of %s are kept: not all of the alerts that they count are there any more", ", ".join(stay))
+        days.difference_update(stay)
     rebuilt = [day for day in sorted(days) if rebuild(spark, tables, day, max_rewrite)]
     done += [f"counts of {day} rebuilt" for day in rebuilt]
     if len(rebuilt) == len(days) and (rebuilt or rules_differ(spark, tables)):
@@ -204,18 +216,6 @@ def sums_by_day(alerts: DataFrame) -> dict[str, tuple[int, int]]:
     day = F.date_format("counted_at", "yyyy-MM-dd").alias("date")
     found = frames.counted(alerts).groupBy(day).agg(F.sum("alerts").alias("alerts"), F.sum("matches").alias("matches"))
     return {row.date: (row.alerts, row.matches) for row in found.collect()}
-
-
-def known_whole(spark: SparkSession, tables: Tables, day: str, gone: tuple[int, int]) -> bool:
-    """Whether all that was counted on ``day`` is still in ``ALERTS``, but for the copies ``gone`` from there. Counts
-    that have outlived some of their alerts cannot be made again: they stay."""
-    one = date.fromisoformat(day)
-    left = sums_by_day(counted_from(spark, tables, one, one)).get(day, (0, 0))
-    counts = said_by_day(spark, tables, day, day).get(day, (0, 0))
-    whole = all(said <= there + copies for said, there, copies in zip(counts, left, gone, strict=True))
-    if not whole:
-        log.warning("counts of %s are kept with copies in them: some of their alerts have expired", day)
-    return whole
 
 
 def said_by_day(spark: SparkSession, tables: Tables, since: str, until: str) -> dict[str, tuple[int, int]]:
@@ -258,10 +258,9 @@ def rules_differ(spark: SparkSession, tables: Tables) -> bool:
 
 
 def _of_days_there(tables: Tables, first_time: str) -> Column:
-    """Whether ``WIN_5M`` has every day since a rule's ``first_time``, as far as it shows: retention takes the oldest
-    days first, and releases before this one did not note which."""
-    oldest = min((day for day in tables.partitions(WIN_5M) if _is_day(day)), default=date.max.isoformat())
-    return F.date_format(first_time, "yyyy-MM-dd") >= oldest
+    """Whether ``WIN_5M`` has every day since a rule's ``first_time``: none that retention took, though one of these may
+    be there again, with what landed late."""
+    return F.date_format(first_time, "yyyy-MM-dd") > manifest.read(tables.root).dropped.get(WIN_5M.name, "")
 
 
 def rebuild_rules(spark: SparkSession, tables: Tables) -> None:
@@ -298,7 +297,7 @@ def compact(tables: Tables, wanted: Period) -> int:
         if table.partition is None:
             tables.compact(table)
             number += 1
-        elif days := held(tables.partitions(table), wanted):
+        elif days := wanted.among(tables.partitions(table)):
             tables.compact(table, days)
             number += 1
     return number

@@ -15,27 +15,27 @@ to which filters do not apply; and none where no field holds the entity.
 
 from __future__ import annotations
 
-import logging
+import math
+from collections.abc import Mapping
+from contextlib import closing
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import click
-from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
-from pyspark.sql import functions as F
+import pyarrow as pa
 
-from spark_jobs.common import entities
-from spark_jobs.common.entities import SEVERE
-from spark_jobs.common.kept import kept
-from spark_jobs.common.nouns import counted
+from spark_jobs.common.entities import PRIVATE, SEVERE
 from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import short
 from spark_jobs.findings.proposals import added, file_name, filter_text
 from spark_jobs.jobs.job import COUNT, FILE, Job, days_options, spark_job
+from spark_jobs.report.reasons import of_noise
 from spark_jobs.tables import storage
+from spark_jobs.tables.arrow import arrow_schema
+from spark_jobs.tables.ask import Reader, Row, text, total, within
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, NOISE, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables
-
-log = logging.getLogger(__name__)
 
 DAYS = 7
 
@@ -66,126 +66,106 @@ def noise(job: Job, last: date, days: int, top: int, folder: Path | None, patch:
 
     Example: vedette-spark noise --tables tables --date yesterday --patch noise.patch
     """
-    wanted, spark, tables = period(last, days), job.spark, job.tables
-    write(spark, tables, wanted)
-    rows = tables.frame(spark, NOISE, wanted.until, wanted.until).orderBy(F.desc("score"), "rule_id")
+    wanted = period(last, days)
+    with closing(job.reader()) as reader:
+        rows = write(reader, job.tables, wanted)
     if folder or patch:
-        proposed = {
-            file_name(row.rule_id): row.proposal for row in rows.where("proposal != ''").limit(MAX_PROPOSALS).collect()
-        }
+        proposed = {file_name(row["rule_id"]): row["proposal"] for row in rows if row["proposal"]}
         if folder:
             folder.mkdir(parents=True, exist_ok=True)
-            for name, text in proposed.items():
-                storage.replace(folder / name, text)
+            for name, proposal in proposed.items():
+                storage.replace(folder / name, proposal)
         if patch:
-            storage.replace(patch, "".join(added(name, text) for name, text in proposed.items()))
-    lines = [f"{row.score:5.1f}  {row.rule_title or row.rule_id}: {row.reason}" for row in rows.limit(top).collect()]
+            storage.replace(patch, "".join(added(name, proposal) for name, proposal in proposed.items()))
+    lines = [f"{row['score']:5.1f}  {row['rule_title'] or row['rule_id']}: {row['reason']}" for row in rows[:top]]
     return "\n".join(["noise: score, rule, reason", *lines])
 
 
-def write(spark: SparkSession, tables: Tables, wanted: Period) -> None:
-    """Write ``NOISE`` of ``wanted``, under its last day."""
-    counts = tables.frame(spark, WIN_5M, wanted.since, wanted.until)
-    hosts = tables.frame(spark, HOST_1H, wanted.since, wanted.until)
-    who = tables.frame(spark, ENTITY_SITE_5M, wanted.since, wanted.until)
-    rules = tables.frame(spark, RULES)
-    loud = kept(volumes(counts, hosts, who, rules))
+def write(reader: Reader, tables: Tables, wanted: Period) -> list[dict[str, Any]]:
+    """Write ``NOISE`` of ``wanted``, under its last day; its rows, the loudest first."""
+    reader.view("win", WIN_5M, wanted.since, wanted.until)
+    reader.view("host", HOST_1H, wanted.since, wanted.until)
+    reader.view("entity", ENTITY_SITE_5M, wanted.since, wanted.until)
+    reader.view("rules", RULES)
+    volumes = reader.rows(_VOLUMES)
+    whole = sum(row["matches"] for row in volumes)
+    rows = [_weighed(row, whole) for row in volumes]
+    rows.sort(key=lambda row: (-row["score"], row["rule_id"]))
+    proposed = proposals(reader, rows, wanted)
+    for row in rows:
+        row |= {"reason": of_noise(row), "proposal": proposed.get(row["rule_id"], ""), "as_of": wanted.until}
+    tables.replace(NOISE, pa.Table.from_pylist(rows, arrow_schema(NOISE.columns)), [wanted.until])
+    return rows
+
+
+_SCOPE = f"""CASE WHEN kind = 'ip' AND regexp_extract(value, {text(PRIVATE)}, 0) <> ''
+    THEN concat(fleet, '/', site) ELSE '' END"""
+"""SQL: as ``entities.scope``."""
+
+_VOLUMES = f"""SELECT w.rule_id, rule_title, level, w.alerts, w.matches, sites, coalesce(hosts, 0) AS hosts, top_kind,
+    top_value, scope, coalesce(top_alerts, 0) AS top_alerts
+FROM (SELECT rule_id, {total("alerts")}, {total("matches")}, count(DISTINCT concat(fleet, '/', site)) AS sites
+      FROM win GROUP BY rule_id) w
+LEFT JOIN (SELECT rule_id, count(DISTINCT concat(fleet, '/', site, '/', host)) AS hosts FROM host GROUP BY rule_id) h
+ON w.rule_id = h.rule_id
+LEFT JOIN (
+    SELECT rule_id, kind AS top_kind, value AS top_value, scope, alerts AS top_alerts FROM (
+        SELECT *, row_number() OVER (PARTITION BY rule_id ORDER BY alerts DESC, kind, value, scope) AS place FROM (
+            SELECT rule_id, kind, value, {_SCOPE} AS scope, {total("alerts")} FROM entity GROUP BY 1, 2, 3, 4) e) p
+    WHERE place = 1 AND alerts > 0) t
+ON w.rule_id = t.rule_id
+LEFT JOIN rules r ON w.rule_id = r.rule_id
+WHERE w.matches > 0"""
+"""SQL: each rule with its sums and the entity that most of its alerts name."""
+
+
+def _weighed(row: Row, whole: int) -> dict[str, Any]:
+    """A row of ``_VOLUMES`` with its shares and ``score``; ``whole`` are the matches of all."""
+    share = row["matches"] / whole
+    suppressed = max(1 - row["alerts"] / row["matches"], 0.0)
+    top = min(row["top_alerts"] / row["alerts"], 1.0) if row["alerts"] else 0.0
+    points = SHARE_POINTS
+    points += suppressed * SUPPRESSED_POINTS if row["matches"] >= MIN_MATCHES else 0.0
+    points += top * TOP_POINTS if row["alerts"] >= MIN_ALERTS else 0.0
+    score = math.sqrt(min(share / FULL_SHARE, 1.0)) * points * (SEVERE_FACTOR if row["level"] in SEVERE else 1.0)
+    return {
+        **row,
+        "share": share,
+        "share_suppressed": suppressed,
+        "top_share": top,
+        "score": math.floor(10 * score + 0.5) / 10,
+    }
+
+
+def proposals(reader: Reader, rows: list[dict[str, Any]], wanted: Period) -> dict[str, str]:
+    """Filters by rule, for the loudest of ``rows`` that one entity makes."""
+    here = [row for row in rows if not row["scope"] or row["sites"] == 1]
+    loud = [row for row in here if row["alerts"] >= MIN_ALERTS and row["top_share"] >= PROPOSED_SHARE]
+    chosen = {row["rule_id"]: row for row in loud[:MAX_PROPOSALS]}
+    if not chosen:
+        return {}
     # Not by day of receipt: that is the edge's, whose clock may stand at 1970.
-    near = tables.frame(spark, ALERTS, near={"counted_at": [(wanted.start, wanted.end)]})
-    counted = (F.col("counted_at") >= F.lit(wanted.start)) & (F.col("counted_at") < F.lit(wanted.end))
-    proposed = proposals(loud, near.where(counted))
-    rows = loud.join(spark.createDataFrame(proposed, "rule_id STRING, proposal STRING"), "rule_id", "left")
-    rows = rows.withColumns({"proposal": F.coalesce("proposal", F.lit("")), "as_of": F.lit(wanted.until)})
-    tables.replace(NOISE, rows.select(*NOISE.names), [wanted.until])
-
-
-def volumes(counts: DataFrame, hosts: DataFrame, who: DataFrame, rules: DataFrame) -> DataFrame:
-    """``NOISE`` without ``as_of`` and ``proposal``, and with the ``scope`` of the loudest entity."""
-    by_site = counts.groupBy("rule_id", "fleet", "site").agg(_sum("alerts"), _sum("matches"))
-    by_rule = by_site.groupBy("rule_id").agg(_sum("alerts"), _sum("matches"), F.count("*").alias("sites"))
-    on_hosts = hosts.groupBy("rule_id", "fleet", "site", "host").agg(F.lit(1)).groupBy("rule_id")
-    whole = (
-        by_rule.join(on_hosts.agg(F.count("*").alias("hosts")), "rule_id", "left")
-        .join(_loudest(who), "rule_id", "left")
-        .join(F.broadcast(rules.select("rule_id", "rule_title", "level")), "rule_id", "left")
-        .crossJoin(F.broadcast(counts.agg(F.sum("matches").alias("all"))))
+    reader.view("alerts", ALERTS, near={"counted_at": [(wanted.start, wanted.end)]})
+    named = " OR ".join(
+        f"(rule_id = {text(rule_id)} AND lower(entry.value) = lower({text(row['top_value'])}))"
+        for rule_id, row in chosen.items()
     )
-    share = F.col("matches") / F.col("all")
-    rows = whole.withColumns(
-        {
-            "share": share,
-            "share_suppressed": F.greatest(1 - F.col("alerts") / F.col("matches"), F.lit(0.0)),
-            "hosts": F.coalesce("hosts", F.lit(0).cast("long")),
-            # Not by ``least`` alone: it passes over nulls, and a rule without an entity would have all of the points.
-            "top_share": F.least(F.coalesce(F.col("top_alerts") / F.col("alerts"), F.lit(0.0)), F.lit(1.0)),
-        }
-    ).where("matches > 0")
-    return rows.withColumn("score", _score()).withColumn("reason", _reason()).drop("all")
-
-
-def _sum(name: str) -> Column:
-    return F.sum(name).alias(name)
-
-
-def _loudest(who: DataFrame) -> DataFrame:
-    """Of each rule the entity that most of its alerts name: ``top_kind``, ``top_value``, ``scope``, ``top_alerts``."""
-    key = ["rule_id", *entities.WHO]
-    each = who.withColumn("scope", entities.scope()).groupBy(*key).agg(_sum("alerts"))
-    # By the largest number first, which needs no text: a text in an aggregate would have Spark sort all entities.
-    most = each.groupBy("rule_id").agg(F.max("alerts").alias("alerts")).where("alerts > 0")
-    first = F.min(F.struct("kind", "value", "scope")).alias("top")
-    of_rule = each.join(F.broadcast(most), ["rule_id", "alerts"]).groupBy("rule_id", "alerts").agg(first)
-    return of_rule.select(
-        "rule_id", F.col("top.kind").alias("top_kind"), F.col("top.value").alias("top_value"), "top.scope",
-        F.col("alerts").alias("top_alerts"),
-    )  # fmt: skip
-
-
-def _score() -> Column:
-    total = F.sqrt(F.least(F.col("share") / FULL_SHARE, F.lit(1.0))) * (
-        SHARE_POINTS
-        + F.when(F.col("matches") >= MIN_MATCHES, F.col("share_suppressed")).otherwise(0.0) * SUPPRESSED_POINTS
-        + F.when(F.col("alerts") >= MIN_ALERTS, F.col("top_share")).otherwise(0.0) * TOP_POINTS
+    fields = reader.rows(
+        f"""SELECT rule_id, entry.key AS field, logsource, count(*) AS alerts FROM (
+            SELECT rule_id, logsource, {{explode}}(map_entries(fields)) AS entry FROM alerts
+            WHERE kind = 'detection' AND logsource IS NOT NULL
+            AND {within("counted_at", wanted.since, wanted.until)}) e
+        WHERE {named} GROUP BY 1, 2, 3 ORDER BY alerts, field DESC"""
     )
-    return F.round(F.when(F.col("level").isin(*SEVERE), total * SEVERE_FACTOR).otherwise(total), 1)
+    best = {row["rule_id"]: row for row in fields}
+    return {rule_id: filter_of(chosen[rule_id], row["field"], row["logsource"]) for rule_id, row in best.items()}
 
 
-def _reason() -> Column:
-    def percent(name: str) -> Column:
-        return F.concat(F.round(F.col(name) * 100).cast("int"), F.lit(" %"))
-
-    top = F.concat("top_kind", F.lit(" "), "top_value")
-    return F.concat(
-        counted("matches", "match", "matches"), F.lit(", "), percent("share"), F.lit(" of all; "),
-        percent("share_suppressed"), F.lit(" suppressed; at "), counted("sites", "site"), F.lit(", "),
-        counted("hosts", "host"),
-        F.coalesce(F.concat(F.lit("; "), percent("top_share"), F.lit(" of the alerts name "), top), F.lit("")),
-    )  # fmt: skip
-
-
-def proposals(loud: DataFrame, alerts: DataFrame) -> list[tuple[str, str]]:
-    """Rule and filter, for the loudest of ``volumes`` that one entity makes."""
-    one_place = (F.col("scope") == "") | (F.col("sites") == 1)
-    wanted = (
-        loud.where((F.col("alerts") >= MIN_ALERTS) & (F.col("top_share") >= PROPOSED_SHARE) & one_place)
-        .orderBy(F.desc("score"), "rule_id")
-        .limit(MAX_PROPOSALS)
-    )
-    named = F.broadcast(wanted.select("rule_id", F.lower("top_value").alias("wanted")))
-    held = alerts.where((F.col("kind") == "detection") & F.col("logsource").isNotNull()).join(named, "rule_id")
-    fields = held.select("rule_id", "wanted", "logsource", F.explode("fields").alias("field", "value"))
-    by_field = fields.where(F.lower("value") == F.col("wanted")).groupBy("rule_id", "field", "logsource").count()
-    order = Window.partitionBy("rule_id").orderBy(F.desc("count"), "field")
-    best = by_field.withColumn("rank", F.row_number().over(order)).where("rank = 1")
-    rows = wanted.join(best.select("rule_id", "field", "logsource"), "rule_id").collect()
-    return [(row.rule_id, filter_of(row)) for row in rows]
-
-
-def filter_of(row: Row) -> str:
-    """A Sigma filter in YAML that leaves ``row.top_value`` out of the rule."""
+def filter_of(row: Row, field: str, source: Mapping[str, str | None]) -> str:
+    """A Sigma filter in YAML that leaves ``top_value`` of ``row`` in ``field`` out of the rule."""
+    value, rule_id = row["top_value"], row["rule_id"]
     return filter_text(
-        row.rule_id, row.logsource.asDict(), {row.field: [row.top_value]},
-        key=f"{row.rule_id} {row.field} {row.top_value}",
-        title=f"{short(row.top_value, 60)} in {short(row.rule_title or row.rule_id, 60)}",
-        description=f"{row.top_share:.0%} of {row.alerts} alerts named it. Apply it only if it is harmless.",
+        rule_id, source, {field: [value]}, key=f"{rule_id} {field} {value}",
+        title=f"{short(value, 60)} in {short(row['rule_title'] or rule_id, 60)}",
+        description=f"{row['top_share']:.0%} of {row['alerts']} alerts named it. Apply it only if it is harmless.",
     )  # fmt: skip

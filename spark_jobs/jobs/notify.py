@@ -67,11 +67,12 @@ def notify(
     from vedette import __version__
     from vedette.config.read import load
     from vedette.sinks.base import fits
+    from vedette.sinks.opening import opened
 
     receivers: dict[str, tuple[Any, Any]] = {}
     if sinks:
-        for one in load(sinks).sink:
-            receivers[one.name] = one, one.open(__version__)
+        for sink in load(sinks).sink:
+            receivers[sink.name] = sink, opened(sink, __version__)
         if not receivers:
             raise click.UsageError(f"--sinks: {sinks} has no [[sink]]")
     if server:
@@ -79,16 +80,16 @@ def notify(
 
         receivers["mail"] = Lowest(level), Mail(server, str(sender), recipients, password)
     with closing(job.reader()) as reader:
-        found = figures(reader, period(last, days))
-    rows = [digest(found)] if summed else list(notices(found))
+        report = figures(reader, period(last, days))
+    rows = [digest(report)] if summed else list(notices(report))
     sent, failed = 0, list[str]()
-    known = {(row["finding_id"], row["receiver"]) for row in job.tables.arrow(NOTICES).to_pylist()}
+    sent_before = {(row["finding_id"], row["receiver"]) for row in job.tables.arrow(NOTICES).to_pylist()}
     for name, (filters, receiver) in receivers.items():
-        mine = [row for row in rows if (row["alert_id"], name) not in known]
+        mine = [row for row in rows if (row["alert_id"], name) not in sent_before]
         if not summed:
             mine = [row for row in mine if fits(filters, row["level"], row["rule_id"], row["tags"])]
-        taken, why = asyncio.run(_deliver(job.tables, name, receiver, mine))
-        sent += taken
+        number, why = asyncio.run(_deliver(job.tables, name, receiver, mine))
+        sent += number
         if why:
             failed.append(f"{name}: {why}")
     if failed:
@@ -101,25 +102,26 @@ async def _deliver(tables: Tables, name: str, receiver: Any, rows: Sequence[dict
     others now (empty: it took all, or refused for good)."""
     from vedette.sinks.base import Outgoing, Verdict
 
-    taken, why = 0, ""
+    number, why = 0, ""
     try:
         for first in range(0, len(rows), receiver.batch):
             batch = [Outgoing(0, row["alert_id"], row) for row in rows[first : first + receiver.batch]]
-            found = list(zip(batch, await receiver.deliver(batch), strict=True))
-            done = [(one.id, answer) for one, answer in found if answer.verdict in (Verdict.TAKEN, Verdict.REFUSED)]
+            answers = list(zip(batch, await receiver.deliver(batch), strict=True))
+            ended = (Verdict.TAKEN, Verdict.REFUSED)
+            done = [(notice.id, answer) for notice, answer in answers if answer.verdict in ended]
             for finding, answer in done:
                 if answer.verdict is Verdict.REFUSED:
                     log.error("%s refuses the notice of %s: %s", name, finding, answer.text)
-            taken += sum(answer.verdict is Verdict.TAKEN for _, answer in done)
+            number += sum(answer.verdict is Verdict.TAKEN for _, answer in done)
             if done:
                 now = datetime.now(UTC)
                 tables.upsert(NOTICES, pa.Table.from_pylist([
                     {"finding_id": finding, "receiver": name, "sent_at": now,
                      "refused": answer.text if answer.verdict is Verdict.REFUSED else ""} for finding, answer in done
                 ]))  # fmt: skip
-            if len(done) < len(found):
-                why = next(answer.text for _, answer in found if answer.verdict is Verdict.LATER)
+            if len(done) < len(answers):
+                why = next(answer.text for _, answer in answers if answer.verdict is Verdict.LATER)
                 break
     finally:
         await receiver.close()
-    return taken, why
+    return number, why

@@ -76,9 +76,7 @@ def reconcile(
                 storage.delete(f"{checkpoints}/{name}")
             manifest.begin_again(tables.root)
         if sources:
-            streams = take_over(
-                spark, tables, sources, lookups=lookups, checkpoints=checkpoints, landed=folder, counting=False
-            )
+            streams = take_over(spark, tables, sources, lookups=lookups, checkpoints=checkpoints, counting=False)
             done.append(said(streams))
         with storage.one_writer(tables.root, "ingest"), manifest.writing(tables, manifest.RECONCILE, TABLES.values()):
             days = recount(spark, tables, lower=lower)

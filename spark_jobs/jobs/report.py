@@ -34,14 +34,14 @@ def report(job: Job, last: date, days: int, html: Path | None) -> str:
     Example: vedette-spark report --tables tables --date yesterday --days 7 --html week.html
     """
     with closing(job.reader()) as reader:
-        found = figures(reader, period(last, days))
+        whole = figures(reader, period(last, days))
     if html:
-        storage.replace(html, page.html(found))
-    return text.text(found)
+        storage.replace(html, page.html(whole))
+    return text.text(whole)
 
 
 def figures(reader: Reader, wanted: Period) -> Report:
     """All that a report of ``wanted`` shows."""
     counted = counts(reader, wanted)
-    found = findings(reader, wanted, counted.known)
-    return Report(wanted, counted, found, accounts(reader, wanted), freshness(reader, wanted))
+    others = findings(reader, wanted, counted.rules_by_id)
+    return Report(wanted, counted, others, accounts(reader, wanted), freshness(reader, wanted))

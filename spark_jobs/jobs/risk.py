@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, date, datetime
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -25,8 +26,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common.kept import kept
-from spark_jobs.common.period import Period, held, period
+from spark_jobs.common.materialised import materialised
+from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import many, plain, short
 from spark_jobs.findings import risk as points
 from spark_jobs.intake import frames
@@ -34,11 +35,11 @@ from spark_jobs.intake.counts import counted_from
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.intake.own import OWN, TRIALS, threats_of
 from spark_jobs.jobs.job import COUNT, Job, date_option, lookups_option, spark_job
-from spark_jobs.report.triage import CLOSED, decisions
-from spark_jobs.tables.ask import Reader
+from spark_jobs.report import closed
+from spark_jobs.report.reasons import of_contribution, of_risk
+from spark_jobs.tables.arrow import arrow_schema
+from spark_jobs.tables.ask import Reader, Row
 from spark_jobs.tables.schema import (
-    ANOMALIES,
-    CAMPAIGNS,
     ENTITY_SITE_5M,
     HOST_1H,
     RISK,
@@ -46,7 +47,7 @@ from spark_jobs.tables.schema import (
     WIN_5M,
     Table,
 )
-from spark_jobs.tables.tables import Tables, texts
+from spark_jobs.tables.tables import Tables
 
 log = logging.getLogger(__name__)
 
@@ -95,19 +96,25 @@ def write(
     top: int = 10,
 ) -> str:
     """Write ``RISK`` of the last day of ``wanted``; how many are over their threshold, and the first of them."""
-    there = held(tables.partitions(WIN_5M), wanted)
+    there = wanted.among(tables.partitions(WIN_5M))
     first = datetime.fromisoformat(there[0]).replace(tzinfo=UTC) if there else wanted.start
     entities = tables.frame(spark, ENTITY_SITE_5M, wanted.since, wanted.until)
     rows = points.cells(entities, *(_without(spark, tables, table, wanted) for table in (HOST_1H, WIN_5M)))
-    assets, known = (None if lookups is None else lookups.table(spark, name) for name in ("assets", "entities"))
-    worth = points.criticalities(spark, assets, known)
-    made = points.contributions(rows, tables.frame(spark, RULES), trusted or {}, worth)
-    every = points.scored(made, wanted.now, half_life, points.moments(wanted.now, half_life, first))
+    assets, people = (None if lookups is None else lookups.table(spark, name) for name in ("assets", "entities"))
+    worth = points.criticalities(spark, assets, people)
+    parts = points.contributions(rows, tables.frame(spark, RULES), trusted or {}, worth)
+    every = points.scored(parts, wanted.now, half_life, points.moments(wanted.now, half_life, first))
     stamps = {"as_of": F.lit(wanted.until), "updated_at": F.lit(wanted.now)}
-    found = points.explained(points.chosen(every, wanted.now)).withColumns(stamps).select(*RISK.names).toArrow()
-    found = _others(spark, found, lookups)
-    tables.replace(RISK, found, [wanted.until])
-    return _said(found, top)
+    chosen = points.chosen(every, wanted.now).withColumns(stamps).toArrow().to_pylist()
+    written = _others(spark, pa.Table.from_pylist(list(map(_worded, chosen)), arrow_schema(RISK.columns)), lookups)
+    tables.replace(RISK, written, [wanted.until])
+    return _said(written, top)
+
+
+def _worded(row: Row) -> dict[str, Any]:
+    """One of ``points.chosen`` with what words can say of it."""
+    parts = [{**part, "why": of_contribution(row["kind"], part)} for part in row["contributions"]]
+    return {**row, "reason": of_risk(row), "contributions": parts}
 
 
 def _without(spark: SparkSession, tables: Tables, table: Table, wanted: Period) -> DataFrame:
@@ -115,9 +122,9 @@ def _without(spark: SparkSession, tables: Tables, table: Table, wanted: Period) 
     they came in. Those that a running ingest has not counted yet are missing until the next run."""
     rows = tables.frame(spark, table, wanted.since, wanted.until)
     alerts = counted_from(spark, tables, wanted.first, wanted.last)
-    trials = frames.counted(alerts.where(F.exists("intel", lambda one: one["threat"].isin(*TRIALS))))
+    trials = frames.counted(alerts.where(F.exists("intel", lambda hit: hit["threat"].isin(*TRIALS))))
     counts = frames.rows_of(table, trials, tables.frame(spark, RULES))
-    theirs = kept(counts.select(*table.keys, F.col("alerts").alias("of_trials")))
+    theirs = materialised(counts.select(*table.keys, F.col("alerts").alias("of_trials")))
     number = theirs.count()
     if not number:
         return rows
@@ -126,19 +133,19 @@ def _without(spark: SparkSession, tables: Tables, table: Table, wanted: Period) 
     return met.withColumn("alerts", left).drop("of_trials")
 
 
-def _others(spark: SparkSession, found: pa.Table, lookups: Lookups | None) -> pa.Table:
-    """``found`` without what the lookup ``intel`` knows as one's own."""
-    if lookups is None or not found.num_rows:
-        return found
-    asked = spark.createDataFrame(found.select(["kind", "value", "last_seen", "risk_id"])).withColumn(
+def _others(spark: SparkSession, rows: pa.Table, lookups: Lookups | None) -> pa.Table:
+    """``rows`` without what the lookup ``intel`` knows as one's own."""
+    if lookups is None or not rows.num_rows:
+        return rows
+    asked = spark.createDataFrame(rows.select(["kind", "value", "last_seen", "risk_id"])).withColumn(
         "member", F.col("risk_id")
     )
-    own = [risk_id for risk_id, known in threats_of(spark, asked, lookups).items() if known & OWN]
-    return found.filter(pc.invert(pc.is_in(found["risk_id"], pa.array(own, pa.string()))))
+    own = [risk_id for risk_id, threats in threats_of(spark, asked, lookups).items() if threats & OWN]
+    return rows.filter(pc.invert(pc.is_in(rows["risk_id"], pa.array(own, pa.string()))))
 
 
-def _said(found: pa.Table, top: int) -> str:
-    rows = found.select(["kind", "value", "scope", "score", "threshold", "over", "reason"]).to_pylist()
+def _said(written: pa.Table, top: int) -> str:
+    rows = written.select(["kind", "value", "scope", "score", "threshold", "over", "reason"]).to_pylist()
     over = [row for row in rows if row["over"]]
     kinds = Counter(row["kind"] for row in over)
     head = f"risk: {many(len(over), 'entity', 'entities')} over the threshold"
@@ -156,28 +163,9 @@ def _said(found: pa.Table, top: int) -> str:
 
 
 def confidence(reader: Reader, wanted: Period) -> dict[str, float]:
-    """Of each rule about which a decision holds that closed a finding of it."""
-    made = {one: by for one, by in decisions(reader, None, wanted.now).items() if by.state in CLOSED}
-    if not made:
-        return {}
-    reader.view("closed_campaigns", CAMPAIGNS)
-    reader.view("closed_anomalies", ANOMALIES)
-    reader.view("closed_risk", RISK, until=wanted.until)
-    ids = texts(set(made))
-    found = reader.rows(
-        f"""SELECT campaign_id AS id, '' AS as_of, {{explode}}(rules) AS rule_id FROM closed_campaigns
-        WHERE campaign_id IN ({ids})
-        UNION SELECT anomaly_id, '', rule_id FROM closed_anomalies WHERE anomaly_id IN ({ids})
-        UNION SELECT risk_id, as_of, one.rule_id FROM (
-            SELECT risk_id, as_of, {{explode}}(contributions) AS one FROM closed_risk
-            WHERE risk_id IN ({ids}) AND as_of < '{wanted.until}') r"""
-    )
-    days: dict[str, str] = {}
-    for row in found:
-        if row["as_of"] <= f"{made[row['id']].updated_at:%Y-%m-%d}":
-            days[row["id"]] = max(days.get(row["id"], ""), row["as_of"])
-    right, wrong = Counter[str](), Counter[str]()
-    for row in found:
-        if row["rule_id"] and days.get(row["id"]) == row["as_of"]:
-            (right if made[row["id"]].state == "true-positive" else wrong)[row["rule_id"]] += 1
-    return {rule: (PRIOR + right[rule]) / (PRIOR + right[rule] + wrong[rule]) for rule in sorted({*right, *wrong})}
+    """The confidence of each rule that has a part in a finding about which a decision holds that closed it."""
+    closed.take_apart(reader, wanted.now, wanted.until)
+    return {
+        row["rule_id"]: (PRIOR + row["correct"]) / (PRIOR + row["correct"] + row["incorrect"])
+        for row in closed.rules(reader)
+    }

@@ -61,14 +61,14 @@ def triage(
     with closing(job.reader()) as reader:
         if finding is None:
             return _listed(reader, now)
-        kind, one = _found(reader, finding)
+        kind, full_id = _found(reader, finding)
         if state is None:
-            return _line(kind, one, decisions(reader, [one], now).get(one, NEW))
+            return _line(kind, full_id, decisions(reader, [full_id], now).get(full_id, NEW))
     decided = decide(
-        job.tables, one, kind, state, author=author or getpass.getuser(), now=now, assignee=assignee, reason=reason,
+        job.tables, full_id, kind, state, author=author or getpass.getuser(), now=now, assignee=assignee, reason=reason,
         expires=expires,
     )  # fmt: skip
-    return _line(kind, one, decided)
+    return _line(kind, full_id, decided)
 
 
 def _found(reader: Reader, beginning: str) -> tuple[str, str]:

@@ -144,11 +144,11 @@ def statements(dialect: str, schema: str, paths: Mapping[str, str], part: str = 
     are left out. Those of ``views`` can be run any number of times, those of ``tables`` in Spark and DuckDB as well."""
     of, (catalog, _, last) = DIALECTS[dialect], schema.rpartition(".")
     filled = {"schema": schema, "last": last, "catalog": f"{catalog}." if catalog else ""}
-    found = [of.head.format(**filled)]
+    lines = [of.head.format(**filled)]
     for name, path in paths.items() if part != "views" else ():
-        found.append(of.table.format(**filled, name=name, path=texts([path])))
+        lines.append(of.table.format(**filled, name=name, path=texts([path])))
     for name, view in VIEWS.items() if part != "tables" else ():
         if all(table.name in paths for table in view.of):
             sql = view.sql.format(**{table.name: f"{schema}.{table.name}" for table in view.of})
-            found.append(f"CREATE OR REPLACE VIEW {schema}.{name} AS\n{sql};")
-    return found
+            lines.append(f"CREATE OR REPLACE VIEW {schema}.{name} AS\n{sql};")
+    return lines

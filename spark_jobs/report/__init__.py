@@ -1,5 +1,5 @@
 """A day or a week as a page and as text.
 
 The page fetches nothing; texts from logs are escaped.
-Imports: common, tables.
+Imports: common, findings, tables.
 """

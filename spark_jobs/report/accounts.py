@@ -45,18 +45,20 @@ class Accounts:
 
 
 def troubles(agent: Line) -> list[str]:
-    """What is wrong with one of ``Accounts.agents``, in words."""
-    found = ["connection lost"] if agent.state == "lost" else []
+    """Say what is wrong with one of ``Accounts.agents``."""
+    marks = ["connection lost"] if agent.state == "lost" else []
     if agent.silent:
-        found.append("silent" if agent.last_beat is None else f"silent since {agent.last_beat:%-d %b %H:%M}")
-    for number, one, more in (
+        marks.append("silent" if agent.last_beat is None else f"silent since {agent.last_beat:%-d %b %H:%M}")
+    for number, singular, plural in (
         (agent.missing, "alert missing", "alerts missing"),
         (agent.lost, "event lost", "events lost"),
         (agent.dropped, "event dropped", "events dropped"),
     ):
         if number:
-            found.append(many(number, one, more))
-    return found + [f"account broken: {name}" for name in agent.identity_broken or ()]
+            marks.append(many(number, singular, plural))
+    if agent.stated_site:
+        marks.append(f"states another site than it is enrolled at: {agent.stated_site}")
+    return marks + [f"account broken: {name}" for name in agent.identity_broken or ()]
 
 
 def accounts(reader: Reader, period: Period) -> Accounts:
@@ -107,7 +109,7 @@ def _whole(period: Period, runs: bool) -> str:
         CASE WHEN state = 'lost' THEN 1 ELSE 0 END + CASE WHEN silent THEN 1 ELSE 0 END
         + CASE WHEN missing > 0 THEN 1 ELSE 0 END + CASE WHEN coalesce(lost, 0) > 0 THEN 1 ELSE 0 END
         + CASE WHEN coalesce(dropped, 0) > 0 THEN 1 ELSE 0 END
-        + CASE WHEN broken THEN 1 ELSE 0 END AS BIGINT) AS trouble
+        + CASE WHEN broken THEN 1 ELSE 0 END + CASE WHEN stated_site <> '' THEN 1 ELSE 0 END AS BIGINT) AS trouble
     FROM (
         SELECT coalesce(a.fleet, r.fleet) AS fleet, coalesce(a.agent_id, r.agent_id) AS agent_id,
             coalesce(site, '') AS site, coalesce(state, '') AS state, coalesce(version, '') AS version,
@@ -115,7 +117,7 @@ def _whole(period: Period, runs: bool) -> str:
             dropped, lost, in_outbox, dead_rules,
             CASE WHEN lag_seconds BETWEEN 0 AND {LARGEST} THEN lag_seconds END AS lag_seconds, identity_broken,
             coalesce(CAST(identity_broken AS STRING), '[]') <> '[]' AS broken, coalesce(landed, 0) AS landed,
-            coalesce(missing, 0) AS missing,
+            coalesce(missing, 0) AS missing, coalesce(stated_site, stated_by_alerts, '') AS stated_site,
             newest IS NOT NULL AND coalesce(last_beat < newest - {limit}, true) AS silent
         FROM agents a
         LEFT JOIN (SELECT fleet, agent_id, count(*) AS beats, max(received_at) AS last_beat
@@ -129,8 +131,8 @@ def _landed(period: Period, runs: bool) -> str:
     """SQL: what landed of each agent; and how many numbers are missing, by the ``runs`` of numbers that landed, or
     where no landing wrote any, by the alerts of the period."""
     missing = narrow(f"{wide('max(seq)')} - min(seq) + 1 - count(DISTINCT seq)")
-    alerts = f"""SELECT coalesce(fleet, '') AS fleet, agent_id, count(*) AS landed, {missing} AS missing
-        FROM landed GROUP BY 1, 2"""
+    alerts = f"""SELECT coalesce(fleet, '') AS fleet, agent_id, count(*) AS landed, {missing} AS missing,
+        max(stated_site) AS stated_by_alerts FROM landed GROUP BY 1, 2"""
     if not runs:
         return alerts
     gaps = f"""SELECT coalesce(fleet, '') AS fleet, agent_id, {total("first - reached - 1", "missing")} FROM (
@@ -140,5 +142,5 @@ def _landed(period: Period, runs: bool) -> str:
             FROM seqs) o
         WHERE first > reached + 1 AND date BETWEEN '{period.since}' AND '{period.until}' GROUP BY 1, 2"""
     return f"""SELECT coalesce(l.fleet, g.fleet) AS fleet, coalesce(l.agent_id, g.agent_id) AS agent_id, landed,
-        g.missing AS missing
+        g.missing AS missing, stated_by_alerts
         FROM ({alerts}) l FULL OUTER JOIN ({gaps}) g ON l.fleet = g.fleet AND l.agent_id = g.agent_id"""

@@ -122,7 +122,7 @@ def chart(sites: Sequence[Line]) -> Chart | None:
         return None
     start = _after_widest_gap([longitude for longitude, _, _ in placed])
     turned = [(longitude + 360 * (longitude < start), latitude, site) for longitude, latitude, site in placed]
-    view = _view([one[0] for one in turned], [one[1] for one in turned])
+    view = _view([place[0] for place in turned], [place[1] for place in turned])
     dots = sorted(_dots([(view.x(lon), view.y(lat), site) for lon, lat, site in turned]), key=lambda dot: dot.alerts)
     return Chart(
         WIDTH,
@@ -139,7 +139,7 @@ def chart(sites: Sequence[Line]) -> Chart | None:
 
 def _after_widest_gap(longitudes: Sequence[float]) -> float:
     ordered = sorted(set(longitudes))
-    gaps = [(after - one, after) for one, after in pairwise(ordered)]
+    gaps = [(after - before, after) for before, after in pairwise(ordered)]
     around = (ordered[0] + 360 - ordered[-1], ordered[0])
     return max([around, *gaps], key=lambda gap: gap[0])[1]
 
@@ -162,13 +162,13 @@ def _view(longitudes: Sequence[float], latitudes: Sequence[float]) -> _View:
 
 def _lines(low: float, high: float, place: Callable[[float], float], plus: str, minus: str) -> list[Line]:
     step = next((step for step in STEPS if (high - low) / step <= MAX_LINES), STEPS[-1])
-    found = []
+    lines = []
     for number in range(math.ceil(low / step), math.floor(high / step) + 1):
         degrees = number * step
         shown = (degrees + 180) % 360 - 180 if plus == "E" else degrees
         side = plus if shown > 0 else minus if shown < 0 else ""
-        found.append(Line(at=round(place(degrees), 1), name=f"{abs(shown)}°{side}"))
-    return found
+        lines.append(Line(at=round(place(degrees), 1), name=f"{abs(shown)}°{side}"))
+    return lines
 
 
 @cache
@@ -203,17 +203,17 @@ def _dots(placed: Sequence[tuple[float, float, Line]]) -> list[Dot]:
     groups: list[tuple[float, float, tuple[Line, ...]]] = [(x, y, (site,)) for x, y, site in placed]
     while True:
         dots = _sized(groups)
-        kept: list[Dot] = []
+        merged: list[Dot] = []
         for dot in sorted(dots, key=lambda dot: -dot.alerts):
-            for number, one in enumerate(kept):
-                if math.hypot(one.x - dot.x, one.y - dot.y) < OVERLAP * (one.radius + dot.radius):
-                    kept[number] = one._replace(sites=(*one.sites, *dot.sites))
+            for number, other in enumerate(merged):
+                if math.hypot(other.x - dot.x, other.y - dot.y) < OVERLAP * (other.radius + dot.radius):
+                    merged[number] = other._replace(sites=(*other.sites, *dot.sites))
                     break
             else:
-                kept.append(dot)
-        if len(kept) == len(dots):
+                merged.append(dot)
+        if len(merged) == len(dots):
             return dots
-        groups = [(dot.x, dot.y, dot.sites) for dot in kept]
+        groups = [(dot.x, dot.y, dot.sites) for dot in merged]
 
 
 def _sized(groups: Sequence[tuple[float, float, tuple[Line, ...]]]) -> list[Dot]:
@@ -235,7 +235,7 @@ def _sized(groups: Sequence[tuple[float, float, tuple[Line, ...]]]) -> list[Dot]
 
 def _names(dots: Sequence[Dot], height: float, font: float) -> list[Name]:
     """Names beside the busiest dots, in ``font``, where nothing else is."""
-    taken = [(dot.x - dot.radius, dot.y - dot.radius, dot.x + dot.radius, dot.y + dot.radius) for dot in dots]
+    boxes = [(dot.x - dot.radius, dot.y - dot.radius, dot.x + dot.radius, dot.y + dot.radius) for dot in dots]
     named: list[Name] = []
     for dot in reversed(dots):
         if len(named) == MAX_NAMES or not dot.alerts:
@@ -249,13 +249,13 @@ def _names(dots: Sequence[Dot], height: float, font: float) -> list[Name]:
         ):
             left = x - length * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
             box = (left, y - 0.9 * font, left + length, y + 0.3 * font)
-            if box[0] < 0 or box[2] > WIDTH or box[1] < 0 or box[3] > height or any(_meet(box, one) for one in taken):
-                continue
-            taken.append(box)
-            named.append(Name(dot.name, round(x, 1), round(y, 1), anchor))
-            break
+            inside = box[0] >= 0 and box[2] <= WIDTH and box[1] >= 0 and box[3] <= height
+            if inside and not any(_meet(box, other) for other in boxes):
+                boxes.append(box)
+                named.append(Name(dot.name, round(x, 1), round(y, 1), anchor))
+                break
     return named
 
 
-def _meet(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _meet(box: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]

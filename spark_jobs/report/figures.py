@@ -67,7 +67,7 @@ class Counts:
     hosts: Listed
     entities: Listed
     severest: tuple[Line, ...]
-    known: dict[str, Line]
+    rules_by_id: dict[str, Line]
     """What is known of a rule by its tags, by its id; those that alerted last, where there are over ``MAX_RULES``."""
     other_days: tuple[tuple[str, int], ...] = ()
     """The newest days with alerts and how many, where the period has none."""
@@ -99,7 +99,7 @@ def counts(reader: Reader, period: Period) -> Counts:
     return Counts(
         now=now,
         before=before,
-        levels=tuple(sorted(lines(reader, _LEVELS), key=lambda one: (*LEVELS, OTHER).index(one.level))),
+        levels=tuple(sorted(lines(reader, _LEVELS), key=lambda level: (*LEVELS, OTHER).index(level.level))),
         hours=lines(reader, _HOURS),
         heat=lines(reader, _HEAT),
         sites=_sites(reader, period),
@@ -107,8 +107,8 @@ def counts(reader: Reader, period: Period) -> Counts:
         hosts=Listed(lines(reader, _HOSTS), now.hosts),
         entities=Listed(lines(reader, _ENTITIES), entities["n"]),
         severest=_severest(reader, period),
-        known={one.rule_id: one for one in lines(reader, _KNOWN)},
-        other_days=() if now.alerts or now.matches else _other_days(reader, period),
+        rules_by_id={rule.rule_id: rule for rule in lines(reader, _KNOWN)},
+        other_days=() if now.alerts or now.matches else _other_days(reader),
     )
 
 
@@ -185,15 +185,15 @@ FROM rules ORDER BY last_time DESC NULLS LAST, rule_id LIMIT {MAX_RULES}"""
 
 def _severest(reader: Reader, period: Period) -> tuple[Line, ...]:
     """The most severe alerts, the newest first within a level, a few of each rule."""
-    found: list[Line] = []
+    chosen: list[Line] = []
     of_rule: Counter[str] = Counter()
     # Level by level: the many of the lower ones are seldom looked at.
     for is_level in (*(f"level = '{level}'" for level in LEVELS), f"coalesce(level, '') NOT IN ({texts(LEVELS)})"):
-        for one in lines(reader, _newest(period, is_level)) if len(found) < MAX_SEVERE else ():
-            of_rule[one.rule_id] += 1
-            if of_rule[one.rule_id] <= MAX_SEVERE_OF_A_RULE:
-                found.append(one)
-    return tuple(found[:MAX_SEVERE])
+        for alert in lines(reader, _newest(period, is_level)) if len(chosen) < MAX_SEVERE else ():
+            of_rule[alert.rule_id] += 1
+            if of_rule[alert.rule_id] <= MAX_SEVERE_OF_A_RULE:
+                chosen.append(alert)
+    return tuple(chosen[:MAX_SEVERE])
 
 
 def _newest(period: Period, is_level: str) -> str:
@@ -217,17 +217,17 @@ def _sites(reader: Reader, period: Period) -> Listed:
     sums = f"""SELECT fleet, site, {total("alerts")}, {total("matches")}, count(DISTINCT rule_id) AS rules,
         {total("CASE WHEN level = 'critical' THEN alerts ELSE 0 END", "critical")} FROM win GROUP BY fleet, site"""
     number = reader.only(f"SELECT count(*) AS n FROM ({places}) p")["n"]
-    found = lines(
+    sites = lines(
         reader,
         f"""SELECT fleet, site, coalesce(alerts, 0) AS alerts, coalesce(matches, 0) AS matches,
         coalesce(rules, 0) AS rules, coalesce(critical, 0) AS critical, name, country, latitude, longitude
         FROM ({places}) p LEFT JOIN ({sums}) s USING (fleet, site)
         ORDER BY coalesce(alerts, 0) DESC, fleet, site LIMIT {MAX_SITES}""",
     )
-    return Listed(found, number)
+    return Listed(sites, number)
 
 
-def _other_days(reader: Reader, period: Period) -> tuple[tuple[str, int], ...]:
+def _other_days(reader: Reader) -> tuple[tuple[str, int], ...]:
     reader.view("any_win", WIN_5M)
     rows = reader.rows(
         f"SELECT date, {total('alerts')} FROM any_win GROUP BY date ORDER BY date DESC LIMIT {MAX_OTHER}"

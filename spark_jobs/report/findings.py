@@ -85,31 +85,31 @@ class Findings:
     """Jobs that have written nothing into these tables."""
 
 
-def findings(reader: Reader, period: Period, known: Mapping[str, Line]) -> Findings:
+def findings(reader: Reader, period: Period, rules: Mapping[str, Line]) -> Findings:
     """The findings of ``period``; the views ``win`` and ``alerts`` are those of ``figures.counts``."""
     reader.view("anomalies", ANOMALIES, period.since, period.until)
     kinds = reader.rows("SELECT kind, count(*) AS n FROM anomalies GROUP BY kind ORDER BY kind")
     listed = lines(reader, _columns(_BY_KIND, ANOMALIES, _ANOMALY_ORDER, MAX_ANOMALIES))
-    anomalies = tuple(sorted(listed, key=lambda one: -(one.score or 0)))
+    anomalies = tuple(sorted(listed, key=lambda anomaly: -(anomaly.score or 0)))
     noise_as_of, of_noise = _newest(reader, "noise", NOISE, period)
     noise = lines(reader, _columns("noise", NOISE, "coalesce(score, 0) DESC, rule_id", MAX_NOISE))
     campaigns, still_open = _campaigns(reader, period)
     risks_as_of, risks, over = _risks(reader, period)
     decided = decisions(
         reader,
-        [one.campaign_id for one in campaigns.items]
-        + [one.anomaly_id for one in anomalies]
-        + [one.risk_id for one in risks.items],
+        [campaign.campaign_id for campaign in campaigns.items]
+        + [anomaly.anomaly_id for anomaly in anomalies]
+        + [risk.risk_id for risk in risks.items],
         period.now,
     )
-    for one in risks.items:
-        one.triage = decided.get(one.risk_id, NEW)
-    for one in campaigns.items:
-        one.triage = decided.get(one.campaign_id, NEW)
-        if looked := one.triage.updated_at:
-            one.new_steps = sum(step["time"] > looked for step in one.steps)
-    for one in anomalies:
-        one.triage = decided.get(one.anomaly_id, NEW)
+    for risk in risks.items:
+        risk.triage = decided.get(risk.risk_id, NEW)
+    for campaign in campaigns.items:
+        campaign.triage = decided.get(campaign.campaign_id, NEW)
+        if looked := campaign.triage.updated_at:
+            campaign.new_steps = sum(step["time"] > looked for step in campaign.steps)
+    for anomaly in anomalies:
+        anomaly.triage = decided.get(anomaly.anomaly_id, NEW)
     return Findings(
         campaigns=campaigns,
         open_campaigns=still_open,
@@ -120,7 +120,7 @@ def findings(reader: Reader, period: Period, known: Mapping[str, Line]) -> Findi
         risks=risks,
         over=over,
         risks_as_of=risks_as_of,
-        matrix=_matrix(reader, period, known),
+        matrix=_matrix(reader, period, rules),
         unrun=tuple(job for job, table in JOBS if not reader.has(table)),
     )
 
@@ -157,10 +157,10 @@ def _risks(reader: Reader, period: Period) -> tuple[str, Listed, int]:
     # Those that are over by a critical alert alone come after those whose points add up: the critical alerts have
     # a list of their own, what is slow and low has none.
     order = "over DESC, score / threshold DESC, kind, value, scope"
-    found = lines(reader, _columns("risk", RISK, order, MAX_RISKS))
-    for one in found:
-        one.contributions = one.contributions or ()
-    return as_of, Listed(found, number), over
+    risks = lines(reader, _columns("risk", RISK, order, MAX_RISKS))
+    for risk in risks:
+        risk.contributions = risk.contributions or ()
+    return as_of, Listed(risks, number), over
 
 
 def _campaigns(reader: Reader, period: Period) -> tuple[Listed, int]:
@@ -173,31 +173,31 @@ def _campaigns(reader: Reader, period: Period) -> tuple[Listed, int]:
     order = "score DESC, last_seen DESC, campaign_id"
     # All critical ones, however many others have a higher score.
     chosen = f"CASE WHEN level = 'critical' THEN 0 ELSE 1 END, {order}"
-    found = lines(reader, _columns(f"campaigns WHERE {alive}", CAMPAIGNS, chosen, MAX_CAMPAIGNS))
-    found = tuple(sorted(found, key=lambda one: -one.score))
-    samples = _samples(reader, period, found[:MAX_SAMPLED])
-    hosts = _hosts(reader, found[:MAX_SAMPLED])
-    for one in found:
+    listed = lines(reader, _columns(f"campaigns WHERE {alive}", CAMPAIGNS, chosen, MAX_CAMPAIGNS))
+    listed = tuple(sorted(listed, key=lambda campaign: -campaign.score))
+    samples = _samples(reader, period, listed[:MAX_SAMPLED])
+    hosts = _hosts(reader, listed[:MAX_SAMPLED])
+    for campaign in listed:
         for name in ("sites", "rules", "tactics", "techniques", "steps"):
-            setattr(one, name, getattr(one, name) or ())
-        one.steps = tuple({**step, **_shown(hosts, one, step)} for step in one.steps)
-        one.samples = tuple(samples.get(one.campaign_id, ()))
-    return Listed(found, number["n"]), number["still_open"]
+            setattr(campaign, name, getattr(campaign, name) or ())
+        campaign.steps = tuple({**step, **_shown(hosts, campaign, step)} for step in campaign.steps)
+        campaign.samples = tuple(samples.get(campaign.campaign_id, ()))
+    return Listed(listed, number["n"]), number["still_open"]
 
 
-def _shown(hosts: Mapping[tuple[str, ...], Listed], one: Line, step: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a step the ``hosts`` that are shown, and all that were looked up (``met``)."""
-    met = hosts.get((one.campaign_id, step["fleet"], step["site"], step["rule_id"]), Listed())
+def _shown(hosts: Mapping[tuple[str, ...], Listed], campaign: Line, step: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``hosts`` of a step that are shown, and all that were looked up (``met``)."""
+    met = hosts.get((campaign.campaign_id, step["fleet"], step["site"], step["rule_id"]), Listed())
     return {"hosts": Listed(met.items[:MAX_HOSTS], met.of), "met": met.items}
 
 
 def _named(campaigns: Sequence[Line]) -> str:
     """SQL: campaign ``c`` is of the entity of kind ``k`` and value ``w``, from ``since`` to ``until``; for each."""
     return " UNION ALL ".join(
-        f"SELECT {text(one.campaign_id)} AS c, {text(kind)} AS k, {text(value)} AS w, "
-        f"{time(one.first_seen)} AS since, {time(one.last_seen)} AS until"
-        for one in campaigns
-        for kind, value in _entities(one)
+        f"SELECT {text(campaign.campaign_id)} AS c, {text(kind)} AS k, {text(value)} AS w, "
+        f"{time(campaign.first_seen)} AS since, {time(campaign.last_seen)} AS until"
+        for campaign in campaigns
+        for kind, value in _entities(campaign)
     )
 
 
@@ -208,7 +208,7 @@ def _entities(campaign: Line) -> list[tuple[str, str]]:
 
 
 def _samples(reader: Reader, period: Period, campaigns: Sequence[Line]) -> Mapping[str, Sequence[Line]]:
-    """Of each campaign, by its id, the most severe alerts of the period, first one of each rule and site."""
+    """The most severe alerts of each campaign in the period, by its id, first one of each rule and site."""
     if not campaigns:
         return {}
     names = ", ".join(ALERT)
@@ -228,17 +228,17 @@ def _samples(reader: Reader, period: Period, campaigns: Sequence[Line]) -> Mappi
                     ON one.kind = e.k AND one.value = e.w AND counted_at BETWEEN since AND until) b) d) g
         WHERE place <= {MAX_SAMPLES} ORDER BY c, counted_at, alert_id""",
     )
-    found: dict[str, list[Line]] = defaultdict(list)
+    samples: dict[str, list[Line]] = defaultdict(list)
     for row in rows:
-        found[row.c].append(row)
-    return found
+        samples[row.c].append(row)
+    return samples
 
 
 def _hosts(reader: Reader, campaigns: Sequence[Line]) -> dict[tuple[str, ...], Listed]:
     """The hosts that alerts about a campaign name, the first met first: by its id, fleet, site and rule."""
     if not campaigns:
         return {}
-    start, end = min(one.first_seen for one in campaigns), max(one.last_seen for one in campaigns)
+    start, end = min(campaign.first_seen for campaign in campaigns), max(campaign.last_seen for campaign in campaigns)
     reader.view("met", ALERTS, near={"counted_at": [(start, end)]})
     names = "c, fleet, site, rule_id"
     rows = reader.rows(
@@ -254,25 +254,25 @@ def _hosts(reader: Reader, campaigns: Sequence[Line]) -> dict[tuple[str, ...], L
                 GROUP BY {names}, host) b) d
         WHERE place <= {MAX_MET} ORDER BY {names}, place"""
     )
-    found: dict[tuple[str, ...], Listed] = {}
+    hosts: dict[tuple[str, ...], Listed] = {}
     for row in rows:
         key = (row["c"], row["fleet"], row["site"], row["rule_id"])
-        found[key] = Listed((*found.get(key, Listed()).items, row["host"]), row["of_hosts"])
-    return found
+        hosts[key] = Listed((*hosts.get(key, Listed()).items, row["host"]), row["of_hosts"])
+    return hosts
 
 
-def _matrix(reader: Reader, period: Period, known: Mapping[str, Line]) -> Matrix:
+def _matrix(reader: Reader, period: Period, rules: Mapping[str, Line]) -> Matrix:
     """Rules' tactics and techniques by the coverage table, else by the tags of rules that have alerted."""
     as_of, _ = _newest(reader, "coverage", COVERAGE, period)
     if as_of:
         number = reader.only(f"SELECT count(*) AS n FROM ({_CELLS}) c")["n"]
-        found = lines(reader, f"{_CELLS} ORDER BY alerts DESC, technique, tactic LIMIT {MAX_TECHNIQUES}")
-        cells = {(one.tactic, one.technique): _technique(one.technique, one.alerts, one.titles) for one in found}
+        rows = lines(reader, f"{_CELLS} ORDER BY alerts DESC, technique, tactic LIMIT {MAX_TECHNIQUES}")
+        cells = {(row.tactic, row.technique): _technique(row.technique, row.alerts, row.titles) for row in rows}
         silent = reader.rows(f"{_NEVER_FIRED} ORDER BY title, rule_id LIMIT {MAX_NEVER_FIRED}")
         of_silent = reader.only(f"SELECT count(*) AS n FROM ({_NEVER_FIRED}) r")["n"]
         never = Listed(tuple(row["title"] for row in silent), of_silent)
     else:
-        cells, never = _by_tags(reader, known), Listed(())
+        cells, never = _by_tags(reader, rules), Listed(())
         number = len(cells)
     shown = sorted(cells, key=lambda cell: (-cells[cell].alerts, cell[1], cell[0]))[:MAX_TECHNIQUES]
     tactics = {name: tuple(cells[cell] for cell in sorted(shown) if cell[0] == name) for name in TACTICS}
@@ -295,11 +295,11 @@ _NEVER_FIRED = f"""SELECT rule_id, max(title) AS title FROM (
 GROUP BY rule_id"""
 
 
-def _by_tags(reader: Reader, known: Mapping[str, Line]) -> dict[tuple[str, str], Line]:
+def _by_tags(reader: Reader, every: Mapping[str, Line]) -> dict[tuple[str, str], Line]:
     """The techniques of rules that have alerted, by tactic."""
     fired = {row["rule_id"]: row["alerts"] for row in reader.rows(_FIRED)}
     rules: dict[tuple[str, str], list[Line]] = defaultdict(list)
-    for rule in known.values():
+    for rule in every.values():
         for tactic in rule.tactics or ():
             for technique in rule.techniques or ("",):
                 rules[tactic, technique].append(rule)
@@ -314,6 +314,6 @@ def _by_tags(reader: Reader, known: Mapping[str, Line]) -> dict[tuple[str, str],
     }
 
 
-def _technique(technique: str, alerts: int, found: Iterable[str]) -> Line:
-    titles = sorted(set(found))
+def _technique(technique: str, alerts: int, names: Iterable[str]) -> Line:
+    titles = sorted(set(names))
     return Line(technique=technique, alerts=alerts, rules=Listed(tuple(titles[:MAX_TITLES]), len(titles)))

@@ -40,7 +40,7 @@ class Freshness:
 
 
 def freshness(reader: Reader, period: Period) -> Freshness:
-    """Of the tables, for a report of ``period``; asks the views of ``figures.counts`` and ``accounts.accounts``."""
+    """The freshness of the tables for ``period``; asks the views of ``figures.counts`` and ``accounts.accounts``."""
     reader.view("every_agent", AGENTS)
     reader.view("runs", RUNS)
     alerts = reader.only("SELECT max(last_time) AS newest FROM rules")["newest"]

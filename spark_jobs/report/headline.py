@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TypeAlias
@@ -30,15 +30,20 @@ LOUD = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """All that a report shows."""
+class Screen:
+    """All that the first screen is made of."""
 
     period: Period
     counts: Counts
     findings: Findings
     accounts: Accounts
-    fresh: Freshness | None = None
-    """None: nobody has asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Screen):
+    """All that a report shows."""
+
+    fresh: Freshness
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ def sentence(counts: Counts) -> str:
 
 
 def unrun(findings: Findings) -> str:
-    """What to run for the parts that no job has written yet; empty when there are none."""
+    """Say which jobs have not run on these tables; empty when there are none."""
     if not findings.unrun:
         return ""
     those = ", ".join(findings.unrun[:-1]) + " and " * (len(findings.unrun) > 1) + findings.unrun[-1]
@@ -100,14 +105,14 @@ def unrun(findings: Findings) -> str:
     return f"{those} {have} not run on these tables"
 
 
-def cards(report: Report) -> list[Card]:
+def cards(screen: Screen) -> list[Card]:
     """The numbers of the first screen."""
-    now, before = report.counts.now, report.counts.before
-    critical = sum(one.alerts for one in report.counts.levels if one.level == "critical")
-    campaigns, fleet = report.findings.campaigns, report.accounts.fleet
-    growing = report.findings.open_campaigns
-    anomalies = report.findings.anomalies.of
-    kinds = ", ".join(many(n, *_KINDS.get(kind, (kind,))) for kind, n in report.findings.by_kind.items())
+    now, before = screen.counts.now, screen.counts.before
+    critical = sum(level.alerts for level in screen.counts.levels if level.level == "critical")
+    campaigns, fleet = screen.findings.campaigns, screen.accounts.fleet
+    growing = screen.findings.open_campaigns
+    anomalies = screen.findings.anomalies.of
+    kinds = ", ".join(many(n, *_KINDS.get(kind, (kind,))) for kind, n in screen.findings.by_kind.items())
 
     def named(number: int, *name: str) -> str:
         return many(number, *name).partition(" ")[2]
@@ -116,7 +121,7 @@ def cards(report: Report) -> list[Card]:
         Card(campaigns.of, named(campaigns.of, "campaign"), f"{growing:,} still open", "campaigns", growing > 0),
         Card(critical, named(critical, "critical alert"), f"of {now.alerts:,}", "severest", critical > 0),
         Card(anomalies, named(anomalies, "anomaly", "anomalies"), kinds, "anomalies",
-             "silence" in report.findings.by_kind),
+             "silence" in screen.findings.by_kind),
         _agents(fleet),
         Card(fleet.missing, f"{named(fleet.missing, 'alert')} missing", "gaps in what landed", "agents",
              fleet.missing > 0),
@@ -160,70 +165,90 @@ def _change(now: Line, before: Line, name: str) -> str:
     return f"{share:+.0%} vs. before" if abs(share) < 10 else f"{number / past:,.0f} times before"
 
 
-def look_first(report: Report) -> list[Pointer]:
-    """What an analyst should look at first, the most severe kind first."""
-    found: list[Pointer] = []
-    findings, fleet = report.findings, report.accounts.fleet
+def look_first(screen: Screen) -> list[Pointer]:
+    """Pointers to what an analyst should look at first, the most severe kind first."""
+    pointers = [*_campaigns(screen.findings), *_risks(screen.findings), *_anomalies(screen), *_alerts(screen.counts)]
+    pointers += _losses(screen.accounts)
+    loud = screen.counts.rules.items[0] if screen.counts.rules.items else None
+    if loud and loud.matches > LOUD * screen.counts.now.matches and screen.counts.now.rules > 1:
+        share = loud.matches / screen.counts.now.matches
+        text = f"{share:.0%} of all matches are of one rule: {loud.rule_title}"
+        pointers.append(Pointer("low", "noise", text, "noise"))
+    shown = sum(pointer.level == "critical" and pointer.kind == "campaign" for pointer in pointers)
+    return pointers[: max(MAX_FIRST, shown + MAX_FIRST - MAX_CAMPAIGNS)]
+
+
+def _campaigns(findings: Findings) -> Iterator[Pointer]:
     others = 0
-    for number, one in enumerate(findings.campaigns.items, 1):
-        if closed(one, one.last_seen):
+    for number, campaign in enumerate(findings.campaigns.items, 1):
+        if closed(campaign, campaign.last_seen):
             continue
         others += 1
-        if others > MAX_CAMPAIGNS and one.level != "critical":
+        if others > MAX_CAMPAIGNS and campaign.level != "critical":
             continue
-        stage = f", reached {caption(one.stage)}" if one.stage else ""
-        text = f"{one.kind} {short(one.value)} at {many(len(one.sites), 'site')}{stage}"
-        note = f"score {one.score:.0f} · {one.state}"
-        note += f" · {words(one.triage)}" if one.triage.state != "new" else ""
-        found.append(Pointer(one.level, "campaign", text, f"campaign-{number}", note, one.first_seen, one.last_seen))
+        stage = f", reached {caption(campaign.stage)}" if campaign.stage else ""
+        text = f"{campaign.kind} {short(campaign.value)} at {many(len(campaign.sites), 'site')}{stage}"
+        note = f"score {campaign.score:.0f} · {campaign.state}"
+        note += f" · {words(campaign.triage)}" if campaign.triage.state != "new" else ""
+        times = campaign.first_seen, campaign.last_seen
+        yield Pointer(campaign.level, "campaign", text, f"campaign-{number}", note, *times)
+
+
+def _risks(findings: Findings) -> Iterator[Pointer]:
     for risk in unnamed_risks(findings)[:MAX_RISKS]:
-        name = f"{risk.kind} {short(risk.value)}" + (f" at {risk.scope}" if risk.scope else "")
-        found.append(Pointer(risk.level, "risk", f"{name}: {risk.reason}", "risk", "", risk.first_seen, risk.last_seen))
+        where = f" at {risk.scope}" if risk.scope else ""
+        text = f"{risk.kind} {short(risk.value)}{where}: {risk.reason}"
+        yield Pointer(risk.level, "risk", text, "risk", "", risk.first_seen, risk.last_seen)
+
+
+def _anomalies(screen: Screen) -> Iterator[Pointer]:
+    still = [anomaly for anomaly in screen.findings.anomalies.items if not closed(anomaly, anomaly.ended_at)]
     for kind, called in _CALLED:
-        here = [one for one in findings.anomalies.items if one.kind == kind and not closed(one, one.ended_at)]
+        here = [anomaly for anomaly in still if anomaly.kind == kind]
         # A rule that is new at a site is not as new as one that is new in the fleet.
-        here.sort(key=lambda one: kind == "new_rule" and bool(one.site))
+        here.sort(key=lambda anomaly: kind == "new_rule" and bool(anomaly.site))
         for anomaly in here[:MAX_ANOMALIES]:
-            level, what = anomaly.level or "medium", _anomaly(report, anomaly)
-            found.append(Pointer(level, called, what, "anomalies", "", anomaly.started_at, anomaly.ended_at))
-    critical = [one for one in report.counts.severest if one.level == "critical"]
-    if critical:
-        number = sum(one.alerts for one in report.counts.levels if one.level == "critical")
-        note = f"the newest: {critical[0].rule_title} on {critical[0].host or 'a host'}"
-        found.append(Pointer("critical", "critical", many(number, "critical alert"), "severest", note))
-    away = [f"{many(n, 'agent')} {what}" for n, what in ((fleet.lost, "with the connection lost"),
-                                                         (fleet.silent, "silent")) if n]  # fmt: skip
+            level, what = anomaly.level or "medium", _anomaly(screen, anomaly)
+            yield Pointer(level, called, what, "anomalies", "", anomaly.started_at, anomaly.ended_at)
+
+
+def _alerts(counts: Counts) -> Iterator[Pointer]:
+    newest = next((alert for alert in counts.severest if alert.level == "critical"), None)
+    if newest:
+        number = sum(level.alerts for level in counts.levels if level.level == "critical")
+        note = f"the newest: {newest.rule_title} on {newest.host or 'a host'}"
+        yield Pointer("critical", "critical", many(number, "critical alert"), "severest", note)
+
+
+def _losses(accounts: Accounts) -> Iterator[Pointer]:
+    """Agents that are not heard, and what does not arrive."""
+    fleet = accounts.fleet
+    away = ((fleet.lost, "with the connection lost"), (fleet.silent, "silent"))
     if fleet.unheard:
         text = f"none of {many(fleet.agents, 'agent')} heard {_since(fleet)}"
-        found.append(Pointer("high", "agents", text, "agents", "agents, the landing or ingest stand still"))
-    elif away:
-        found.append(Pointer("high", "agents", ", ".join(away), "agents"))
+        yield Pointer("high", "agents", text, "agents", "agents, the landing or ingest stand still")
+    elif text := ", ".join(f"{many(number, 'agent')} {what}" for number, what in away if number):
+        yield Pointer("high", "agents", text, "agents")
     if fleet.missing:
         text = f"{many(fleet.missing, 'alert')} missing between those that landed"
-        found.append(Pointer("high", "missing", text, "agents", "on their way, or lost"))
-    gone = [f"{many(n, 'event')} {what}" for n, what in ((fleet.events_lost, "lost"), (fleet.dropped, "dropped")) if n]
-    if gone:
-        found.append(Pointer("medium", "loss", ", ".join(gone), "agents", "by the agents' own account"))
-    if report.accounts.dead_letters:
-        text = many(report.accounts.dead_letters, "dead letter")
-        found.append(Pointer("medium", "unread", text, "letters", "landed, and could not be read"))
-    loud = report.counts.rules.items[0] if report.counts.rules.items else None
-    if loud and loud.matches > LOUD * report.counts.now.matches and report.counts.now.rules > 1:
-        share = loud.matches / report.counts.now.matches
-        found.append(Pointer("low", "noise", f"{share:.0%} of all matches are of one rule: {loud.rule_title}", "noise"))
-    shown = sum(one.level == "critical" and one.kind == "campaign" for one in found)
-    return found[: max(MAX_FIRST, shown + MAX_FIRST - MAX_CAMPAIGNS)]
+        yield Pointer("high", "missing", text, "agents", "on their way, or lost")
+    gone = ((fleet.events_lost, "lost"), (fleet.dropped, "dropped"))
+    if text := ", ".join(f"{many(number, 'event')} {what}" for number, what in gone if number):
+        yield Pointer("medium", "loss", text, "agents", "by the agents' own account")
+    if accounts.dead_letters:
+        text = many(accounts.dead_letters, "dead letter")
+        yield Pointer("medium", "unread", text, "letters", "landed, and could not be read")
 
 
-def _anomaly(report: Report, one: Line) -> str:
+def _anomaly(screen: Screen, anomaly: Line) -> str:
     """Where, by which rule and how much, in words."""
-    rule = report.counts.known.get(one.rule_id)
-    title = (rule.rule_title if rule else "") or one.rule_id
-    where = f"{one.fleet}/{one.site}" if one.site else "the fleet"
-    what = f", {title}" if one.rule_id else ""
-    if one.kind == "new_rule":
-        return f"{where}{what}: {many(int(one.observed or 0), 'alert')}, none before"
-    usual = "" if one.observed is None else f": {one.observed:,.0f}, usually {one.median or 0:,.0f}"
+    rule = screen.counts.rules_by_id.get(anomaly.rule_id)
+    title = (rule.rule_title if rule else "") or anomaly.rule_id
+    where = f"{anomaly.fleet}/{anomaly.site}" if anomaly.site else "the fleet"
+    what = f", {title}" if anomaly.rule_id else ""
+    if anomaly.kind == "new_rule":
+        return f"{where}{what}: {many(int(anomaly.observed or 0), 'alert')}, none before"
+    usual = "" if anomaly.observed is None else f": {anomaly.observed:,.0f}, usually {anomaly.median or 0:,.0f}"
     return f"{where}{what}{usual}"
 
 
@@ -231,12 +256,12 @@ def unnamed_risks(findings: Findings) -> list[Line]:
     """Those over their threshold that are not closed, and that no campaign listed names or explains; sites last, which
     have what their users and hosts have."""
     campaigns = findings.campaigns.items
-    named = {(one["kind"], one["value"]) for listed in campaigns for one in listed.entities or ()}
-    named |= {(one.kind, one.value) for one in campaigns}
-    over = [one for one in findings.risks.items if one.over and not closed(one, one.last_seen)]
-    unnamed = [one for one in over if (one.kind, one.value) not in named]
-    named_by = _hosts([one for one in campaigns if not closed(one, one.last_seen)])
-    return sorted((one for one in unnamed if not _explained(one, named_by)), key=lambda one: one.kind == "site")
+    named = {(entity["kind"], entity["value"]) for listed in campaigns for entity in listed.entities or ()}
+    named |= {(campaign.kind, campaign.value) for campaign in campaigns}
+    over = [risk for risk in findings.risks.items if risk.over and not closed(risk, risk.last_seen)]
+    unnamed = [risk for risk in over if (risk.kind, risk.value) not in named]
+    named_by = _hosts([campaign for campaign in campaigns if not closed(campaign, campaign.last_seen)])
+    return sorted((risk for risk in unnamed if not _explained(risk, named_by)), key=lambda risk: risk.kind == "site")
 
 
 _Spans: TypeAlias = Mapping[tuple[str, str], Sequence[tuple[str, date, date]]]
@@ -245,10 +270,10 @@ _Spans: TypeAlias = Mapping[tuple[str, str], Sequence[tuple[str, date, date]]]
 
 def _hosts(campaigns: Sequence[Line]) -> _Spans:
     spans = defaultdict(list)
-    for one in campaigns:
-        for step in one.steps:
+    for campaign in campaigns:
+        for step in campaign.steps:
             for host in step["met"]:
-                span = step["rule_id"], one.first_seen.date(), one.last_seen.date()
+                span = step["rule_id"], campaign.first_seen.date(), campaign.last_seen.date()
                 spans[host, f"{step['fleet']}/{step['site']}"].append(span)
     return spans
 
@@ -267,7 +292,8 @@ def _explained(risk: Line, hosts: _Spans) -> bool:
     # What is not listed is held to be of the same mix.
     without = rest + risk.others_points * rest / listed if listed else risk.score
     recent = risk.updated_at - timedelta(days=CRITICAL_DAYS)
-    return without < risk.threshold and not any(one["level"] == "critical" and one["time"] > recent for one in others)
+    critical = any(part["level"] == "critical" and part["time"] > recent for part in others)
+    return without < risk.threshold and not critical
 
 
 def _span(first: datetime | None, last: datetime | None) -> str:

@@ -19,16 +19,16 @@ KINDS = {"burst": "Burst", "silence": "Gone quiet", "new_rule": "New rule"}
 def notices(report: Report) -> Iterator[dict[str, Any]]:
     """A row for each open campaign, each anomaly of ``KINDS`` and each risk that the first screen would show, about
     which nobody has decided anything yet."""
-    for one in report.findings.campaigns.items:
-        if one.state == "open" and one.triage.state == "new":
-            yield _campaign(one)
-    for one in report.findings.anomalies.items:
-        if one.kind in KINDS and one.triage.state == "new":
-            rule = report.counts.known.get(one.rule_id)
-            yield _anomaly(one, rule.rule_title if rule else one.rule_id)
-    for one in unnamed_risks(report.findings):
-        if one.triage.state == "new":
-            yield _risk(one, report)
+    for campaign in report.findings.campaigns.items:
+        if campaign.state == "open" and campaign.triage.state == "new":
+            yield _campaign(campaign)
+    for anomaly in report.findings.anomalies.items:
+        if anomaly.kind in KINDS and anomaly.triage.state == "new":
+            rule = report.counts.rules_by_id.get(anomaly.rule_id)
+            yield _anomaly(anomaly, rule.rule_title if rule else anomaly.rule_id)
+    for risk in unnamed_risks(report.findings):
+        if risk.triage.state == "new":
+            yield _risk(risk, report)
 
 
 def digest(report: Report) -> dict[str, Any]:
@@ -40,41 +40,43 @@ def digest(report: Report) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _campaign(one: Line) -> dict[str, Any]:
-    stage = f", reached {caption(one.stage)}" if one.stage else ""
+def _campaign(campaign: Line) -> dict[str, Any]:
+    stage = f", reached {caption(campaign.stage)}" if campaign.stage else ""
     steps = [
         f"{step['time']:%Y-%m-%d %H:%M} {step['fleet']}/{step['site']} {', '.join(step['hosts'].items)} "
         f"{caption(step['tactic'] or '')}".rstrip()
-        for step in one.steps[:20]
+        for step in campaign.steps[:20]
     ]
-    said = "\n".join([one.reason, f"Score {one.score:.0f}, {many(one.alerts, 'alert')}.", *steps])
-    row = _row(one.campaign_id, "campaign", f"Campaign of {one.kind} {short(one.value)}{stage}", one.level,
-               many(len(one.sites), "site"), one.last_seen, said)  # fmt: skip
-    tags = [f"attack.{name}" for name in (*one.tactics, *(technique.lower() for technique in one.techniques))]
-    return {**row, "tags": tags, "entities": [{"kind": one.kind, "value": one.value}]}
+    said = "\n".join([campaign.reason, f"Score {campaign.score:.0f}, {many(campaign.alerts, 'alert')}.", *steps])
+    title = f"Campaign of {campaign.kind} {short(campaign.value)}{stage}"
+    where = many(len(campaign.sites), "site")
+    row = _row(campaign.campaign_id, "campaign", title, campaign.level, where, campaign.last_seen, said)
+    tags = [f"attack.{name}" for name in (*campaign.tactics, *(technique.lower() for technique in campaign.techniques))]
+    return {**row, "tags": tags, "entities": [{"kind": campaign.kind, "value": campaign.value}]}
 
 
-def _anomaly(one: Line, title: str) -> dict[str, Any]:
-    what = f"{KINDS[one.kind]}: {title}" if one.rule_id else KINDS[one.kind]
-    where = f"{one.fleet}/{one.site}" if one.site else "the fleet"
-    row = _row(one.anomaly_id, one.kind, what, one.level or "medium", where, one.started_at, one.reason)
-    return {**row, "fleet": one.fleet, "site": one.site}
+def _anomaly(anomaly: Line, title: str) -> dict[str, Any]:
+    what = f"{KINDS[anomaly.kind]}: {title}" if anomaly.rule_id else KINDS[anomaly.kind]
+    where = f"{anomaly.fleet}/{anomaly.site}" if anomaly.site else "the fleet"
+    level = anomaly.level or "medium"
+    row = _row(anomaly.anomaly_id, anomaly.kind, what, level, where, anomaly.started_at, anomaly.reason)
+    return {**row, "fleet": anomaly.fleet, "site": anomaly.site}
 
 
-def _risk(one: Line, report: Report) -> dict[str, Any]:
+def _risk(risk: Line, report: Report) -> dict[str, Any]:
     parts = []
-    for part in one.contributions:
-        rule = report.counts.known.get(part["rule_id"])
+    for part in risk.contributions:
+        rule = report.counts.rules_by_id.get(part["rule_id"])
         title = (rule.rule_title if rule else "") or part["rule_id"]
         parts.append(
             f"{part['points']:.0f} {part['time']:%Y-%m-%d} {title}" + (f", {part['why']}" if part["why"] else "")
         )
-    name = f"{one.kind} {short(one.value)}" + (f" at {one.scope}" if one.scope else "")
-    said = "\n".join([one.reason, *parts])
-    row = _row(one.risk_id, "risk", f"Risk of {name}", one.level or "medium", one.scope or "the fleet", one.last_seen,
-               said)  # fmt: skip
-    tags = [f"attack.{name}" for name in dict.fromkeys(part["tactic"] for part in one.contributions) if name]
-    return {**row, "tags": tags, "entities": [{"kind": one.kind, "value": one.value}]}
+    name = f"{risk.kind} {short(risk.value)}" + (f" at {risk.scope}" if risk.scope else "")
+    said = "\n".join([risk.reason, *parts])
+    where, level = risk.scope or "the fleet", risk.level or "medium"
+    row = _row(risk.risk_id, "risk", f"Risk of {name}", level, where, risk.last_seen, said)
+    tags = [f"attack.{name}" for name in dict.fromkeys(part["tactic"] for part in risk.contributions) if name]
+    return {**row, "tags": tags, "entities": [{"kind": risk.kind, "value": risk.value}]}
 
 
 def _row(finding: str, kind: str, title: str, level: str, where: str, at: datetime | None, said: str) -> dict[str, Any]:

@@ -75,8 +75,8 @@ def html(report: Report) -> str:
             data=_data(report.counts, report.period),
             sections=SECTIONS,
             span=headline.span(report.period),
-            fresh=freshness.sentence(report.fresh, report.period.now) if report.fresh else "",
-            differing=bool(report.fresh and report.fresh.differing),
+            fresh=freshness.sentence(report.fresh, report.period.now),
+            differing=bool(report.fresh.differing),
             sentence=headline.sentence(report.counts),
             cards=headline.cards(report),
             first=headline.look_first(report),
@@ -101,14 +101,15 @@ def heat(counts: Counts) -> Line:
         sites[cell.fleet, cell.site][cell.rank] += cell.alerts
         rules[cell.rule_id][cell.rank] += cell.alerts
     titles = {
-        rule: _title(rule, counts.known) for rule in sorted(rules, key=lambda rule: (_severest(rules[rule]), rule))
+        rule: _title(rule, counts.rules_by_id)
+        for rule in sorted(rules, key=lambda rule: (_severest(rules[rule]), rule))
     }
     cells = {(cell.fleet, cell.site, cell.rule_id): cell for cell in counts.heat}
     most = {
         rank: max(cell.alerts for cell in counts.heat if cell.rank == rank) for rank in {c.rank for c in counts.heat}
     }
     rows = []
-    for fleet, site in sorted(sites, key=lambda one: (_severest(sites[one]), one)):
+    for fleet, site in sorted(sites, key=lambda place: (_severest(sites[place]), place)):
         row: list[Line | None] = []
         for rule, title in titles.items():
             here = cells.get((fleet, site, rule))
@@ -124,7 +125,7 @@ def heat(counts: Counts) -> Line:
 
 
 def _severest(alerts: Counter[int]) -> list[int]:
-    """What sorts sums by rank: most of the highest first."""
+    """The key that sorts sums by rank: most of the highest first."""
     return [-alerts[rank] for rank in range(len(LEVELS), -1, -1)]
 
 
@@ -132,12 +133,12 @@ def marks(campaign: Line, period: Period) -> list[tuple[float, float]]:
     """Left edges and widths of a campaign's steps in a strip of the period; what lies outside is at its edge."""
     whole = (period.last - period.first).days + 1
     width = max(1.0, STRIP / (whole * 24))
-    found = set()
+    places = set()
     for step in campaign.steps:
         share = (step["time"] - period.start) / timedelta(days=whole)
         if 0 <= share < 1:
-            found.add(round(math.floor(share * STRIP / width) * width, 2))
-    return [(x, round(width, 2)) for x in sorted(found)]
+            places.add(round(math.floor(share * STRIP / width) * width, 2))
+    return [(x, round(width, 2)) for x in sorted(places)]
 
 
 def _data(counts: Counts, period: Period) -> Markup:
@@ -146,16 +147,16 @@ def _data(counts: Counts, period: Period) -> Markup:
     hours = [first + 3600 * n for n in range(24 * ((period.last - period.first).days + 1))]
     place = {hour: n for n, hour in enumerate(hours)}
     alerts: dict[str, list[int]] = {}
-    for one in counts.hours:
-        values = alerts.setdefault(one.level if one.level in LEVELS else "other", [0] * len(hours))
-        values[place[int(one.hour.timestamp())]] += one.alerts
+    for hour in counts.hours:
+        values = alerts.setdefault(hour.level if hour.level in LEVELS else "other", [0] * len(hours))
+        values[place[int(hour.hour.timestamp())]] += hour.alerts
     levels = [{"name": name, "alerts": alerts[name]} for name in (*reversed(LEVELS), "other") if name in alerts]
     return Markup(json.dumps({"hours": hours, "levels": levels}, separators=(",", ":")))
 
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         autoescape=True,
         finalize=_final,
         loader=FunctionLoader(_asset),
@@ -163,7 +164,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {
+    environment.filters |= {
         "n": _number,
         "many": many,
         "share": lambda value: "" if value is None else f"{value:.0%}",
@@ -181,11 +182,11 @@ def _environment() -> Environment:
         "decision": words,
         "lines": lambda text: Markup("\n").join(plain(line) for line in text.split("\n")),
     }
-    return made
+    return environment
 
 
 def _final(value: Any) -> Any:
-    """What Jinja escapes and writes for a value."""
+    """The form of a value that Jinja escapes and writes."""
     if value is None:
         return ""
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -194,13 +195,13 @@ def _final(value: Any) -> Any:
 @cache
 def _techniques() -> Mapping[str, str]:
     """Names of ATT&CK's techniques (Enterprise, v17) by id; a sub-technique's is its own part."""
-    found: Mapping[str, str] = json.loads(_asset("techniques.json"))
-    return found
+    names: Mapping[str, str] = json.loads(_asset("techniques.json"))
+    return names
 
 
 def attack_name(technique: str) -> str:
     """``T1110.001`` as ``Brute Force: Password Guessing``; empty for one that is not known."""
-    names = [_techniques().get(one, "") for one in dict.fromkeys((technique.partition(".")[0], technique))]
+    names = [_techniques().get(id, "") for id in dict.fromkeys((technique.partition(".")[0], technique))]
     return ": ".join(names) if all(names) else ""
 
 
@@ -219,8 +220,8 @@ def _clock(time: datetime | None) -> str:
     return "" if time is None else f"{time:%a %-d %b %H:%M:%S}"
 
 
-def _title(rule_id: str, known: Mapping[str, Line]) -> str:
-    rule = known.get(rule_id)
+def _title(rule_id: str, rules: Mapping[str, Line]) -> str:
+    rule = rules.get(rule_id)
     return rule.rule_title if rule and rule.rule_title else rule_id
 
 

@@ -36,18 +36,17 @@ class Section:
 
 def text(report: Report) -> str:
     """The report for a terminal; its first line says how far it can be believed."""
-    title = f"Vedette report, {headline.span(report.period)} (UTC)"
-    if report.fresh:
-        title += f": {freshness.sentence(report.fresh, report.period.now)}"
+    fresh = freshness.sentence(report.fresh, report.period.now)
+    title = f"Vedette report, {headline.span(report.period)} (UTC): {fresh}"
     parts = [title, headline.sentence(report.counts), ""]
     by_hour = [0] * 24
-    for one in report.counts.hours:
-        by_hour[one.hour.hour] += one.alerts
+    for hour in report.counts.hours:
+        by_hour[hour.hour.hour] += hour.alerts
     if peak := max(by_hour):
         bars = "".join(_BARS[-(-n * (len(_BARS) - 1) // peak)] if n else " " for n in by_hour)
         parts += [f"by hour  00 |{bars}| 24   most in an hour of the day: {peak:,}", ""]
     if first := headline.look_first(report):
-        parts += ["Look at first", *(_pointer(number, one) for number, one in enumerate(first, 1)), ""]
+        parts += ["Look at first", *(_pointer(number, pointer) for number, pointer in enumerate(first, 1)), ""]
     if unrun := headline.unrun(report.findings):
         parts += [f"Not shown: {unrun}; `vedette-spark all` runs every job.", ""]
     for section in sections(report):
@@ -56,15 +55,15 @@ def text(report: Report) -> str:
     return "\n".join(parts)
 
 
-def _pointer(number: int, one: headline.Pointer) -> str:
-    note = f"  ({plain(one.said)})" if one.said else ""
-    return f"  {number:2}. {one.kind:10}  {plain(one.text)}{note}"
+def _pointer(number: int, pointer: headline.Pointer) -> str:
+    note = f"  ({plain(pointer.said)})" if pointer.said else ""
+    return f"  {number:2}. {pointer.kind:10}  {plain(pointer.text)}{note}"
 
 
 def sections(report: Report) -> list[Section]:
     """The lists of the text."""
     counts, accounts = report.counts, report.accounts
-    found = [
+    tables = [
         Section("Levels", ("level", "alerts", "matches"), _rows(counts.levels, "level alerts matches")),
         Section(
             "Rules",
@@ -103,15 +102,15 @@ def sections(report: Report) -> list[Section]:
     ]
     if accounts.letters.items:
         rows = _rows(accounts.letters.items, "kind reason letters rows")
-        found.append(Section("Could not be read", ("what", "reason", "letters", "rows"), rows))
+        tables.append(Section("Could not be read", ("what", "reason", "letters", "rows"), rows))
     if counts.other_days:
-        found.append(Section("Days with alerts", ("day", "alerts"), counts.other_days))
-    return found
+        tables.append(Section("Days with alerts", ("day", "alerts"), counts.other_days))
+    return tables
 
 
 def _rows(items: Sequence[Line], names: str, clock: str = "") -> tuple[tuple[Cell, ...], ...]:
     """The values of ``names`` of the first items, times as ``clock`` has them."""
-    values = (tuple(getattr(one, name) for name in names.split()) for one in items[:TOP])
+    values = (tuple(getattr(item, name) for name in names.split()) for item in items[:TOP])
     return tuple(tuple(f"{v:{clock}}" if isinstance(v, datetime) else v for v in row) for row in values)
 
 

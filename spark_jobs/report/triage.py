@@ -1,4 +1,4 @@
-"""What people decided about findings: which decision holds, and what it means for the report.
+"""The decisions of people about findings: which decision holds, and what it means for the report.
 
 A decision is a row of ``TRIAGE``; the newest of a finding holds until it expires. A finding that was closed and is
 active again is shown as one that is not closed, with the decision beside it.
@@ -28,7 +28,7 @@ NEW = Line(state="new", assignee="", reason="", author="", expires_at=None, upda
 
 
 def mistake(state: str, assignee: str, reason: str, option: str = "") -> str:
-    """What a decision lacks, or has too much; empty for none. ``option`` stands before names of values."""
+    """Say what a decision lacks, or has too much; empty for none. ``option`` stands before names of values."""
     if state == "assigned" and not assignee.strip():
         return f"{option}state assigned needs {option}assignee"
     if assignee and state != "assigned":
@@ -52,7 +52,7 @@ def decide(
 
 
 def decisions(reader: Reader, findings: Collection[str] | None, now: datetime) -> dict[str, Line]:
-    """What holds at ``now`` for those of ``findings`` (ids; None: all) about which something was decided."""
+    """The decisions that hold at ``now`` about those of ``findings`` (ids; None: all), by id."""
     if findings is not None and not findings:
         return {}
     asked = "" if findings is None else f"WHERE finding_id IN ({texts(set(findings))})"
@@ -65,7 +65,7 @@ def decisions(reader: Reader, findings: Collection[str] | None, now: datetime) -
                 FROM triage {asked}) t
         WHERE place = 1""",
     )
-    return {one.finding_id: one for one in rows if one.expires_at is None or one.expires_at > now}
+    return {row.finding_id: row for row in rows if row.expires_at is None or row.expires_at > now}
 
 
 def closed(finding: Line, last: datetime | None) -> bool:

@@ -104,7 +104,7 @@ def calm(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Calm:
 def ingest_alerts(spark: SparkSession, tables: Tables, landing: Path, bytes_per_batch: int = 1 << 20) -> Account:
     """Take over the landed alerts only; what became of them."""
     sources = ingest.landing_sources(str(landing), bytes_per_batch)
-    return ingest.take_over(spark, tables, {"alerts": sources["alerts"]}, landed=str(landing))[0].account
+    return ingest.take_over(spark, tables, {"alerts": sources["alerts"]})[0].account
 
 
 def content(tables: Tables) -> dict[str, list[str]]:

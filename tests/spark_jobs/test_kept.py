@@ -49,7 +49,7 @@ def _land(landing: Path, start: int) -> None:
 def _ingest(spark: SparkSession, tables: Tables, landing: Path, size: int = 1 << 20) -> dict[str, Account]:
     sources = ingest.landing_sources(str(landing), size)
     (landing / "alerts").mkdir(parents=True, exist_ok=True)
-    return {one.name: one.account for one in ingest.take_over(spark, tables, sources, landed=str(landing))}
+    return {one.name: one.account for one in ingest.take_over(spark, tables, sources)}
 
 
 @pytest.mark.long

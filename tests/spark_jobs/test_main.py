@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.__main__ import JOBS, main
 from spark_jobs.common.session import LOCAL
-from spark_jobs.jobs.ingest import ingest
 from tests.spark_jobs.conftest import SETTINGS, run
 from tests.spark_jobs.landed import alert, land
 from tests.waits import until
@@ -58,35 +57,6 @@ def test_a_wrong_argument_is_named(arguments: str, said: str) -> None:
     """Exit code 2, before Spark is started, and a sentence that says which argument and what it should be."""
     done = CliRunner().invoke(main, arguments.split())
     assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
-
-
-def test_options_of_the_last_release_are_taken_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each old name does what the new one does, and the warning says which that is."""
-    taken: dict[str, object] = {}
-    monkeypatch.setattr(JOBS[0], "callback", lambda **options: taken.update(options))
-    words = ["ingest", "--tables=t/", "--source", "kafka", "--brokers=k:1", "--topics", "x", "--every=1.5m"]
-    done = CliRunner().invoke(main, [*words, "--conf=spark.a=b=c"])
-    assert (taken["kafka"], taken["topics"], taken["tables"]) == ("k:1", "x", "t")
-    assert (taken["every"], taken["conf"]) == (90.0, (("spark.a", "b=c"),))
-    assert done.stderr.splitlines() == [
-        "spark_jobs: --source is gone: --landing or --kafka says it alone",
-        "spark_jobs: --brokers is now --kafka; the next release no longer takes --brokers",
-        "spark_jobs: --topics is now --kafka-topics; the next release no longer takes --topics",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("words", "folder", "kafka"),
-    [
-        ("--source kafka --brokers k:1 --landing l", None, "k:1"),
-        ("--source=landing --brokers=k:1 --landing=l", "l", None),
-        ("--landing=l --source kafka --brokers=k:1", None, "k:1"),
-    ],
-)
-def test_what_the_old_source_did_not_choose(words: str, folder: str | None, kafka: str | None) -> None:
-    """It was accepted and not used, and so it is."""
-    given = ingest.make_context("ingest", ["--tables=t", *words.split()]).params
-    assert (given["folder"], given["kafka"]) == (folder, kafka)
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: str(job.name))

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import entities
 from spark_jobs.common.entities import LEVELS, SEVERE
-from spark_jobs.common.kept import kept
+from spark_jobs.common.materialised import materialised
 
 pytestmark = pytest.mark.spark
 
@@ -47,12 +47,12 @@ class Cell(NamedTuple):
         return self.fleet, self.site
 
 
-def usual(rows: Sequence[Cell], held: Sequence[str]) -> set[Cell]:
+def usual(rows: Sequence[Cell], dates: Sequence[str]) -> set[Cell]:
     """Of ``rows`` those that are usual."""
 
     def comes_back(days: Iterable[str]) -> bool:
         there = sorted(set(days))
-        return len(there) >= max(3, 0.4 * len(held)) and held.index(there[0]) < 3
+        return len(there) >= max(3, 0.4 * len(dates)) and dates.index(there[0]) < 3
 
     places = defaultdict[tuple[Who, bool], dict[tuple[str, str], set[str]]](lambda: defaultdict(set))
     of_rule, of_cell = defaultdict[tuple[Who, str], set[str]](set), defaultdict[Cell, set[str]](set)
@@ -61,14 +61,14 @@ def usual(rows: Sequence[Cell], held: Sequence[str]) -> set[Cell]:
         of_cell[row._replace(date="")].add(row.date)
         if row.severe:
             of_rule[row.who, row.rule_id].add(row.date)
-    if len(held) < 3:
+    if len(dates) < 3:
         every = {row.place for row in rows}
         at = defaultdict[Who, set[tuple[str, str]]](set)
         for row in rows:
             at[row.who].add(row.place)
         common = {who for who, some in at.items() if len(every) >= 10 and len(some) > len(every) / 2}
         return {row for row in rows if row.who in common and not row.severe}
-    early = held[: (len(held) + 1) // 2]
+    early = dates[: (len(dates) + 1) // 2]
 
     def goes_about(sites: dict[tuple[str, str], set[str]]) -> bool:
         return (
@@ -109,11 +109,11 @@ def made(seed: int, days: int) -> list[Cell]:
 def test_what_is_usual_is_what_a_naive_reading_finds(spark: SparkSession, days: int) -> None:
     """Of each level there are some; and who has what is not usual at three sites is found by numbers alone."""
     rows = made(7 + days, days)
-    held = sorted({row.date for row in rows})
-    expected = set(rows) - usual(rows, held)
+    dates = sorted({row.date for row in rows})
+    expected = set(rows) - usual(rows, dates)
     frame = spark.createDataFrame(rows, list(Cell._fields))
-    found = entities.usual(frame, FIRST, held)
-    assert {Cell(*row) for row in found.left(frame).collect()} == expected
+    ordinary = entities.usual(frame, FIRST, dates)
+    assert {Cell(*row) for row in ordinary.left(frame).collect()} == expected
     for levels in [LEVELS[:3], ("high",), ("critical",)] if days == 10 else [LEVELS[:3]]:
         mine = {row for row in rows if row.level in levels}
         assert mine & expected
@@ -122,7 +122,7 @@ def test_what_is_usual_is_what_a_naive_reading_finds(spark: SparkSession, days: 
     for row in expected:
         sites[row.who].add(row.place)
     some = {row for row in expected if len(sites[row.who]) >= 3}
-    assert {Cell(*row) for row in found.left(frame, found.at_sites(3)).collect()} == some != expected
+    assert {Cell(*row) for row in ordinary.left(frame, ordinary.at_sites(3)).collect()} == some != expected
 
 
 def test_rows_of_other_days_are_judged_by_those_asked(spark: SparkSession) -> None:
@@ -133,13 +133,13 @@ def test_rows_of_other_days_are_judged_by_those_asked(spark: SparkSession) -> No
         for day in range(10)
     ]
     frame = spark.createDataFrame(rows, list(Cell._fields))
-    found = entities.usual(frame, FIRST, sorted({row.date for row in rows}))
+    ordinary = entities.usual(frame, FIRST, sorted({row.date for row in rows}))
     others = [
         rows[0]._replace(rule_id="other", level=level, date=(FIRST + timedelta(days=day)).isoformat())
         for level in ("low", "high")
         for day in (-1, 0, 10)
     ]
-    left = found.left(spark.createDataFrame(others, list(Cell._fields))).collect()
+    left = ordinary.left(spark.createDataFrame(others, list(Cell._fields))).collect()
     assert {Cell(*row) for row in left} == {*others[3:]}
 
 
@@ -148,7 +148,7 @@ def test_plans_of_kept_frames_do_not_grow(spark: SparkSession, capsys: pytest.Ca
     frame = spark.range(10).toDF("one")
     lines = []
     for _ in range(3):
-        frame = kept(frame.join(frame.withColumn("two", F.lit(2)), "one").select("one"))
+        frame = materialised(frame.join(frame.withColumn("two", F.lit(2)), "one").select("one"))
         frame.explain()
         lines.append(len(capsys.readouterr().out.splitlines()))
     assert len({*lines}) == 1

@@ -28,8 +28,8 @@ def test_the_most_within_a_time_is_that_of_every_window(spark: SparkSession) -> 
     ]  # fmt: skip
     frame = spark.createDataFrame(rows, "run INT, site STRING, first_time TIMESTAMP, last_time TIMESTAMP")
     seconds = 4 * 3600
-    found = {row.run: row.most for row in most_within(frame, ["run"], ["site"], seconds).collect()}
-    assert found == {
+    most = {row.run: row.most for row in most_within(frame, ["run"], ["site"], seconds).collect()}
+    assert most == {
         walk: max(
             len({place for place, at, stay in visits if begin <= at + stay and at <= begin + seconds})
             for _, first, length in visits for begin in (first, first + length)

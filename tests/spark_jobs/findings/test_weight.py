@@ -33,13 +33,13 @@ ways = st.fixed_dictionaries({
 
 
 @given(ways, ways)
-def test_no_breadth_outweighs_the_level_nor_the_stage_within_it(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_no_breadth_outweighs_the_level_nor_the_stage_within_it(changes: dict[str, Any], other: dict[str, Any]) -> None:
     """The level decides; at the same level and evidence the stage does."""
-    first, second = (weight.weighed(way(**each)) for each in (one, other))
+    first, second = (weight.weighed(way(**each)) for each in (changes, other))
     assert 0 < first["score"] <= 100
     if LEVELS.index(first["level"]) > LEVELS.index(second["level"]):
         assert first["score"] > second["score"]
-    later = weight.weighed(way(**{**one, "stage": "impact"}))
+    later = weight.weighed(way(**{**changes, "stage": "impact"}))
     assert later["score"] >= first["score"]
 
 
@@ -89,10 +89,10 @@ def test_decoys_are_named(what: str, changes: dict[str, Any]) -> None:
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("abcdefgh"))))
 def test_what_is_joined_by_any_way_is_one_group(pairs: list[tuple[str, str]]) -> None:
     """Against the naive closure: the smallest name that is reached."""
-    found = groups(pairs)
-    for name in found:
+    joined = groups(pairs)
+    for name in joined:
         reached, size = {name}, 0
         while size != len(reached):
             size = len(reached)
             reached |= {y for x, y in pairs if x in reached} | {x for x, y in pairs if y in reached}
-        assert found[name] == min(reached)
+        assert joined[name] == min(reached)

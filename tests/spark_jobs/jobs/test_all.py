@@ -67,8 +67,8 @@ def test_every_job_runs_and_none_stops_another(spark: SparkSession, tmp_path: Pa
 
 def test_every_job_that_takes_lookups_is_given_them() -> None:
     """The time zones of the lookup sites are the baselines' as well."""
-    given = with_lookups({name: ["--x"] for name in NAMES}, "/lookups")
-    took = {name for name, words in given.items() if words == ["--x", "--lookups", "/lookups"]}
+    words = with_lookups({name: ["--x"] for name in NAMES}, "/lookups")
+    took = {name for name, words in words.items() if words == ["--x", "--lookups", "/lookups"]}
     assert took == {"ingest", "campaigns", "baselines", "risk"}
     assert all(words == ["--x"] for words in with_lookups({name: ["--x"] for name in NAMES}, None).values())
 
@@ -100,6 +100,6 @@ def test_every_job_of_the_region_is_run_or_for_a_person() -> None:
 def test_a_local_master_of_spark_submit_is_tuned_as_well() -> None:
     """What the command line does not give is set; on a cluster nothing is."""
     assert "spark.sql.shuffle.partitions" in untuned({"spark.master": "local[2]"})
-    given = {**LOCAL, "spark.master": "local[2]"}
-    assert untuned(given) == []
+    properties = {**LOCAL, "spark.master": "local[2]"}
+    assert untuned(properties) == []
     assert untuned({"spark.master": "spark://spark:7077"}) == []

@@ -22,6 +22,7 @@ from spark_jobs.backtest.rows import MATCHES
 from spark_jobs.backtest.segments import segment_rows
 from spark_jobs.jobs import backtest
 from tests.lookup.tables import made
+from tests.settings import SegmentedLog
 from tests.spark_jobs.conftest import run
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
@@ -85,7 +86,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     (folder / "log.txt").write_bytes(b"".join(event + b"\n" for event in events))
     os.utime(folder / "log.txt", (NOW / 1e6, NOW / 1e6))
     for agent, lines, size in (("a", 37, 12 << 10), ("fleet/b", 200, 8 << 10)):
-        log = RawLog.open(folder / "logs" / agent, RawLogSettings(segment_bytes=size), Counters(), clock=lambda: NOW)
+        log = RawLog.open(folder / "logs" / agent, SegmentedLog(segment_bytes=size), Counters(), clock=lambda: NOW)
         for first in range(0, len(events), lines):
             data = b"".join(event + b"\n" for event in events[first : first + lines])
             log.append(Chunk("auth", "auto", NOW, data))

@@ -19,8 +19,6 @@ from spark_jobs.tables.schema import COVERAGE, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.conftest import run
 
-pytestmark = pytest.mark.spark
-
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROOT = Path(__file__).parents[3]
 PUBLISHED = json.loads((Path(__file__).parents[1] / "published" / "navigator-4.5.json").read_text())
@@ -64,11 +62,11 @@ RULE_LIST = [
 ]
 
 
-def test_each_technique_has_its_rules(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+def test_each_technique_has_its_rules(tables: Tables, tmp_path: Path) -> None:
     """By technique and rule, of the newest list only; what never fired and what is not deployed is said."""
     publish(tmp_path, 1, [{"id": "old", "title": "Old", "level": "low", "tags": ["attack.t1005"]}])
     folder = publish(tmp_path, 12, RULE_LIST)
-    text = run(spark, "coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={folder}")
+    text = run(None, "coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={folder}")
     assert text == ("coverage: 4 rules deployed, 3 never fired, 1 not deployed fired; 3 of 4 techniques seen")
     rows = {(row["technique"], row["rule_id"]): row for row in tables.arrow(COVERAGE).to_pylist()}
     assert set(rows) == {
@@ -83,6 +81,7 @@ def test_each_technique_has_its_rules(spark: SparkSession, tables: Tables, tmp_p
     assert not rows["T1003", "stranger"]["deployed"]
 
 
+@pytest.mark.spark
 def test_tags_mean_the_same_in_a_column_as_in_an_alert(spark: SparkSession) -> None:
     """Tactics and techniques as ``attack.of_tags`` names them, each once; what only looks like one is none."""
     tags = [
@@ -90,9 +89,9 @@ def test_tags_mean_the_same_in_a_column_as_in_an_alert(spark: SparkSession) -> N
         ["attack.ta0001", "attack.t11101", "attack.t1059\n", "attack.t\u0661\u0662\u0663\u0664", "t1003", "execution"],
         [], None,
     ]  # fmt: skip
-    given = spark.createDataFrame([(number, one) for number, one in enumerate(tags)], "n INT, tags ARRAY<STRING>")
-    found = given.select("n", tactics_of("tags"), techniques_of("tags")).orderBy("n").collect()
-    assert [tuple(row)[1:] for row in found] == [of_tags(one) for one in tags]
+    frame = spark.createDataFrame([(number, names) for number, names in enumerate(tags)], "n INT, tags ARRAY<STRING>")
+    rows = frame.select("n", tactics_of("tags"), techniques_of("tags")).orderBy("n").collect()
+    assert [tuple(row)[1:] for row in rows] == [of_tags(names) for names in tags]
     assert of_tags(tags[0]) == (["initial-access"], ["T1110.001", "T1059"])
     assert of_tags(tags[1]) == ([], [])
 
@@ -101,32 +100,32 @@ def _wrong(value: dict[str, Any], kind: str) -> Iterator[str]:
     """What the published layer format does not allow in an object of ``kind``."""
     about = PUBLISHED["objects"][kind]
     yield from (f"{kind}.{name} is missing" for name in about["required"] if name not in value)
-    for name, given in value.items():
+    for name, item in value.items():
         wanted = about["fields"].get(name)
         if wanted is None:
             yield f"{kind}.{name} is not published"
         elif isinstance(wanted, list):
-            if given not in wanted:
-                yield f"{kind}.{name} is {given}"
+            if item not in wanted:
+                yield f"{kind}.{name} is {item}"
         elif wanted.endswith("[]"):
-            for one in given:
-                yield from _wrong_value(one, wanted[:-2], f"{kind}.{name}")
+            for part in item:
+                yield from _wrong_value(part, wanted[:-2], f"{kind}.{name}")
         else:
-            yield from _wrong_value(given, wanted, f"{kind}.{name}")
+            yield from _wrong_value(item, wanted, f"{kind}.{name}")
 
 
-def _wrong_value(given: Any, wanted: str, name: str) -> Iterator[str]:
+def _wrong_value(value: Any, wanted: str, name: str) -> Iterator[str]:
     if wanted in PUBLISHED["objects"]:
-        yield from _wrong(given, wanted)
-    elif not isinstance(given, KINDS[wanted]) or (wanted == "number" and isinstance(given, bool)):
+        yield from _wrong(value, wanted)
+    elif not isinstance(value, KINDS[wanted]) or (wanted == "number" and isinstance(value, bool)):
         yield f"{name} is no {wanted}"
 
 
-def test_the_layer_is_one_of_the_navigator(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+def test_the_layer_is_one_of_the_navigator(tables: Tables, tmp_path: Path) -> None:
     """Fields and types that layer format 4.5 asks for; colour and score by what was seen."""
     folder = publish(tmp_path, 12, RULE_LIST)
     file = tmp_path / "layer.json"
-    run(spark, "coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={folder}", f"--layer={file}")
+    run(None, "coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={folder}", f"--layer={file}")
     layer = json.loads(file.read_text())
     assert (layer["domain"], layer["versions"]) == ("enterprise-attack", {"navigator": "5.0.0", "layer": "4.5"})
     assert layer["name"] == "Vedette 2026-10-22 to 2026-11-20"
@@ -137,23 +136,24 @@ def test_the_layer_is_one_of_the_navigator(spark: SparkSession, tables: Tables, 
         "layer.domain is missing", "layer.name is no text", "layer.sorting is 4", "legendItem.label is missing",
         "legendItem.color is missing",
     ]  # fmt: skip
-    assert {one["techniqueID"]: (one["score"], one["color"], one["comment"]) for one in layer["techniques"]} == {
+    shown = {entry["techniqueID"]: (entry["score"], entry["color"], entry["comment"]) for entry in layer["techniques"]}
+    assert shown == {
         "T1110.001": (7, SEEN, "Two: 7\nNever: 0"),
         "T1059": (7, SEEN, "Two: 7"),
         "T1003": (5, STRANGE, "Stranger: 5"),
     }
-    assert {one["color"] for one in layer["legendItems"]} == {SEEN, SILENT, STRANGE}
+    assert {entry["color"] for entry in layer["legendItems"]} == {SEEN, SILENT, STRANGE}
 
 
-def test_rule_files_will_do(spark: SparkSession, tables: Tables) -> None:
+def test_rule_files_will_do(tables: Tables) -> None:
     """The rules of a folder, as `vedette` compiles them."""
-    text = run(spark, "coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={ROOT}/rules/sigma/web")
+    text = run(None, "coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={ROOT}/rules/sigma/web")
     number = int(text.split()[1])
     assert text.startswith(f"coverage: {number} rules deployed, {number} never fired, 1 not deployed fired")
     assert number >= 18
 
 
-def test_no_rules_are_said(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+def test_no_rules_are_said(tables: Tables, tmp_path: Path) -> None:
     """A path that is not there ends the job with the path."""
     with pytest.raises(FileNotFoundError, match="nothing: no such rules"):
-        run(spark, "coverage", f"--tables={tables.root}", f"--rules={tmp_path}/nothing")
+        run(None, "coverage", f"--tables={tables.root}", f"--rules={tmp_path}/nothing")

@@ -82,30 +82,30 @@ CASES = {
 def wrong_ocsf(value: Any, of: Mapping[str, Any], path: str = "") -> list[str]:
     """What in an object ``value`` the published list ``of`` its class or object does not allow."""
     attributes = of["attributes"]
-    found = [f"{path}{name}: unknown" for name in value if name not in attributes]
-    found += [
-        f"{path}{name}: required" for name, one in attributes.items() if one.get("required") and name not in value
+    wrong = [f"{path}{name}: unknown" for name in value if name not in attributes]
+    wrong += [
+        f"{path}{name}: required" for name, about in attributes.items() if about.get("required") and name not in value
     ]
     if (need := of.get("constraints", {}).get("at_least_one")) and not any(name in value for name in need):
-        found.append(f"{path}: needs one of {need}")
-    for name, one in attributes.items():
+        wrong.append(f"{path}: needs one of {need}")
+    for name, attribute in attributes.items():
         if name not in value:
             continue
-        if one.get("array") and not isinstance(value[name], list):
-            found.append(f"{path}{name}: no list")
+        if attribute.get("array") and not isinstance(value[name], list):
+            wrong.append(f"{path}{name}: no list")
             continue
-        for item in value[name] if one.get("array") else [value[name]]:
-            if "object" not in one:
-                found += _wrong_scalar(item, one, f"{path}{name}")
+        for item in value[name] if attribute.get("array") else [value[name]]:
+            if "object" not in attribute:
+                wrong += _wrong_scalar(item, attribute, f"{path}{name}")
             elif not isinstance(item, dict):
-                found.append(f"{path}{name}: no object")
-            elif one["object"] != "object":
-                found += wrong_ocsf(item, OCSF["objects"][one["object"]], f"{path}{name}.")
-    return found
+                wrong.append(f"{path}{name}: no object")
+            elif attribute["object"] != "object":
+                wrong += wrong_ocsf(item, OCSF["objects"][attribute["object"]], f"{path}{name}.")
+    return wrong
 
 
-def _wrong_scalar(value: Any, one: Mapping[str, Any], path: str) -> list[str]:
-    kind = one["type"]
+def _wrong_scalar(value: Any, attribute: Mapping[str, Any], path: str) -> list[str]:
+    kind = attribute["type"]
     if kind == "json_t":
         return []
     described = OCSF["types"][kind]
@@ -113,8 +113,8 @@ def _wrong_scalar(value: Any, one: Mapping[str, Any], path: str) -> list[str]:
     fits = {"integer_t": int, "long_t": int, "string_t": str, "boolean_t": bool, "float_t": float, "timestamp_t": int}
     if not isinstance(value, fits[base]) or (isinstance(value, bool) and base != "boolean_t"):
         return [f"{path}: {value!r} is no {base}"]
-    if "enum" in one and value not in one["enum"]:
-        return [f"{path}: {value!r} is not one of {one['enum']}"]
+    if "enum" in attribute and value not in attribute["enum"]:
+        return [f"{path}: {value!r} is not one of {attribute['enum']}"]
     if kind == "ip_t":
         ipaddress.ip_address(value)
     elif "regex" in described and not re.search(described["regex"], value):
@@ -124,49 +124,49 @@ def _wrong_scalar(value: Any, one: Mapping[str, Any], path: str) -> list[str]:
 
 def wrong_ecs(value: Mapping[str, Any], path: str = "") -> list[str]:
     """What in a document the published list of fields does not allow."""
-    found = []
-    for name, one in value.items():
+    wrong = []
+    for name, item in value.items():
         whole = f"{path}{name}"
         kind = ECS["fields"].get(whole)
-        if kind is None and isinstance(one, dict):
-            inner = wrong_ecs(one, f"{whole}.")
-            found += inner if any(field.startswith(f"{whole}.") for field in ECS["fields"]) else [f"{whole}: unknown"]
+        if kind is None and isinstance(item, dict):
+            inner = wrong_ecs(item, f"{whole}.")
+            wrong += inner if any(field.startswith(f"{whole}.") for field in ECS["fields"]) else [f"{whole}: unknown"]
         elif kind is None:
-            found.append(f"{whole}: unknown")
+            wrong.append(f"{whole}: unknown")
         else:
             many = kind.endswith("[]")
-            items = one if many and isinstance(one, list) else [one]
+            items = item if many and isinstance(item, list) else [item]
             fits = {"text": str, "number": int, "object": dict, "boolean": bool}[kind.removesuffix("[]")]
-            found += [f"{whole}: {item!r} is no {kind}" for item in items if not isinstance(item, fits)]
-    return found
+            wrong += [f"{whole}: {item!r} is no {kind}" for item in items if not isinstance(item, fits)]
+    return wrong
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_ocsf_findings_are_what_the_class_allows(name: str) -> None:
     """Known attributes only, all required ones, of the right types, enumerations and constraints."""
-    made = json.loads(json.dumps(ocsf.finding(CASES[name])))
-    assert wrong_ocsf(made, OCSF["class"]) == []
-    assert (made["class_uid"], made["type_uid"]) == (2004, 200402 if name == "fold" else 200401)
+    finding = json.loads(json.dumps(ocsf.finding(CASES[name])))
+    assert wrong_ocsf(finding, OCSF["class"]) == []
+    assert (finding["class_uid"], finding["type_uid"]) == (2004, 200402 if name == "fold" else 200401)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_ecs_documents_are_of_ecs_fields(name: str) -> None:
     """Every field is in the published list and of its kind; labels are texts."""
-    made = json.loads(json.dumps(ecs.document(CASES[name])))
-    assert wrong_ecs(made) == []
-    assert all(isinstance(value, str) and "." not in key for key, value in made.get("labels", {}).items())
-    assert (made["ecs"]["version"], made["event"]["kind"]) == ("9.4.0", "alert")
-    assert re.fullmatch(r"2026-11-20T12:00:01\.000Z", made["@timestamp"])
+    document = json.loads(json.dumps(ecs.document(CASES[name])))
+    assert wrong_ecs(document) == []
+    assert all(isinstance(value, str) and "." not in key for key, value in document.get("labels", {}).items())
+    assert (document["ecs"]["version"], document["event"]["kind"]) == ("9.4.0", "alert")
+    assert re.fullmatch(r"2026-11-20T12:00:01\.000Z", document["@timestamp"])
 
 
 def test_the_checks_see_mistakes() -> None:
     """A wrong name, type, enumeration or a missing attribute is found in both formats."""
-    made = ocsf.finding(CASES["detection"])
-    assert wrong_ocsf({**made, "colour": 1}, OCSF["class"]) == ["colour: unknown"]
-    assert wrong_ocsf({**made, "severity_id": 9}, OCSF["class"]) != []
-    assert wrong_ocsf({**made, "time": "now"}, OCSF["class"]) != []
-    assert wrong_ocsf({k: v for k, v in made.items() if k != "metadata"}, OCSF["class"]) == ["metadata: required"]
-    assert wrong_ocsf({**made, "evidences": [{"uid": "x"}]}, OCSF["class"]) != []
+    finding = ocsf.finding(CASES["detection"])
+    assert wrong_ocsf({**finding, "colour": 1}, OCSF["class"]) == ["colour: unknown"]
+    assert wrong_ocsf({**finding, "severity_id": 9}, OCSF["class"]) != []
+    assert wrong_ocsf({**finding, "time": "now"}, OCSF["class"]) != []
+    assert wrong_ocsf({k: v for k, v in finding.items() if k != "metadata"}, OCSF["class"]) == ["metadata: required"]
+    assert wrong_ocsf({**finding, "evidences": [{"uid": "x"}]}, OCSF["class"]) != []
     document = ecs.document(CASES["detection"])
     assert wrong_ecs({**document, "colour": "red"}) == ["colour: unknown"]
     assert wrong_ecs({**document, "event": {"severity": "high"}}) != []
@@ -174,35 +174,35 @@ def test_the_checks_see_mistakes() -> None:
 
 def test_what_a_finding_says() -> None:
     """Identity, severity, times, ATT&CK, observables and the way back to the raw log."""
-    made = ocsf.finding(CASES["detection"])
-    assert made["finding_info"]["uid"] == made["metadata"]["uid"] == alert(1)["alert_id"]
-    assert (made["severity_id"], made["time"], made["metadata"]["logged_time"]) == (
+    finding = ocsf.finding(CASES["detection"])
+    assert finding["finding_info"]["uid"] == finding["metadata"]["uid"] == alert(1)["alert_id"]
+    assert (finding["severity_id"], finding["time"], finding["metadata"]["logged_time"]) == (
         4,
         NOON // 1000 + 1000,
         NOON // 1000 + 3000,
     )
-    assert made["finding_info"]["attacks"] == [
+    assert finding["finding_info"]["attacks"] == [
         {"technique": {"uid": "T1110"}, "sub_technique": {"uid": "T1110.001"}},
         {"technique": {"uid": "T1059"}},
         {"tactic": {"uid": "TA0001", "name": "Initial Access"}},
         {"tactic": {"uid": "TA0002", "name": "Execution"}},
     ]
-    assert made["unmapped"]["raw_ref"] == {"log_id": "0" * 32, "offset": 100, "length": 80}
-    assert made["evidences"][0]["src_endpoint"] == {"ip": "203.0.113.9"}
+    assert finding["unmapped"]["raw_ref"] == {"log_id": "0" * 32, "offset": 100, "length": 80}
+    assert finding["evidences"][0]["src_endpoint"] == {"ip": "203.0.113.9"}
     fold = ocsf.finding(CASES["fold"])
     assert (fold["activity_id"], fold["finding_info"]["uid"], fold["count"]) == (2, "f" * 32, 2**40)
 
 
 def test_what_a_document_says() -> None:
     """The same in ECS."""
-    made = ecs.document(CASES["detection"])
-    assert made["threat"]["tactic"] == {"id": ["TA0001", "TA0002"], "name": ["Initial Access", "Execution"]}
-    assert made["threat"]["technique"] == {"id": ["T1110", "T1059"], "subtechnique": {"id": ["T1110.001"]}}
-    assert made["source"] == {"ip": "203.0.113.9", "address": "203.0.113.9"}
-    assert made["file"] == {"hash": {"sha256": "a" * 64}}
-    assert made["related"]["ip"] == ["203.0.113.9", "2001:db8::1"]
-    assert made["labels"]["raw_offset"] == "100"
-    assert made["labels"]["field_user"] == "root"
+    document = ecs.document(CASES["detection"])
+    assert document["threat"]["tactic"] == {"id": ["TA0001", "TA0002"], "name": ["Initial Access", "Execution"]}
+    assert document["threat"]["technique"] == {"id": ["T1110", "T1059"], "subtechnique": {"id": ["T1110.001"]}}
+    assert document["source"] == {"ip": "203.0.113.9", "address": "203.0.113.9"}
+    assert document["file"] == {"hash": {"sha256": "a" * 64}}
+    assert document["related"]["ip"] == ["203.0.113.9", "2001:db8::1"]
+    assert document["labels"]["raw_offset"] == "100"
+    assert document["labels"]["field_user"] == "root"
     assert "source" not in ecs.document(CASES["hostile"])
 
 
@@ -226,9 +226,9 @@ TAGS = st.lists(
 @settings(max_examples=80)
 def test_any_alert_can_be_exported(texts: dict[str, Any], entities: list[dict[str, Any]], tags: list[str]) -> None:
     """Whatever an alert's texts are, both formats stay within their lists."""
-    one = row(**texts, entities=entities, tags=tags)
-    assert wrong_ocsf(json.loads(json.dumps(ocsf.finding(one))), OCSF["class"]) == []
-    assert wrong_ecs(json.loads(json.dumps(ecs.document(one)))) == []
+    alert_row = row(**texts, entities=entities, tags=tags)
+    assert wrong_ocsf(json.loads(json.dumps(ocsf.finding(alert_row))), OCSF["class"]) == []
+    assert wrong_ecs(json.loads(json.dumps(ecs.document(alert_row)))) == []
 
 
 def test_only_days_that_are_over_and_have_no_file(tmp_path: Path) -> None:
@@ -253,8 +253,8 @@ def test_each_alert_is_one_line_of_the_day_it_landed(spark: SparkSession, tmp_pa
     assert [line.rsplit(": ", 1)[1] for line in said.splitlines()] == ["2 alerts", "1 alert"]
     assert sorted(file.name for file in out.iterdir()) == ["ocsf-2026-11-20.ndjson", "ocsf-2026-11-21.ndjson"]
     whole = [json.loads(line) for file in sorted(out.iterdir()) for line in file.read_text("utf-8").splitlines()]
-    assert {one["metadata"]["uid"] for one in whole} == {alert(n)["alert_id"] for n in (1, 2, 3)}
-    assert [wrong_ocsf(one, OCSF["class"]) for one in whole] == [[], [], []]
+    assert {line["metadata"]["uid"] for line in whole} == {alert(n)["alert_id"] for n in (1, 2, 3)}
+    assert [wrong_ocsf(line, OCSF["class"]) for line in whole] == [[], [], []]
     assert whole[2]["message"] == HOSTILE
     other = tmp_path / "other"
     other.mkdir()
@@ -263,5 +263,5 @@ def test_each_alert_is_one_line_of_the_day_it_landed(spark: SparkSession, tmp_pa
     for day in ("2026-11-20", "2026-11-21"):
         write(by_spark, day, finding, other / f"ocsf-{day}.ndjson")
     for file in out.iterdir():
-        lines, theirs = (sorted(one.read_text("utf-8").splitlines()) for one in (file, other / file.name))
+        lines, theirs = (sorted(line.read_text("utf-8").splitlines()) for line in (file, other / file.name))
         assert lines == theirs

@@ -6,8 +6,9 @@ import json
 import shlex
 import subprocess
 import sys
+from collections import defaultdict
 from contextlib import closing
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.common.period import period
-from spark_jobs.findings.conjunctions import FALSE, OPEN, OTHER, TRUE, Counts, FalseOnes
-from spark_jobs.jobs.filters import closed_cases, proposals
+from spark_jobs.jobs.filters import proposals
+from spark_jobs.report import closed
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import open_reader
 from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, RISK, TRIAGE
@@ -94,16 +95,33 @@ def test_a_risk_that_was_closed_is_a_case(tables: Tables) -> None:
     for number in (1, 2, 3):
         row = {"finding_id": f"risk-{number}", "state": "false-positive", "updated_at": AT + timedelta(minutes=55)}
         tables.append(TRIAGE, pa.Table.from_pylist([row], arrow_schema(TRIAGE.columns)))
+    rows = [
+        failed(100, "x", INTRUDER, counted_at=NOON),
+        failed(101, "x", SCANNER, counted_at=NOON),
+        failed(102, "x", "192.0.2.9", counted_at=NOON, host="web2"),
+        failed(103, "x", "192.0.2.9", counted_at=NOON, site="mill"),
+        failed(104, "x", "192.0.2.9", counted_at=NOON, host="web2", rule_id=OTHER_RULE),
+        failed(105, "x", "192.0.2.9", counted_at=NOON + 56 * HOUR // 60),
+    ]
+    assert findings_of(tables, rows, AT + timedelta(days=5)) == {
+        100: {"risk-1", "risk-2", "risk-3"},
+        101: {"risk-2", "risk-3"},
+        102: {"risk-3"},
+    }
+
+
+def findings_of(tables: Tables, rows: list[dict[str, Any]], now: datetime) -> dict[int, set[str]]:
+    """The risks that the alerts ``rows`` are of, by their numbers."""
+    ids = {row["alert_id"]: int(row["seq"]) for row in rows}
+    tables.append(ALERTS, pa.Table.from_pylist(rows, arrow_schema(ALERTS.columns)))
+    of: dict[int, set[str]] = defaultdict(set)
     with closing(open_reader(tables, None)) as reader:
-        cases = {one.finding: one for one in closed_cases(reader, AT + timedelta(days=5))}
-    of_address, of_host, of_site = (cases[f"risk-{number}"] for number in (1, 2, 3))
-    alert_of = (RULE, "north/plant", "web1", {("ip", INTRUDER)}, AT)
-    assert all(case.holds(*alert_of) for case in (of_address, of_host, of_site))
-    assert not of_address.holds(RULE, "north/plant", "web1", {("ip", SCANNER)}, AT)
-    assert not of_host.holds(RULE, "north/mill", "web1", set(), AT)
-    assert not of_host.holds(RULE, "north/plant", "web2", set(), AT)
-    assert not of_site.holds(OTHER_RULE, "north/plant", "web1", set(), AT)
-    assert not of_site.holds(RULE, "north/plant", "web1", set(), AT + timedelta(minutes=56))
+        reader.view("alerts", ALERTS)
+        closed.take_apart(reader, now)
+        for row in reader.rows(closed.alerts_of("SELECT * FROM alerts")):
+            if row["alert_id"] in ids and row["finding"].startswith("risk"):
+                of[ids[row["alert_id"]]].add(row["finding"])
+    return of
 
 
 def _vedette(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -147,20 +165,20 @@ def test_false_positives_become_a_filter_that_spares_what_is_true(tables: Tables
         assert done.returncode == 0, done.stdout + done.stderr
     log = tmp_path / "auth.log"
     log.write_text("".join(LINE.format("svc*scan", ip) + "\n" for ip in (SCANNER, INTRUDER, "192.0.2.9")))
-    found = _vedette("scan", "--rules", folder, "--route", "--product", "linux", log)
-    assert [json.loads(one)["line"] for one in found.stdout.splitlines()] == [2, 3], found.stderr
+    scanned = _vedette("scan", "--rules", folder, "--route", "--product", "linux", log)
+    assert [json.loads(line)["line"] for line in scanned.stdout.splitlines()] == [2, 3], scanned.stderr
 
 
 @pytest.mark.spark
 def test_spark_reads_the_same(spark: SparkSession, tables: Tables) -> None:
     """Where DuckDB cannot read the tables, Spark gives the same filters and reasons."""
-    found = []
+    answers = []
     for session in (None, spark):
         with closing(open_reader(tables, session)) as reader:
-            made, refused = proposals(reader, period(date.fromisoformat(DAY), 7), 5)
-        found.append(([(one.text, one.removed, one.alerts, one.false.findings) for one in made], refused))
-    assert found[0] == found[1]
-    assert [len(some) for some in found[0]] == [1, 1]
+            proposed, refused = proposals(reader, period(date.fromisoformat(DAY), 7), 5)
+        answers.append(([proposal._asdict() for proposal in proposed], refused))
+    assert answers[0] == answers[1]
+    assert [len(some) for some in answers[0]] == [1, 1]
 
 
 def test_too_few_or_nothing_closed_proposes_nothing(tables: Tables, tmp_path: Path) -> None:
@@ -174,37 +192,50 @@ def test_too_few_or_nothing_closed_proposes_nothing(tables: Tables, tmp_path: Pa
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def best(false: list[dict[str, str]], others: list[tuple[str, dict[str, str]]], *sites: str) -> tuple[str, ...]:
-    """Fields chosen; every value of a false positive but of ``program`` is an entity."""
-    ones = FalseOnes()
-    for fields in false:
-        ones.add(fields)
-        ones.entities |= {value.casefold() for name, value in fields.items() if name != "program"}
-    counts = Counts(ones)
-    for label, fields in [*((FALSE, fields) for fields in false), *others]:
-        counts.add(label, fields, "north/plant")
-    counts.sites |= set(sites)
-    return counts.best()
+Fields = dict[str, str]
 
 
-def test_the_smallest_conjunction_is_chosen() -> None:
-    """One field before two; of these the one that takes fewer others along; never one that a kept alert has."""
+def chosen(folder: Path, false: list[Fields], others: list[tuple[str, Fields]], *places: str) -> tuple[str, ...]:
+    """Fields of the filter that is proposed for ``false`` alerts, beside ``others`` with their labels (``true``,
+    ``open``, ``other``) and one more alert at each of ``places``; every value but of ``program`` is an entity."""
+    tables = open_tables(str(folder / str(len([*folder.iterdir()]))))
+    labelled = [*(("false", fields) for fields in false), *others, *(("other", Fields()) for _ in places)]
+    rows = []
+    for number, (label, fields) in enumerate(labelled):
+        entities = [{"kind": "user", "value": value} for name, value in fields.items() if name != "program"]
+        case = [{"kind": "hash", "value": label}] if label in ("false", "true") else []
+        row = failed(number, "", "", fields=fields, entities=[*entities, *case])
+        rows.append({**row, "level": "high" if label == "open" else "low"})
+    for row, place in zip(rows[len(rows) - len(places) :], places, strict=True):
+        row["fleet"], row["site"] = place.split("/")
+    tables.append(ALERTS, pa.Table.from_pylist(rows, arrow_schema(ALERTS.columns)))
+    for number, label in enumerate(("false", "true"), 1):
+        write(tables, CAMPAIGNS, campaign(number, kind="hash", value=label, rules=[RULE], sites=["north/plant"]))
+        row = {"finding_id": f"campaign-{number}", "state": f"{label}-positive", "updated_at": AT + timedelta(days=1)}
+        tables.append(TRIAGE, pa.Table.from_pylist([row], arrow_schema(TRIAGE.columns)))
+    with closing(open_reader(tables, None)) as reader:
+        proposed, _ = proposals(reader, period(date.fromisoformat(DAY), 7), 1)
+    return tuple(proposed[0].values) if proposed else ()
+
+
+def test_the_smallest_conjunction_is_chosen(tmp_path: Path) -> None:
+    """One field before two; of these the one that takes fewer others along; never one that an alert to spare has."""
     scan = {"user": "svc", "ip": "198.51.100.7", "program": "sshd"}
-    assert best([scan, {**scan, "user": "SVC"}], []) == ("ip",)
-    assert best([scan], [(OTHER, {"ip": "198.51.100.7"})]) == ("user",)
-    by_user, by_ip = (TRUE, {**scan, "ip": "203.0.113.1"}), (OPEN, {**scan, "user": "root"})
-    assert best([scan], [by_user]) == ("ip",)
-    assert best([scan], [by_user, by_ip]) == ("ip", "user")
-    assert best([scan], [(TRUE, {**scan, "ip": "203.0.113.1", "program": "su"}), by_ip]) == ("ip", "user")
-    assert best([scan], [(OPEN, {name: value.upper() for name, value in scan.items()})]) == ()
+    assert chosen(tmp_path, [scan, {**scan, "user": "SVC"}], []) == ("ip",)
+    assert chosen(tmp_path, [scan], [("other", {"ip": "198.51.100.7"})]) == ("user",)
+    by_user, by_ip = ("true", {**scan, "ip": "203.0.113.1"}), ("open", {**scan, "user": "root"})
+    assert chosen(tmp_path, [scan], [by_user]) == ("ip",)
+    assert chosen(tmp_path, [scan], [by_user, by_ip]) == ("ip", "user")
+    assert chosen(tmp_path, [scan], [("true", {**scan, "ip": "203.0.113.1", "program": "su"}), by_ip]) == ("ip", "user")
+    assert chosen(tmp_path, [scan], [("open", {name: value.upper() for name, value in scan.items()})]) == ()
 
 
-def test_what_names_nobody_is_not_proposed() -> None:
+def test_what_names_nobody_is_not_proposed(tmp_path: Path) -> None:
     """A program's name alone; a field that some false positive lacks, or of which each has another value; a private
     address of a rule that alerts at several sites."""
-    assert best([{"program": "sshd"}], []) == ()
-    assert best([{"user": "svc", "program": "sshd"}, {"program": "sshd"}], []) == ()
-    assert best([{"user": f"user{n}"} for n in range(6)], []) == ()
-    assert best([{"user": f"user{n}"} for n in range(5)], []) == ("user",)
-    assert best([{"ip": "10.0.0.9"}], []) == ("ip",)
-    assert best([{"ip": "10.0.0.9"}], [], "north/office") == ()
+    assert chosen(tmp_path, [{"program": "sshd"}], []) == ()
+    assert chosen(tmp_path, [{"user": "svc", "program": "sshd"}, {"program": "sshd"}], []) == ()
+    assert chosen(tmp_path, [{"user": f"user{n}"} for n in range(6)], []) == ()
+    assert chosen(tmp_path, [{"user": f"user{n}"} for n in range(5)], []) == ("user",)
+    assert chosen(tmp_path, [{"ip": "10.0.0.9"}], []) == ("ip",)
+    assert chosen(tmp_path, [{"ip": "10.0.0.9"}], [], "north/office") == ()

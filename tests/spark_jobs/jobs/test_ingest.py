@@ -64,8 +64,8 @@ class Region:
     def run_all(self, **settings: Any) -> dict[str, Account]:
         """Take over alerts, heartbeats and dead letters."""
         sources = ingest.landing_sources(str(self.landing))
-        done = ingest.take_over(self.spark, self.tables, sources, landed=str(self.landing), **settings)
-        return {one.name: one.account for one in done}
+        done = ingest.take_over(self.spark, self.tables, sources, **settings)
+        return {stream.name: stream.account for stream in done}
 
     def alerts(self) -> list[tuple[str, str]]:
         """Agent and id of each row of the alerts table, sorted; a doubled row is there twice."""
@@ -78,8 +78,8 @@ class Region:
         return Counter({(f"{r['window_start']:%F %T}", r["rule_id"], r["site"]): r["matches"] for r in rows})
 
     def letters(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.tables.arrow(DEAD_LETTERS).to_pylist()
-        return found
+        letters: list[dict[str, Any]] = self.tables.arrow(DEAD_LETTERS).to_pylist()
+        return letters
 
 
 class Crash(Exception):
@@ -116,8 +116,8 @@ def test_tables_hold_each_alert_once_and_count_it_in_its_window(region: Region) 
         by_hand[f"{start:%F %T}", row["rule_id"], row["site"]] += row["count"]
     assert region.windows() == by_hand
     for table in (WIN_5M, HOST_1H, ENTITY_SITE_5M, RULES):
-        found = region.tables.arrow(table, ["alerts", "matches"])
-        assert (pc.sum(found["alerts"]).as_py(), pc.sum(found["matches"]).as_py()) == (35, 52), table.name
+        sums = region.tables.arrow(table, ["alerts", "matches"])
+        assert (pc.sum(sums["alerts"]).as_py(), pc.sum(sums["matches"]).as_py()) == (35, 52), table.name
     assert region.run() == Account()
 
 
@@ -174,8 +174,8 @@ def test_bad_files_are_named_and_the_rest_goes_on(region: Region, caplog: pytest
 
     assert region.alerts() == keys(good)
     assert (account.files, account.bad_files, account.unusable, account.new, account.duplicates) == (12, 5, 3, 40, 10)
-    bad = {Path(one["source"]).name: one for one in region.letters()}
-    assert {name: (one["kind"], one["rows"]) for name, one in bad.items()} == {
+    bad = {Path(letter["source"]).name: letter for letter in region.letters()}
+    assert {name: (letter["kind"], letter["rows"]) for name, letter in bad.items()} == {
         "empty.parquet": ("file", None),
         "cut.parquet": ("file", None),
         "garbled.parquet": ("file", None),
@@ -189,9 +189,9 @@ def test_bad_files_are_named_and_the_rest_goes_on(region: Region, caplog: pytest
     assert "alert_id" in bad["typed.parquet"]["reason"]
     assert json.loads(bad["d.parquet"]["payload"])["alert_id"] == alert(99)["alert_id"]
     assert "1 temporary files" in caplog.text
-    for name, one in bad.items():
-        assert one["kind"] == "row" or any(
-            name in line and one["reason"] in line for line in caplog.text.splitlines()
+    for name, letter in bad.items():
+        assert letter["kind"] == "row" or any(
+            name in line and letter["reason"] in line for line in caplog.text.splitlines()
         ), name
     assert "3 rows without agent_id; kept in dead_letters" in caplog.text
 
@@ -236,7 +236,7 @@ def test_an_absurd_event_time_is_counted_when_it_landed(region: Region) -> None:
     land(region.landing, [*odd, alert(5), alert(6, event_time=last + 1)])
     account = region.run()
     assert (account.new, account.odd_times, account.unusable) == (5, 4, 1)
-    assert [one["reason"] for one in region.letters()] == ["event_time is outside the years 1 to 9999"]
+    assert [letter["reason"] for letter in region.letters()] == ["event_time is outside the years 1 to 9999"]
     assert region.tables.partitions(WIN_5M) == [DAY]
     land(region.landing, [alert(1, event_time=first), alert(2, event_time=last)])
     assert region.run().duplicates == 2
@@ -251,11 +251,11 @@ def test_a_batch_of_any_size_is_written_in_parts(region: Region, monkeypatch: py
     monkeypatch.setattr(batch, "PART_ROWS", 20)
     append, failed = DeltaTables.append, []
 
-    def fail_once(self: DeltaTables, table: Table, given: Any, txn: Txn | None = None) -> bool:
+    def fail_once(self: DeltaTables, table: Table, rows: Any, txn: Txn | None = None) -> bool:
         if table is ALERTS and txn is not None and txn.version == 1 and not failed:
             failed.append(txn)
             raise Crash
-        return append(self, table, given, txn)
+        return append(self, table, rows, txn)
 
     monkeypatch.setattr(DeltaTables, "append", fail_once)
     with pytest.raises(Crash):
@@ -314,7 +314,7 @@ def test_heartbeats_and_dead_letters_are_taken_over(region: Region) -> None:
 
     accounts = region.run_all()
 
-    assert {name: (one.new, one.unusable) for name, one in accounts.items()} == {
+    assert {name: (account.new, account.unusable) for name, account in accounts.items()} == {
         "alerts": (0, 0),
         "status": (3, 1),
         "seqs": (1, 0),
@@ -324,12 +324,12 @@ def test_heartbeats_and_dead_letters_are_taken_over(region: Region) -> None:
     assert region.tables.arrow(SEQS, ["first", "last"]).to_pylist() == [{"first": 1, "last": 9}]
     agents = {row["agent_id"]: row for row in region.tables.arrow(AGENTS).to_pylist()}
     assert (agents["a"]["state"], agents["b"]["received"], agents["b"]["dropped"]) == ("lost", 7, 2)
-    assert sorted((one["kind"], one["source"], one["reason"], one["rows"]) for one in region.letters()) == [
+    assert sorted((row["kind"], row["source"], row["reason"], row["rows"]) for row in region.letters()) == [
         ("message", "x/alerts", "is not msgpack", 2),
-        ("row", next(one["source"] for one in region.letters() if one["kind"] == "row"), "without agent_id", 1),
+        ("row", next(row["source"] for row in region.letters() if row["kind"] == "row"), "without agent_id", 1),
     ]
-    assert {one["payload"] for one in region.letters() if one["kind"] == "message"} == {b"\xff"}
-    assert all(one == Account() for one in region.run_all().values())
+    assert {row["payload"] for row in region.letters() if row["kind"] == "message"} == {b"\xff"}
+    assert all(account == Account() for account in region.run_all().values())
 
 
 def test_it_goes_on_with_what_lands_later(region: Region) -> None:
@@ -355,7 +355,7 @@ def test_it_goes_on_with_what_lands_later(region: Region) -> None:
     finally:
         stop.set()
         job.join(60)
-    assert [one["alerts"].new for one in done] == [3]
+    assert [accounts["alerts"].new for accounts in done] == [3]
     rows = sorted(region.tables.arrow(ALERTS, ["seq", "asset"]).to_pylist(), key=lambda row: row["seq"])
     assert [row["asset"] and row["asset"]["owner"] for row in rows] == ["first", None, "last"]
 

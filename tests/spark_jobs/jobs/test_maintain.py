@@ -20,7 +20,7 @@ from spark_jobs.intake import frames, unread
 from spark_jobs.intake.counts import COUNTS
 from spark_jobs.jobs import ingest, maintain
 from spark_jobs.jobs.maintain import clean, exact, expired
-from spark_jobs.tables import storage
+from spark_jobs.tables import manifest, storage
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, open_tables
@@ -153,7 +153,7 @@ def test_copies_are_taken_out_of_the_counts_of_older_days(
     spark: SparkSession, tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Copies received on the day gone over, of events of days before it: the counts of one are rebuilt, those of the
-    other, of which alerts have expired by now, stay."""
+    other, of which retention has dropped alerts, stay."""
     day = tables.frame(spark, ALERTS, "2026-11-19", "2026-11-19").limit(1).withColumn("host", F.lit("late"))
     two, nine = (
         day.withColumns({"alert_id": F.lit(f"{days}"), "counted_at": F.col("counted_at") - timedelta(days=days)})
@@ -168,7 +168,7 @@ def test_copies_are_taken_out_of_the_counts_of_older_days(
             tables.upsert(table, frames.rows_of(table, counted, rules))
 
     take("first")
-    tables.upsert(WIN_5M, frames.rows_of(WIN_5M, counted, rules).where("date = '2026-11-10'"))
+    manifest.dropping(tables.root, "alerts", "2026-11-10")
     before = content(tables)
     take("twice")
     said = exact(spark, tables, period(date(2026, 11, 19), 1))
@@ -224,6 +224,31 @@ def test_alerts_of_an_agent_without_a_clock_are_kept_and_counted(
     assert "1 day of alerts dropped" in said
     assert tables.partitions(ALERTS) == ["1970-01-01", "2026-11-18", "2026-11-19"]
     assert content(tables)["win_5m"] == before["win_5m"]
+
+
+def test_what_lands_late_lowers_no_count(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+    """An alert of a day that retention took: neither the counts of that day, nor, where these were taken as well, the
+    sums of ``rules``; nor those of a day on which an alert that it took was counted, being of the evening before."""
+    midnight = NOON - 2 * DAY - 12 * HOUR
+    evening = {"detected_at": midnight - 1, "received_at": midnight - 1}
+    late = {"detected_at": NOON, "received_at": NOON + 5}
+    landing = tmp_path / "landing"
+    land(landing, [alert(970, event_time=midnight + 1, **evening)])
+    ingest_alerts(spark, tables, landing)
+    upkeep(spark, tables, "--days=1", "--keep=alerts=2")
+    assert tables.partitions(ALERTS) == ["2026-11-18", "2026-11-19"]
+    land(landing, [alert(971, event_time=NOON - 3 * DAY, **late)])
+    ingest_alerts(spark, tables, landing)
+    before = content(tables)
+    assert "rebuilt" not in upkeep(spark, tables, "--days=3")
+    assert content(tables) == before
+
+    upkeep(spark, tables, "--days=1", "--keep=win_5m=2")
+    land(landing, [alert(972, event_time=NOON - 3 * DAY, **late)])
+    ingest_alerts(spark, tables, landing)
+    upkeep(spark, tables, "--days=1")
+    assert tables.partitions(WIN_5M)[0] == "2026-11-17"
+    assert sum(tables.arrow(RULES)["alerts"].to_pylist()) == 63
 
 
 def test_nothing_is_lost_beside_a_running_ingest(spark: SparkSession, tmp_path: Path) -> None:

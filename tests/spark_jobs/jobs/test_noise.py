@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +16,13 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from spark_jobs.common import period
 from spark_jobs.intake import frames
 from spark_jobs.intake.counts import COUNTS
 from spark_jobs.jobs import noise
+from spark_jobs.tables.ask import open_reader
 from spark_jobs.tables.schema import ALERTS, LANDED_ALERT, NOISE, RULES
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.conftest import run
@@ -79,20 +81,27 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
     return tables
 
 
+def write(tables: Tables, wanted: period.Period, session: SparkSession | None = None) -> list[dict[str, Any]]:
+    """Write the noise of ``wanted``, asked of DuckDB or of ``session``; its rows."""
+    with closing(open_reader(tables, session)) as reader:
+        return noise.write(reader, tables, wanted)
+
+
 def test_numbers_are_those_of_the_alerts(spark: SparkSession, tables: Tables) -> None:
-    """Volume, share held back, sites, hosts and the loudest entity; a grave rule counts half."""
-    noise.write(spark, tables, period.period(date(2026, 11, 20), 7))
+    """Volume, share held back, sites, hosts and the loudest entity; a grave rule counts half; Spark says the same."""
+    wanted = period.period(date(2026, 11, 20), 7)
+    assert write(tables, wanted, spark) == write(tables, wanted)
     rows = {row["rule_id"]: row for row in tables.arrow(NOISE).to_pylist()}
-    ssh, held, grave = rows[RULE], rows["held"], rows["grave"]
+    ssh, suppressed, grave = rows[RULE], rows["held"], rows["grave"]
     assert (ssh["alerts"], ssh["matches"], ssh["sites"], ssh["hosts"]) == (100, 100, 1, 4)
     assert (ssh["share"], ssh["share_suppressed"]) == (pytest.approx(100 / 1100), 0)
     assert (ssh["top_kind"], ssh["top_value"], ssh["top_share"]) == ("user", r"svc\scan*", 0.8)
-    assert (held["alerts"], held["matches"], held["top_kind"]) == (1, 900, None)
-    assert held["share_suppressed"] == pytest.approx(1 - 1 / 900)
-    assert held["top_share"] == 0, "a rule that names no entity has none that makes it loud"
+    assert (suppressed["alerts"], suppressed["matches"], suppressed["top_kind"]) == (1, 900, None)
+    assert suppressed["share_suppressed"] == pytest.approx(1 - 1 / 900)
+    assert suppressed["top_share"] == 0, "a rule that names no entity has none that makes it loud"
     loud = (100 / 1100 / 0.2) ** 0.5
     assert ssh["score"] == pytest.approx(loud * (40 + 0.8 * 30), abs=0.05)
-    assert held["score"] == pytest.approx(40 + 30 * (1 - 1 / 900), abs=0.05)
+    assert suppressed["score"] == pytest.approx(40 + 30 * (1 - 1 / 900), abs=0.05)
     # A private address is another machine at each of the two sites: half of the alerts each.
     assert grave["top_share"] == 0.5
     assert grave["score"] == pytest.approx(loud * (40 + 0.5 * 30) / 2, abs=0.05)
@@ -130,9 +139,9 @@ def test_a_proposal_is_a_filter_that_vedette_takes(proposed: Proposed, tmp_path:
     line = "<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for {} from 203.0.113.9 port 22 ssh2\n"
     log.write_text("".join(line.format(user) for user in (r"svc\scan*", r"svc\scanner", "anna")))
     assert _vedette("rules", "lint", "--skip", "tests", str(folder)).returncode == 0
-    found = _vedette("scan", "--rules", str(folder), "--route", "--product", "linux", str(log))
-    assert [json.loads(one)["line"] for one in found.stdout.splitlines()] == [2, 3]
-    assert "not run" not in found.stderr
+    scanned = _vedette("scan", "--rules", str(folder), "--route", "--product", "linux", str(log))
+    assert [json.loads(line)["line"] for line in scanned.stdout.splitlines()] == [2, 3]
+    assert "not run" not in scanned.stderr
 
 
 @pytest.mark.parametrize("command", [["git", "apply"], ["patch", "-s", "-p1", "-i"]])
@@ -155,11 +164,11 @@ def test_the_patch_applies_to_the_folder_of_the_rules(proposed: Proposed, tmp_pa
 @settings(max_examples=100)
 def test_any_entity_makes_a_filter_of_that_value(value: str) -> None:
     """YAML gives back whatever was in the log, wildcards escaped, and each line of the patch is a line of the file."""
-    source = Row("product", "category", "service")("linux", None, "sshd")
+    source = {"product": "linux", "category": None, "service": "sshd"}
     about = {"top_value": value, "rule_title": value, "rule_id": RULE, "top_share": 0.8, "alerts": 100}
-    text = noise.filter_of(Row(**about, logsource=source, field="user"))
+    text = noise.filter_of(about, "user", source)
     read = yaml.safe_load(text)
-    assert read["filter"]["selection"]["user"] == re.sub(r"[\\*?]", lambda one: "\\" + one[0], value)
+    assert read["filter"]["selection"]["user"] == re.sub(r"[\\*?]", lambda match: "\\" + match[0], value)
     assert read["filter"]["rules"] == [RULE]
     patch = noise.added("f.yml", text).split("\n")
     assert "\n".join(line[1:] for line in patch[3:]) == text
@@ -170,10 +179,10 @@ def _vedette(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "vedette", *arguments], capture_output=True, text=True, timeout=60)
 
 
-def test_a_second_run_replaces_the_first(spark: SparkSession, tables: Tables) -> None:
+def test_a_second_run_replaces_the_first(tables: Tables) -> None:
     """The same day again gives the same rows, not more."""
     wanted = period.period(date(2026, 11, 20), 7, datetime(2026, 11, 20, tzinfo=UTC) + timedelta(hours=13))
-    noise.write(spark, tables, wanted)
+    write(tables, wanted)
     first = sorted(map(repr, tables.arrow(NOISE).to_pylist()))
-    noise.write(spark, tables, wanted)
+    write(tables, wanted)
     assert sorted(map(repr, tables.arrow(NOISE).to_pylist())) == first

@@ -81,16 +81,16 @@ class Post(socketserver.ThreadingTCPServer):
 
 @pytest.fixture
 def hook() -> Iterator[Hook]:
-    with Hook() as one:
-        yield one
-        one.shutdown()
+    with Hook() as server:
+        yield server
+        server.shutdown()
 
 
 @pytest.fixture
 def post() -> Iterator[Post]:
-    with Post() as one:
-        yield one
-        one.shutdown()
+    with Post() as server:
+        yield server
+        server.shutdown()
 
 
 @pytest.fixture
@@ -132,18 +132,18 @@ def test_a_risk_is_noticed(tables: Tables, tmp_path: Path, hook: Hook) -> None:
     another one every day. One below, or that the campaign names, is not."""
     part = {"points": 60.4, "time": AT, "rule_id": "r9", "level": "high", "tactic": "execution", "alerts": 1,
             "why": "first of its tactic"}  # fmt: skip
-    one = {"as_of": DAY, "risk_id": "risk-1", "kind": "user", "value": "anna", "scope": "", "score": 120.0,
+    row = {"as_of": DAY, "risk_id": "risk-1", "kind": "user", "value": "anna", "scope": "", "score": 120.0,
            "over": True, "threshold": 100.0, "level": "high", "reason": "120 points, 100 needed", "last_seen": AT,
            "first_seen": AT,
            "contributions": [part]}  # fmt: skip
-    write(tables, RISK, one, {**one, "risk_id": "risk-2", "value": "bob", "over": False, "score": 9.0},
-          {**one, "risk_id": "risk-3", "kind": "ip", "value": "203.0.113.9"})  # fmt: skip
+    write(tables, RISK, row, {**row, "risk_id": "risk-2", "value": "bob", "over": False, "score": 9.0},
+          {**row, "risk_id": "risk-3", "kind": "ip", "value": "203.0.113.9"})  # fmt: skip
     words = ["notify", f"--tables={tables.root}", f"--date={DAY}", sinks(tmp_path, hook)]
     assert run(None, *words) == "notify: 3 sent"
     body = dict(hook.got)["risk-1"]
     assert (body["rule_title"], body["tags"]) == ("Risk of user anna", ["attack.execution"])
     assert body["raw"] == "120 points, 100 needed\n60 2026-11-20 r9, first of its tactic"
-    write(tables, RISK, {**one, "as_of": "2026-11-21", "score": 130.0})
+    write(tables, RISK, {**row, "as_of": "2026-11-21", "score": 130.0})
     assert run(None, "notify", f"--tables={tables.root}", "--date=2026-11-21", words[-1]) == "notify: 0 sent"
 
 
@@ -165,10 +165,10 @@ def test_a_receiver_that_is_away_gets_it_later(tables: Tables, tmp_path: Path, h
     heads = sorted(body["blocks"][0]["text"]["text"] for _, body in hook.got)
     assert heads[0] == "[critical] Campaign of ip 203.0.113.9, reached Execution on 2 sites"
     mails = [message_from_string(text) for text in post.got]
-    assert {one["Subject"] for one in mails} == {
+    assert {mail["Subject"] for mail in mails} == {
         "[critical] Campaign of ip 203.0.113.9, reached Execution on 2 sites", "[high] Gone quiet on north/office",
     }  # fmt: skip
-    assert {one["Message-ID"] for one in mails} == {"<campaign-1@vedette.invalid>", "<anomaly-1@vedette.invalid>"}
+    assert {mail["Message-ID"] for mail in mails} == {"<campaign-1@vedette.invalid>", "<anomaly-1@vedette.invalid>"}
 
 
 def test_what_a_receiver_refuses_is_not_sent_for_ever(

@@ -20,8 +20,8 @@ def test_rules_by_closed_findings(tmp_path: Path) -> None:
     is open, or whose decision has expired, counts for nothing."""
     tables = open_tables(str(tmp_path / "tables"))
     write(tables, RULES, {"rule_id": "a", "rule_title": "Rule A"})
-    made = [campaign(1, rules=["a", "b"]), campaign(2, rules=["b"]), campaign(3, rules=["a", "c"]), campaign(4)]
-    write(tables, CAMPAIGNS, *made, campaign(5, rules=["c"]))
+    campaigns = [campaign(1, rules=["a", "b"]), campaign(2, rules=["b"]), campaign(3, rules=["a", "c"]), campaign(4)]
+    write(tables, CAMPAIGNS, *campaigns, campaign(5, rules=["c"]))
     write(tables, ANOMALIES, anomaly(1, kind="burst", rule_id="c"))
     decided = [("campaign-1", "true", None), ("campaign-2", "true", None), ("campaign-3", "false", None),
                ("anomaly-1", "false", None), ("campaign-5", "true", AT + timedelta(hours=1))]  # fmt: skip

@@ -209,7 +209,7 @@ def test_made_up_levels_push_out_no_other(tmp_path: Path) -> None:
         (7, "critical"): 1, **{(hour, "other"): 6 for hour in range(5)},
     }  # fmt: skip
     assert {card.name: card.number for card in cards(found)}["critical alert"] == 1
-    assert next(iter(found.counts.known)) == "rule-x"
+    assert next(iter(found.counts.rules_by_id)) == "rule-x"
 
 
 def landed(tables: Tables, *rows: dict[str, Any]) -> None:

@@ -112,95 +112,95 @@ def put(tables: Tables, table: Table, rows: list[dict[str, Any]]) -> None:
     tables.upsert(table, pa.Table.from_pylist(rows, arrow_schema(table.columns)))
 
 
-def count(tables: Tables, made: list[Alert]) -> None:
+def count(tables: Tables, every: list[Alert]) -> None:
     """The counts of ingest."""
-    found: dict[str, dict[tuple[object, ...], dict[str, Any]]] = defaultdict(dict)
-    for one in made:
-        window = one.at - timedelta(seconds=one.at.timestamp() % 300)
-        same = {"date": f"{one.at:%Y-%m-%d}", "fleet": "north" if one.site else "", "site": one.site,
-                "rule_id": one.rule, "level": one.level}  # fmt: skip
+    sums: dict[str, dict[tuple[object, ...], dict[str, Any]]] = defaultdict(dict)
+    for alert in every:
+        window = alert.at - timedelta(seconds=alert.at.timestamp() % 300)
+        same = {"date": f"{alert.at:%Y-%m-%d}", "fleet": "north" if alert.site else "", "site": alert.site,
+                "rule_id": alert.rule, "level": alert.level}  # fmt: skip
         rows: list[tuple[Table, dict[str, Any]]] = [
             (WIN_5M, {**same, "window_start": window}),
-            (HOST_1H, {**same, "hour": window.replace(minute=0), "host": one.host}),
+            (HOST_1H, {**same, "hour": window.replace(minute=0), "host": alert.host}),
         ]
-        named = (("user", one.user), ("ip", one.ip), ("domain", "example.org"))
+        named = (("user", alert.user), ("ip", alert.ip), ("domain", "example.org"))
         rows += [(ENTITY_SITE_5M, {**same, "window_start": window, "kind": k, "value": v}) for k, v in named]
         for table, row in rows:
             key = tuple(row[name] for name in table.keys)
-            counted = found[table.name].setdefault(
-                key, {**row, "alerts": 0, "matches": 0, "first_time": one.at, "last_time": one.at}
+            counted = sums[table.name].setdefault(
+                key, {**row, "alerts": 0, "matches": 0, "first_time": alert.at, "last_time": alert.at}
             )
             counted["alerts"] += 1
             counted["matches"] += 1
-            counted["first_time"] = min(counted["first_time"], one.at)
-            counted["last_time"] = max(counted["last_time"], one.at)
-            counted["level"] = one.level
+            counted["first_time"] = min(counted["first_time"], alert.at)
+            counted["last_time"] = max(counted["last_time"], alert.at)
+            counted["level"] = alert.level
     for table in (WIN_5M, HOST_1H, ENTITY_SITE_5M):
-        put(tables, table, list(found[table.name].values()))
+        put(tables, table, list(sums[table.name].values()))
     # By an agent's clock that stands at 1970: the day of receipt says nothing.
     named = [
-        {"alert_id": f"a{number}", "kind": "detection", "rule_id": one.rule, "level": one.level, "host": one.host,
-         "fleet": "north", "site": one.site, "counted_at": one.at, "event_time": one.at,
-         "received_date": "1970-01-01", "intel": [{"kind": "ip", "value": one.ip, "threat": INTEL[one.ip]}]}
-        for number, one in enumerate(made) if one.ip in INTEL
+        {"alert_id": f"a{number}", "kind": "detection", "rule_id": alert.rule, "level": alert.level, "host": alert.host,
+         "fleet": "north", "site": alert.site, "counted_at": alert.at, "event_time": alert.at,
+         "received_date": "1970-01-01", "intel": [{"kind": "ip", "value": alert.ip, "threat": INTEL[alert.ip]}]}
+        for number, alert in enumerate(every) if alert.ip in INTEL
     ]  # fmt: skip
     tables.append(ALERTS, pa.Table.from_pylist(named, arrow_schema(ALERTS.columns)))
     put(tables, RULES, [
         {"rule_id": rule, "rule_title": rule, "level": "low", "tactics": [tactic(rule)] if tactic(rule) else None}
-        for rule in {one.rule for one in made} if rule != "odd"
+        for rule in {alert.rule for alert in every} if rule != "odd"
     ])  # fmt: skip
 
 
-def naive(made: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
+def naive(every: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
     """Score, usual and contributions of each entity, alert by alert and day by day."""
     days: dict[tuple[str, str, str], dict[tuple[str, str], list[Alert]]] = defaultdict(lambda: defaultdict(list))
     there: dict[tuple[str, str], set[str]] = defaultdict(set)
     named: dict[tuple[str, str, str], set[str]] = defaultdict(set)
 
-    def where(kind: str, one: Alert) -> str:
-        return "" if kind == "site" else f"north/{one.site}" if one.site else "/"
+    def where(kind: str, alert: Alert) -> str:
+        return "" if kind == "site" else f"north/{alert.site}" if alert.site else "/"
 
-    for one in made:
-        place = f"north/{one.site}" if one.site else "/"
-        who = [("user", one.user, ""), ("ip", one.ip, place if one.ip.startswith("10.") else ""),
-               ("host", one.host, place), ("site", place if one.site else "", "")]  # fmt: skip
-        trial = INTEL.get(one.ip) in ("exercise", "scanner")
+    for alert in every:
+        place = f"north/{alert.site}" if alert.site else "/"
+        who = [("user", alert.user, ""), ("ip", alert.ip, place if alert.ip.startswith("10.") else ""),
+               ("host", alert.host, place), ("site", place if alert.site else "", "")]  # fmt: skip
+        trial = INTEL.get(alert.ip) in ("exercise", "scanner")
         for entity in who:
             if entity[1] and not (trial and entity[0] in ("host", "site")):
-                days[entity][f"{one.at:%Y-%m-%d}", one.rule].append(one)
-                there[entity[0], where(entity[0], one)].add(entity[1])
-                named[entity[0], where(entity[0], one), one.rule].add(entity[1])
+                days[entity][f"{alert.at:%Y-%m-%d}", alert.rule].append(alert)
+                there[entity[0], where(entity[0], alert)].add(entity[1])
+                named[entity[0], where(entity[0], alert), alert.rule].add(entity[1])
 
-    def rarity(kind: str, one: Alert) -> float:
-        place = where(kind, one)
-        return float((1 - log(len(named[kind, place, one.rule])) / log(len(there[kind, place]) + 1)) ** 2)
+    def rarity(kind: str, alert: Alert) -> float:
+        place = where(kind, alert)
+        return float((1 - log(len(named[kind, place, alert.rule])) / log(len(there[kind, place]) + 1)) ** 2)
 
     worth = {("user", "user1", ""): 5, ("site", "north/mill", ""): 1, ("host", "web2", "north/mill"): 4,
              ("host", "web3", "north/mill"): 2, ("host", "web3", SITE): 2}  # fmt: skip
     moments = [NOW - timedelta(days=HALF_LIFE * n / 4) for n in range(2, 16)]
-    begin = min(one.at for one in made).replace(hour=0, minute=0, second=0, microsecond=0)
-    found = {}
+    begin = min(alert.at for alert in every).replace(hour=0, minute=0, second=0, microsecond=0)
+    scores = {}
     for entity, cells in days.items():
         parts, turns, met = [], defaultdict[str, int](int), set[str]()
         new: list[tuple[str, float]] = []
-        order = sorted(cells, key=lambda cell: (cell[0], min(one.at for one in cells[cell]), cell[1]))
+        order = sorted(cells, key=lambda cell: (cell[0], min(alert.at for alert in cells[cell]), cell[1]))
         for day, rule in order:
             some, stage = cells[day, rule], tactic(rule) if rule != "odd" else ""
-            base = float(max(POINTS.get(one.level or "", 2) for one in some))
+            base = float(max(POINTS.get(alert.level or "", 2) for alert in some))
             tried = stage in ("reconnaissance", "resource-development", "initial-access")
-            tried = tried and entity[0] in ("host", "site") and all(one.level != "critical" for one in some)
+            tried = tried and entity[0] in ("host", "site") and all(alert.level != "critical" for alert in some)
             base *= 0.2 if tried else 0.7 + 0.6 * TACTICS.index(stage) / 13 if stage else 1.0
             base *= 1.3 if stage and stage not in met else 1.15 if not turns[rule] else 1.0
-            rare = max(rarity(entity[0], one) for one in some)
+            rare = max(rarity(entity[0], alert) for alert in some)
             base *= rare
             if not turns[rule]:
-                m = sum(round(100 * one) for before, one in new if before < day) / 100
+                m = sum(round(100 * rare_part) for before, rare_part in new if before < day) / 100
                 base *= 1 + m / (m + 5)
                 new.append((day, rare))
             base *= {"doubted.2": 2 / 3}.get(rule, 1.0) * WORTH.get(worth.get(entity, 3), 1.0) / 3 ** turns[rule]
             turns[rule] += 1
             met.add(stage)
-            parts.append((max(one.at for one in some), rule, base))
+            parts.append((max(alert.at for alert in some), rule, base))
 
         def total(at: datetime, parts: list[tuple[datetime, str, float]] = parts) -> float:
             return sum(
@@ -209,10 +209,10 @@ def naive(made: list[Alert]) -> dict[tuple[str, str, str], dict[str, Any]]:
                 if last <= at or at == NOW
             )
 
-        found[entity] = {
+        scores[entity] = {
             "score": total(NOW), "usual": median(total(at) for at in moments if at >= begin), "cells": len(parts)
         }  # fmt: skip
-    return found
+    return scores
 
 
 class Done(NamedTuple):
@@ -254,9 +254,9 @@ def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Done:
 def test_scores_are_those_of_a_naive_reckoning(done: Done) -> None:
     """Of every entity, by all factors and its past; one's own has no row."""
     own = [ip for ip, of in INTEL.items() if of != "botnet"]
-    expected = {who: one for who, one in naive(alerts()).items() if who[1] not in own}
+    expected = {who: row for who, row in naive(alerts()).items() if who[1] not in own}
     halls = {who for who in expected if who[1].startswith("hall")}
-    assert done.rows.keys() == {who for who, one in expected.items() if one["score"] >= 0.005} | halls
+    assert done.rows.keys() == {who for who, row in expected.items() if row["score"] >= 0.005} | halls
     for who, row in done.rows.items():
         near = 0.0051 * expected[who]["cells"]
         assert row["score"] == pytest.approx(expected[who]["score"], abs=near), who
@@ -273,7 +273,7 @@ def test_a_trial_of_ones_own_raises_no_host(done: Done) -> None:
 def test_contributions_add_up_to_the_score(done: Done) -> None:
     """With what is summed up as others, to the hundredth; the largest come first, and there are no more than eight."""
     for who, row in done.rows.items():
-        points = [one["points"] for one in row["contributions"]]
+        points = [part["points"] for part in row["contributions"]]
         assert round(sum(points) + row["others_points"], 2) == row["score"], who
         assert points == sorted(points, reverse=True)
         assert 1 <= len(points) <= 8
@@ -285,7 +285,7 @@ def test_decay_is_exact(done: Done) -> None:
     """A half-life halves the points, to the hundredth; what is dated ahead is not more than new."""
     half, ahead = done.rows["user", "half", ""], done.rows["user", "ahead", ""]
     stages = [0.7 + 0.6 * number / 13 for number in range(14)]
-    assert [(one["rule_id"], one["points"]) for one in half["contributions"]] == [
+    assert [(part["rule_id"], part["points"]) for part in half["contributions"]] == [
         ("half.3", round(20 * stages[3] * 1.3 * (1 + 1 / 6) / 2, 2)), ("half.4", round(40 * stages[4] * 1.3 / 4, 2)),
     ]  # fmt: skip
     assert half["contributions"][1]["why"] == "first of its tactic"
@@ -313,26 +313,26 @@ def test_a_noisy_rule_does_not_lift(done: Done) -> None:
 def test_what_a_rule_says_of_many_counts_little(done: Done) -> None:
     """Who meets rules that five of twenty meet has less than a fifth of the points of who meets rules that name nobody
     else; the rarity in its reason is that of its rules."""
-    slow, one = done.rows["user", "slow", ""], done.rows["user", "crowd0", ""]
+    slow, crowd = done.rows["user", "slow", ""], done.rows["user", "crowd0", ""]
     rarity = (1 - log(5) / log(22)) ** 2  # twenty persons, and one who goes from site to site
     assert 0.225 < rarity < 0.235
-    assert (one["rules"], one["tactics"], one["over"]) == (14, 14, False)
-    assert one["score"] < rarity * slow["score"]
-    assert all(", rarity 23 %" in part["why"] for part in one["contributions"])
+    assert (crowd["rules"], crowd["tactics"], crowd["over"]) == (14, 14, False)
+    assert crowd["score"] < rarity * slow["score"]
+    assert all(", rarity 23 %" in part["why"] for part in crowd["contributions"])
 
 
 def test_ever_new_rules_add_up_faster_by_the_day(done: Done) -> None:
     """Of rules that name nobody else the fourteenth day's has 13 / (13 + 5) more; what comes on one day has no more."""
-    slow = {one["rule_id"]: one["why"] for one in done.rows["user", "slow", ""]["contributions"]}
+    slow = {part["rule_id"]: part["why"] for part in done.rows["user", "slow", ""]["contributions"]}
     assert slow["slow0.13"] == "first of its tactic, breadth 172 %"
     burst = done.rows["user", "sudden", ""]["contributions"]
-    assert [one["why"] for one in burst] == ["first of its tactic"] * 3
+    assert [part["why"] for part in burst] == ["first of its tactic"] * 3
 
 
 def test_rarity_is_of_the_site_where_it_is_highest(done: Done) -> None:
     """A rule's day at two sites, at one of which it names another person as well."""
     (roamed,) = done.rows["user", "roamer", ""]["contributions"]
-    (crowd,) = (one for one in done.rows["user", "crowd1", ""]["contributions"] if one["rule_id"] == "both.6")
+    (crowd,) = (part for part in done.rows["user", "crowd1", ""]["contributions"] if part["rule_id"] == "both.6")
     assert (roamed["why"], roamed["alerts"]) == ("first of its tactic", 2)
     assert crowd["points"] < roamed["points"]
 
@@ -359,7 +359,7 @@ def test_a_critical_alert_that_names_everyone_is_shown_too(done: Done) -> None:
     """Without points: sixty accounts of one site by one critical rule."""
     hall = done.rows["user", "hall7", ""]
     assert (hall["score"], hall["over"], hall["others"]) == (0, True, 0)
-    assert [(one["rule_id"], one["points"]) for one in hall["contributions"]] == [("everyone.6", 0)]
+    assert [(part["rule_id"], part["points"]) for part in hall["contributions"]] == [("everyone.6", 0)]
     assert hall["contributions"][0]["why"] == "first of its tactic, rarity 0 %"
 
 
@@ -369,7 +369,7 @@ def test_explains_itself(done: Done) -> None:
     assert (first["rule_id"], first["time"], first["level"]) == ("doubted.2", NOW - timedelta(days=3), "high")
     assert first["why"] == "first of its tactic, rule confidence 67 %"
     assert second["why"] == "day 2 of this rule, rule confidence 67 %"
-    whys = {one["why"] for one in done.rows["user", "user1", ""]["contributions"]}
+    whys = {part["why"] for part in done.rows["user", "user1", ""]["contributions"]}
     assert all(why.endswith("criticality 5") for why in whys)
     slow = next(line for line in done.said.splitlines() if " user slow: " in line)
     assert "100 needed" in slow
@@ -386,15 +386,15 @@ def test_a_second_run_gives_the_same(spark: SparkSession, done: Done) -> None:
 def test_the_page_shows_what_the_points_are_made_of(done: Done) -> None:
     """Each entity over its threshold with its contributions; hostile and huge texts are text, and cut."""
     with closing(open_reader(done.tables, None)) as reader:
-        found = figures(reader, PERIOD.from_day(PERIOD.last))
-    shown = page.html(found)
+        report = figures(reader, PERIOD.from_day(PERIOD.last))
+    shown = page.html(report)
     assert "user slow</b>" in shown
     assert "first of its tactic" in shown
     assert HOSTILE[:20] not in shown
     assert HUGE not in shown
-    pointers = [one for one in look_first(found) if one.kind == "risk"]
+    pointers = [pointer for pointer in look_first(report) if pointer.kind == "risk"]
     assert len(pointers) == 3
-    assert found.findings.over == sum(row["over"] for row in done.rows.values())
+    assert report.findings.over == sum(row["over"] for row in done.rows.values())
 
 
 def test_a_risk_is_a_finding(done: Done) -> None:
@@ -406,8 +406,8 @@ def test_a_risk_is_a_finding(done: Done) -> None:
     later = Period(PERIOD.first, date(2999, 1, 1), datetime(2999, 1, 1, tzinfo=UTC))
     with closing(open_reader(done.tables, None)) as reader:
         trusted = risk.confidence(reader, later)
-        found = figures(reader, PERIOD.from_day(PERIOD.last))
+        report = figures(reader, PERIOD.from_day(PERIOD.last))
     assert trusted[slow["contributions"][0]["rule_id"]] == pytest.approx(2 / 3)
-    closed = [one.triage.state for one in found.findings.risks.items if one.value == "slow"]
+    closed = [risk.triage.state for risk in report.findings.risks.items if risk.value == "slow"]
     assert closed == ["false-positive"]
-    assert not any("user slow" in one.text for one in look_first(found))
+    assert not any("user slow" in pointer.text for pointer in look_first(report))

@@ -44,7 +44,7 @@ def made(tables: Tables) -> Report:
 
 def first(tables: Tables) -> list[str]:
     """Anchors of the findings on the first screen."""
-    return [one.anchor for one in look_first(made(tables)) if one.kind in ("campaign", "gone quiet")]
+    return [pointer.anchor for pointer in look_first(made(tables)) if pointer.kind in ("campaign", "gone quiet")]
 
 
 def decide(tables: Tables, finding: str, **row: object) -> None:

@@ -55,22 +55,22 @@ def tables(tmp_path: Path) -> Tables:
 
 def check(rows: dict[str, list[dict[str, Any]]]) -> None:
     """What each view says of ``tables``."""
-    assert [(one["alerts"], one["matches"]) for one in sorted(rows["alerts_hourly"], key=lambda one: one["hour"])] == [
+    assert [(row["alerts"], row["matches"]) for row in sorted(rows["alerts_hourly"], key=lambda row: row["hour"])] == [
         (24, 36), (2, 3),
     ]  # fmt: skip
-    decisions = {one["campaign_id"]: one["decision"] for one in rows["campaigns_now"]}
+    decisions = {row["campaign_id"]: row["decision"] for row in rows["campaigns_now"]}
     assert decisions == {
         "campaign-1": "new",
         "campaign-2": "assigned",
         "campaign-4": "new",
     }  # one expired, one withdrawn
-    assert {one["anomaly_id"] for one in rows["anomalies_now"]} == {"anomaly-1", "anomaly-2"}
-    assert {(one["technique"], one["alerts"], one["silent_rules"]) for one in rows["techniques_now"]} == {
+    assert {row["anomaly_id"] for row in rows["anomalies_now"]} == {"anomaly-1", "anomaly-2"}
+    assert {(row["technique"], row["alerts"], row["silent_rules"]) for row in rows["techniques_now"]} == {
         ("T1110", 6, 0), ("T1003", 0, 1),
     }  # fmt: skip
-    assert [one["agent_id"] for one in rows["agents_now"]] == ["edge-1"]
-    assert [(one["risk_id"], one["score"], one["decision"]) for one in rows["risk_now"]] == [("risk-1", 120.0, "new")]
-    assert {one["rule_id"] for one in rows["noise_now"]} == {"rule-a", "rule-b"}
+    assert [row["agent_id"] for row in rows["agents_now"]] == ["edge-1"]
+    assert [(row["risk_id"], row["score"], row["decision"]) for row in rows["risk_now"]] == [("risk-1", 120.0, "new")]
+    assert {row["rule_id"] for row in rows["noise_now"]} == {"rule-a", "rule-b"}
 
 
 def test_duckdb_takes_the_views(tables: Tables) -> None:
@@ -85,9 +85,9 @@ def test_duckdb_takes_the_views(tables: Tables) -> None:
         for statement in statements("duckdb", "vedette", paths):
             if "delta_scan" not in statement and "INSTALL" not in statement:
                 duck.execute(statement)
-        found = {name: duck.sql(f"SELECT * FROM vedette.{name}").to_arrow_table() for name in VIEWS}
-    check({name: rows.to_pylist() for name, rows in found.items()})
-    for name, rows in found.items():
+        answers = {name: duck.sql(f"SELECT * FROM vedette.{name}").to_arrow_table() for name in VIEWS}
+    check({name: rows.to_pylist() for name, rows in answers.items()})
+    for name, rows in answers.items():
         assert f"| `{name}` | `{', '.join(rows.column_names)}` |" in PAGE
 
 
@@ -120,12 +120,13 @@ def test_what_is_printed(tables: Tables) -> None:
 def test_the_sql_is_that_of_the_dialect(dialect: str, tmp_path: Path) -> None:
     """Every view is read by a parser of the dialect; names are where they should be, quotes in a path are doubled."""
     said = statements(dialect, "lake.vedette", {name: f"/data/o'neil/{name}" for name in TABLES})
-    assert sum("o''neil" in one for one in said) == len(TABLES)
-    made = [one for one in said if one.startswith("CREATE OR REPLACE VIEW") and "delta_scan" not in one]
-    assert len(made) == len(VIEWS)
-    for one in made:
-        parsed = sqlglot.parse_one(one.rstrip(";"), read=dialect)
-        assert isinstance(parsed, sqlglot.exp.Create), one
+    assert sum("o''neil" in statement for statement in said) == len(TABLES)
+    own = (statement for statement in said if "delta_scan" not in statement)
+    created = [statement for statement in own if statement.startswith("CREATE OR REPLACE VIEW")]
+    assert len(created) == len(VIEWS)
+    for statement in created:
+        parsed = sqlglot.parse_one(statement.rstrip(";"), read=dialect)
+        assert isinstance(parsed, sqlglot.exp.Create), statement
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -137,7 +138,7 @@ def test_a_second_run_of_the_views_takes_nothing_for_new(dialect: str) -> None:
     assert [names[0], *names[1:], *seen[1:]] == statements(dialect, "lake.vedette", paths)
     assert len(seen) == 1 + len(VIEWS)
     again = ("CREATE OR REPLACE VIEW", "CREATE SCHEMA IF NOT EXISTS", "INSTALL delta", "CREATE TABLE IF NOT EXISTS")
-    assert all(one.startswith(again) for one in (seen if dialect == "trino" else [*seen, *names]))
+    assert all(statement.startswith(again) for statement in (seen if dialect == "trino" else [*seen, *names]))
 
 
 def test_views_of_tables_that_are_not_there_are_left_out() -> None:

@@ -26,40 +26,41 @@ def test_sites_without_coordinates_have_no_map() -> None:
     """None at all gives no map; some give a map that says how many it lacks; absurd ones are as none."""
     assert chart([]) is None
     assert chart([site("a", None, 1.0), site("b", 500.0, 1.0)]) is None
-    found = chart([site("a", 10.0, 50.0), site("b", None, None)])
-    assert found is not None
-    assert (len(found.dots), found.unplaced) == (1, 1)
+    picture = chart([site("a", 10.0, 50.0), site("b", None, None)])
+    assert picture is not None
+    assert (len(picture.dots), picture.unplaced) == (1, 1)
 
 
 @given(st.lists(st.tuples(LONGITUDES, LATITUDES, st.integers(0, 10**6)), min_size=1, max_size=40))
 @settings(max_examples=60)
 def test_every_site_is_on_the_map(places: list[tuple[float, float, int]]) -> None:
     """Wherever sites are, all dots lie in a picture of a bearable shape, the polar caps at its edge."""
-    found = chart([site(str(n), *place) for n, place in enumerate(places)])
-    assert found is not None
-    assert 0.3 * WIDTH < found.height < 1.5 * WIDTH
-    for dot in found.dots:
+    picture = chart([site(str(n), *place) for n, place in enumerate(places)])
+    assert picture is not None
+    assert 0.3 * WIDTH < picture.height < 1.5 * WIDTH
+    for dot in picture.dots:
         assert -1 <= dot.x <= WIDTH + 1
-        assert -10 <= dot.y <= found.height + 10 or abs(dot.sites[0].latitude or 0) > 80
-    alerts = [dot.alerts for dot in found.dots]
+        assert -10 <= dot.y <= picture.height + 10 or abs(dot.sites[0].latitude or 0) > 80
+    alerts = [dot.alerts for dot in picture.dots]
     assert alerts == sorted(alerts)
-    assert sorted(one.site for dot in found.dots for one in dot.sites) == sorted(str(n) for n in range(len(places)))
-    for one, other in combinations(found.dots, 2):
-        assert math.hypot(one.x - other.x, one.y - other.y) >= OVERLAP * (one.radius + other.radius)
+    shown = sorted(member.site for dot in picture.dots for member in dot.sites)
+    assert shown == sorted(str(n) for n in range(len(places)))
+    for dot, other in combinations(picture.dots, 2):
+        assert math.hypot(dot.x - other.x, dot.y - other.y) >= OVERLAP * (dot.radius + other.radius)
 
 
 def test_sites_that_lie_together_are_one_dot() -> None:
     """A city's sites are one dot, named after the busiest; a site far away is its own."""
-    found = chart([site("Bonn", 7.1, 50.7, 5), site("Cologne", 6.96, 50.94, 9), site("Oslo", 10.7, 59.9, 3)])
-    assert found is not None
-    assert [(dot.name, dot.alerts) for dot in found.dots] == [("Oslo", 3), ("Cologne +1", 14)]
+    picture = chart([site("Bonn", 7.1, 50.7, 5), site("Cologne", 6.96, 50.94, 9), site("Oslo", 10.7, 59.9, 3)])
+    assert picture is not None
+    assert [(dot.name, dot.alerts) for dot in picture.dots] == [("Oslo", 3), ("Cologne +1", 14)]
 
 
 def test_red_says_where_it_is_worst() -> None:
     """A site without critical alerts has shade 0; the others are told apart by how many of them have fewer."""
-    found = chart([site(str(n), 30.0 * n, 10.0, 10, critical) for n, critical in enumerate((0, 1, 2, 3, 400))])
-    assert found is not None
-    assert {dot.name: dot.shade for dot in found.dots} == {"0": 0, "1": 1, "2": 2, "3": 3, "4": 4}
+    picture = chart([site(str(n), 30.0 * n, 10.0, 10, critical) for n, critical in enumerate((0, 1, 2, 3, 400))])
+    assert picture is not None
+    assert {dot.name: dot.shade for dot in picture.dots} == {"0": 0, "1": 1, "2": 2, "3": 3, "4": 4}
     alike = chart([site(str(n), 30.0 * n, 10.0, 10, 7) for n in range(5)])
     assert alike is not None
     assert {dot.shade for dot in alike.dots} == {1}
@@ -69,44 +70,44 @@ def test_red_says_where_it_is_worst() -> None:
 @settings(max_examples=60)
 def test_names_cover_nothing(places: list[tuple[float, float, int]]) -> None:
     """In either size no name covers another one, or a dot, and none leaves the map."""
-    found = chart([site(f"Site {n:03}", *place) for n, place in enumerate(places)])
-    assert found is not None
-    for font, names in ((FONT, found.names), (SMALL_FONT, found.small_names)):
+    picture = chart([site(f"Site {n:03}", *place) for n, place in enumerate(places)])
+    assert picture is not None
+    for font, names in ((FONT, picture.names), (SMALL_FONT, picture.small_names)):
         boxes = [
-            (one.x - len(one.text) * 0.6 * font * {"start": 0, "middle": 0.5, "end": 1}[one.anchor], one)
-            for one in names
+            (name.x - len(name.text) * 0.6 * font * {"start": 0, "middle": 0.5, "end": 1}[name.anchor], name)
+            for name in names
         ]
         whole = [
-            (left, one.y - 0.9 * font, left + len(one.text) * 0.6 * font, one.y + 0.3 * font) for left, one in boxes
+            (left, name.y - 0.9 * font, left + len(name.text) * 0.6 * font, name.y + 0.3 * font) for left, name in boxes
         ]
         whole += [
-            (dot.x - dot.radius, dot.y - dot.radius, dot.x + dot.radius, dot.y + dot.radius) for dot in found.dots
+            (dot.x - dot.radius, dot.y - dot.radius, dot.x + dot.radius, dot.y + dot.radius) for dot in picture.dots
         ]
         named = whole[: len(names)]
-        assert all(box[0] >= 0 and box[2] <= WIDTH and box[1] >= 0 and box[3] <= found.height for box in named)
-        for place, one in enumerate(named):
+        assert all(box[0] >= 0 and box[2] <= WIDTH and box[1] >= 0 and box[3] <= picture.height for box in named)
+        for place, name in enumerate(named):
             for other in whole[place + 1 :]:
-                assert not (one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3])
+                assert not (name[0] < other[2] and other[0] < name[2] and name[1] < other[3] and other[1] < name[3])
 
 
 def test_north_is_up_and_east_is_right() -> None:
     """Paris lies west and south of Berlin, and Berlin is on land."""
-    found = chart([site("Paris", 2.35, 48.86), site("Berlin", 13.4, 52.5, 20)])
-    assert found is not None
-    at = {dot.name: dot for dot in found.dots}
+    picture = chart([site("Paris", 2.35, 48.86), site("Berlin", 13.4, 52.5, 20)])
+    assert picture is not None
+    at = {dot.name: dot for dot in picture.dots}
     assert at["Paris"].x < at["Berlin"].x
     assert at["Paris"].y > at["Berlin"].y
-    assert on_land(found.land, at["Berlin"])
-    assert [line.name for line in found.meridians][:2] != []
+    assert on_land(picture.land, at["Berlin"])
+    assert [line.name for line in picture.meridians][:2] != []
 
 
 def test_a_fleet_across_the_180th_meridian_is_in_one_piece() -> None:
     """Fiji and Samoa are neighbours, not at the two ends of the world, and a meridian has its name."""
-    found = chart([site("Fiji", 178.4, -18.1), site("Samoa", -171.8, -13.8)])
-    assert found is not None
-    at = {dot.name: dot.x for dot in found.dots}
+    picture = chart([site("Fiji", 178.4, -18.1), site("Samoa", -171.8, -13.8)])
+    assert picture is not None
+    at = {dot.name: dot.x for dot in picture.dots}
     assert 0 < at["Samoa"] - at["Fiji"] < WIDTH
-    names = {line.name for line in found.meridians}
+    names = {line.name for line in picture.meridians}
     assert any(name.endswith("E") for name in names)
     assert any(name.endswith("W") for name in names)
 
@@ -117,11 +118,11 @@ def test_a_fleet_across_the_180th_meridian_is_in_one_piece() -> None:
 ])  # fmt: skip
 def test_land_is_where_land_is(name: str, longitude: float, latitude: float, land: bool) -> None:
     """On a map of the whole world, places on land are inside of a ring."""
-    found = chart([site("w", -179.0, 60.0), site("e", 170.0, -80.0), site("m", 0.0, 0.0), site("q", 90.0, 10.0),
+    picture = chart([site("w", -179.0, 60.0), site("e", 170.0, -80.0), site("m", 0.0, 0.0), site("q", 90.0, 10.0),
                    site("p", -90.0, 10.0), site(name, longitude, latitude, 10**6)])  # fmt: skip
-    assert found is not None
-    dot = next(dot for dot in found.dots if name in {one.site for one in dot.sites})
-    assert on_land(found.land, dot) is land
+    assert picture is not None
+    dot = next(dot for dot in picture.dots if name in {member.site for member in dot.sites})
+    assert on_land(picture.land, dot) is land
 
 
 def on_land(path: str, dot: Dot) -> bool:

@@ -65,10 +65,10 @@ def test_dead_rules_are_no_trouble(tables: Tables) -> None:
     tables.upsert(AGENTS, pa.Table.from_pylist([agent]))
     beat = {"date": DAY, "fleet": "north", "agent_id": "edge-1", "received_at": AT}
     tables.append(HEARTBEATS, pa.Table.from_pylist([beat]))
-    found = report_of(tables)
-    (shown,) = found.accounts.agents.items
-    assert (troubles(shown), shown.trouble, found.accounts.fleet.troubled) == ([], 0, 0)
-    assert '<td class="n">17</td>' in page.html(found)
+    report = report_of(tables)
+    (shown,) = report.accounts.agents.items
+    assert (troubles(shown), shown.trouble, report.accounts.fleet.troubled) == ([], 0, 0)
+    assert '<td class="n">17</td>' in page.html(report)
 
 
 def test_numbers_at_their_end(tables: Tables) -> None:
@@ -107,11 +107,12 @@ def test_every_critical_campaign_is_on_the_first_screen(tables: Tables) -> None:
     many = [campaign(n, score=99.0, level="low", value=f"192.0.2.{n}") for n in range(120)]
     severe = [campaign(500 + n, score=51.0, level="critical", value=f"203.0.113.{n}") for n in range(15)]
     write(tables, CAMPAIGNS, *many, *severe)
-    found = report_of(tables)
-    first = [one for one in look_first(found) if one.kind == "campaign"]
-    assert [one.level for one in first] == ["low"] * 3 + ["critical"] * 15
-    listed = [one.value for one in found.findings.campaigns.items]
-    assert [one.anchor for one in first[3:]] == [f"campaign-{listed.index(f'203.0.113.{n}') + 1}" for n in range(15)]
+    report = report_of(tables)
+    first = [pointer for pointer in look_first(report) if pointer.kind == "campaign"]
+    assert [pointer.level for pointer in first] == ["low"] * 3 + ["critical"] * 15
+    listed = [campaign.value for campaign in report.findings.campaigns.items]
+    anchors = [f"campaign-{listed.index(f'203.0.113.{n}') + 1}" for n in range(15)]
+    assert [pointer.anchor for pointer in first[3:]] == anchors
 
 
 def test_slow_and_low_is_not_buried_by_lone_critical_alerts(tables: Tables) -> None:
@@ -123,10 +124,10 @@ def test_slow_and_low_is_not_buried_by_lone_critical_alerts(tables: Tables) -> N
     slow = {**risk, "risk_id": "slow", "value": "slow", "score": 104.0, "level": "low", "reason": "14 rules"}
     calm = {**risk, "risk_id": "calm", "value": "calm", "score": 99.0, "level": "low", "over": False}
     write(tables, RISK, *lone, slow, calm)
-    found = report_of(tables)
-    values = [one.value for one in found.findings.risks.items]
+    report = report_of(tables)
+    values = [risk.value for risk in report.findings.risks.items]
     assert (values[0], values[1], "calm" in values) == ("slow", f"lone{MAX_RISKS - 1:03}", False)
-    assert next(one.text for one in look_first(found) if one.kind == "risk") == "user slow: 14 rules"
+    assert next(pointer.text for pointer in look_first(report) if pointer.kind == "risk") == "user slow: 14 rules"
 
 
 def test_a_host_of_a_campaign_is_no_finding_of_its_own(tables: Tables) -> None:
@@ -149,16 +150,16 @@ def test_a_host_of_a_campaign_is_no_finding_of_its_own(tables: Tables) -> None:
          "contributions": [part, {**part, **more[host]}]}
         for site, some in (("plant", hosts), ("office", ["met"])) for n, host in enumerate(some)
     ))  # fmt: skip
-    found = report_of(tables)
-    assert len(found.findings.campaigns.items[0].steps[0]["hosts"].items) == 3
-    named = {f"{one.value} {one.scope}" for one in unnamed_risks(found.findings)}
+    report = report_of(tables)
+    assert len(report.findings.campaigns.items[0].steps[0]["hosts"].items) == 3
+    named = {f"{risk.value} {risk.scope}" for risk in unnamed_risks(report.findings)}
     others = {"met north/office", "busy north/plant", "later north/plant", "struck north/plant"}
     assert named == others
-    shown = [one.text.partition(":")[0] for one in look_first(found) if one.kind == "risk"]
+    shown = [pointer.text.partition(":")[0] for pointer in look_first(report) if pointer.kind == "risk"]
     assert len(shown) == 3
     assert "host met at north/plant" not in shown
-    assert {row["alert_id"] for row in notices(found) if row["kind"] == "risk"} == {
-        f"{one.partition(' ')[2].partition('/')[2]}-{one.partition(' ')[0]}" for one in others
+    assert {row["alert_id"] for row in notices(report) if row["kind"] == "risk"} == {
+        f"{name.partition(' ')[2].partition('/')[2]}-{name.partition(' ')[0]}" for name in others
     }
     decided = {"finding_id": "campaign-1", "kind": "campaign", "state": "false-positive", "author": "ann",
                "reason": "r", "updated_at": AT + timedelta(days=9)}  # fmt: skip
@@ -173,20 +174,21 @@ def test_no_kind_of_anomaly_crowds_out_another(tables: Tables) -> None:
     fleet = anomaly(300, kind="new_rule", fleet="", site="", rule_id="fresh", score=12.0, observed=18_000.0)
     bursts = [anomaly(400 + n, kind="burst", rule_id="r", observed=90.0, score=6.0 + n) for n in range(3)]
     write(tables, ANOMALIES, *rules, fleet, *bursts, anomaly(500, score=7.0))
-    found = report_of(tables)
-    listed = found.findings.anomalies
-    kinds = [one.kind for one in listed.items]
+    report = report_of(tables)
+    listed = report.findings.anomalies
+    kinds = [anomaly.kind for anomaly in listed.items]
     assert (len(kinds), listed.of, kinds.count("burst"), kinds.count("silence")) == (200, 305, 3, 1)
-    assert [one.score for one in listed.items] == sorted((one.score for one in listed.items), reverse=True)
-    first = [(one.kind, one.text) for one in look_first(found) if one.anchor == "anomalies"]
+    scores = [anomaly.score for anomaly in listed.items]
+    assert scores == sorted(scores, reverse=True)
+    first = [(pointer.kind, pointer.text) for pointer in look_first(report) if pointer.anchor == "anomalies"]
     assert [kind for kind, _ in first] == ["gone quiet", "burst", "burst", "new rule", "new rule"]
     assert first[-2:] == [
         ("new rule", "the fleet, fresh: 18,000 alerts, none before"),
         ("new rule", "north/office, rule-299: 1 alert, none before"),
     ]
-    sent = [row["kind"] for row in notices(found)]
+    sent = [row["kind"] for row in notices(report)]
     assert (sent.count("burst"), sent.count("silence")) == (3, 1)
-    assert "the fleet" in page.html(found)
+    assert "the fleet" in page.html(report)
 
 
 def test_steps_name_their_hosts(tables: Tables) -> None:
@@ -204,29 +206,29 @@ def test_steps_name_their_hosts(tables: Tables) -> None:
 def test_a_campaign_tells_its_story(tables: Tables) -> None:
     """Stages in order, entities, what is against it, what is new, where the rows have them; hostile texts are text."""
     write(tables, CAMPAIGNS, campaign(1))
-    found = report_of(tables)
-    (one,) = found.findings.campaigns.items
+    report = report_of(tables)
+    (line,) = report.findings.campaigns.items
     stage = {"first": AT, "last": AT, "tactic": "initial-access", "sites": ["north/plant"], "rules": ["r"], "alerts": 2}
-    one.story, one.against, one.new_steps, one.confidence = (stage,), ("<b>one rule",), 3, 0.8
-    one.entities = ({"kind": "ip", "value": "203.0.113.9"}, {"kind": "user", "value": "<i>ann"})
-    shown = page.html(found)
+    line.story, line.against, line.new_steps, line.confidence = (stage,), ("<b>one rule",), 3, 0.8
+    line.entities = ({"kind": "ip", "value": "203.0.113.9"}, {"kind": "user", "value": "<i>ann"})
+    shown = page.html(report)
     assert "<h3>Story</h3>" in shown
     assert "<b>Initial Access</b>" in shown
     assert "With user &lt;i&gt;ann." in shown
     assert "Against it: &lt;b&gt;one rule." in shown
     assert "3 new steps · confidence 80%" in shown
     for name in ("story", "against", "new_steps", "confidence", "entities"):
-        setattr(one, name, None)
-    assert "<h3>Story</h3>" not in page.html(found)
+        setattr(line, name, None)
+    assert "<h3>Story</h3>" not in page.html(report)
 
 
 def test_one_is_no_plural_and_days_have_no_zero(tables: Tables) -> None:
     """ "1 burst", "8 November", and matches only where they differ from alerts."""
     write(tables, ANOMALIES, anomaly(1, kind="burst"), anomaly(2, kind="new_entity"), anomaly(3, kind="new_entity"))
     count(tables, {"site": "s", "rule_id": "r", "level": "high", "alerts": 1})
-    found = report_of(tables, days=13)
-    assert next(one.note for one in cards(found) if one.name == "anomalies") == "1 burst, 2 new entities"
-    said = text.text(found)
+    report = report_of(tables, days=13)
+    assert next(card.note for card in cards(report) if card.name == "anomalies") == "1 burst, 2 new entities"
+    said = text.text(report)
     assert "Vedette report, 8 November to 20 November 2026" in said
     assert "\n1 alert by 1 rule, on 0 hosts at 1 site.\n" in said
     count(tables, {"site": "s", "rule_id": "r", "level": "high", "alerts": 0, "matches": 6})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 
-def kept(frame: DataFrame) -> DataFrame:
+def materialised(frame: DataFrame) -> DataFrame:
     """``frame``, reckoned now and held by the executors, in memory or on their disks, until the JVM has collected it.
 
     In place of ``persist``, which leaves in every plan made of the frame the whole plan that the frame was made by:
