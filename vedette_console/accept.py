@@ -49,7 +49,7 @@ class Listening(socket.socket):
         self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(UNREAD_SECONDS * 1000))
         self._all_proxies = EVERY_PROXY in proxies
-        self._proxies = [ipaddress.ip_network(one, strict=False) for one in proxies if one != EVERY_PROXY]
+        self._proxies = [ipaddress.ip_network(proxy, strict=False) for proxy in proxies if proxy != EVERY_PROXY]
         self._open = Counter[str]()
         self._reported: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""How the console is put together: its store, its layers, its routes, and the services that run beside them."""
+"""The console put together: its store, its layers, its routes, and the services that run beside them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from pkgutil import resolve_name
 from urllib.parse import quote
 
@@ -14,7 +13,6 @@ import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse
-from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,11 +29,10 @@ from vedette_console.services import SERVICES
 from vedette_console.settings import Settings
 from vedette_console.store.database import Unavailable
 from vedette_console.store.store import Store, open_store
-from vedette_console.web import ERRORS, ErrorBody, Problem
+from vedette_console.web import ERRORS, Problem
 
 API = "/api/v1"
 THREADS = 16
-_STATIC = Path(__file__).parent / "pages" / "static"
 _log = structlog.get_logger(__name__)
 
 
@@ -55,7 +52,6 @@ def create(settings: Settings, store: Store | None = None) -> FastAPI:
             # For what routes ask of the store; the tables are read by threads of their own.
             asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "store"))
             running.callback(app.state.passwords.close)
-            app.state.hub.open()
             running.callback(app.state.hub.close)
             for service in SERVICES:
                 await running.enter_async_context(service(app))
@@ -77,8 +73,7 @@ def create(settings: Settings, store: Store | None = None) -> FastAPI:
         for name in names:
             router = resolve_name(f"vedette_console.{name}")
             app.include_router(router, prefix=prefix, **options)
-            app.state.paths += [(compile_path(prefix + one.path)[0], one.methods) for one in router.routes]
-    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
+            app.state.paths += [(compile_path(prefix + route.path)[0], route.methods) for route in router.routes]
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
     app.add_middleware(Guard, settings=settings, store=opened)
@@ -118,7 +113,7 @@ async def _http(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == 405:
         path = request.url.path
-        methods = {method for pattern, held in request.app.state.paths if pattern.match(path) for method in held}
+        methods = {method for pattern, names in request.app.state.paths if pattern.match(path) for method in names}
         headers["Allow"] = ", ".join(sorted(methods))
     return _show(request, Problem(error.status_code, text, headers=headers))
 
@@ -148,5 +143,3 @@ _HANDLERS: dict[int | type[Exception], Callable[[Request, Exception], Awaitable[
     Unavailable: _unavailable,
     Exception: _failed,
 }
-
-__all__ = ["API", "ErrorBody", "create"]

@@ -1,6 +1,6 @@
 """News to open pages: what is published reaches each subscriber of its topic, as far as they may see it.
 
-A subscriber holds the last ``HELD`` messages; one that does not read loses the oldest and is sent ``missed``, upon
+A subscriber has the last ``BACKLOG`` messages; one that does not read loses the oldest and is sent ``missed``, upon
 which a page loads itself again. Publishing never waits. Bounded: ``Limits.streams`` subscribers in all,
 ``streams_each`` of one user.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from vedette_console.security.principal import Principal
 from vedette_console.settings import Limits
 
-HELD = 64
+BACKLOG = 64
 TOPICS = ("now", "alerts", "fleet", "rollouts", "jobs")
 
 
@@ -30,16 +30,16 @@ class Subscriber:
 
     def __init__(self, who: Principal, topics: frozenset[str]) -> None:
         self.who, self.topics = who, topics
-        self._held: deque[tuple[str, str]] = deque()
+        self._messages: deque[tuple[str, str]] = deque()
         self._missed = 0
         self._ready = asyncio.Event()
         self._over = False
 
     def put(self, topic: str, text: str) -> None:
-        if len(self._held) == HELD:
-            self._held.popleft()
+        if len(self._messages) == BACKLOG:
+            self._messages.popleft()
             self._missed += 1
-        self._held.append((topic, text))
+        self._messages.append((topic, text))
         self._ready.set()
 
     def end(self) -> None:
@@ -57,28 +57,24 @@ class Subscriber:
             if self._missed:
                 missed, self._missed = self._missed, 0
                 yield "missed", _json({"messages": missed})
-            while self._held:
-                yield self._held.popleft()
+            while self._messages:
+                yield self._messages.popleft()
             if not self._over:
                 self._ready.clear()
 
 
 class Hub:
-    """Lives in one event loop; ``publish_soon`` may be called from any thread."""
+    """Lives in one event loop."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._subscribers: set[Subscriber] = set()
         self._each: Counter[str] = Counter()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def open(self) -> None:
-        self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
         """End all streams."""
-        for one in self._subscribers:
-            one.end()
+        for subscriber in self._subscribers:
+            subscriber.end()
 
     def __len__(self) -> int:
         return len(self._subscribers)
@@ -92,13 +88,13 @@ class Hub:
         """Raises Full."""
         if self.full(who):
             raise Full
-        one = Subscriber(who, frozenset(topics))
-        self._subscribers.add(one)
+        subscriber = Subscriber(who, frozenset(topics))
+        self._subscribers.add(subscriber)
         self._each[who.name] += 1
         try:
-            yield one
+            yield subscriber
         finally:
-            self._subscribers.discard(one)
+            self._subscribers.discard(subscriber)
             self._each[who.name] -= 1
             if not self._each[who.name]:
                 del self._each[who.name]
@@ -109,21 +105,16 @@ class Hub:
         assert topic in TOPICS
         part: Callable[[Principal], Any] = data if callable(data) else lambda who: data
         texts: dict[Principal, str] = {}
-        for one in self._subscribers:
-            if topic not in one.topics:
+        for subscriber in self._subscribers:
+            if topic not in subscriber.topics:
                 continue
-            if one.who not in texts:
-                seen = part(one.who)
-                texts[one.who] = "" if seen is None else _json(seen)
-            if text := texts[one.who]:
-                one.put(topic, text)
-
-    def publish_soon(self, topic: str, data: Any) -> None:
-        """``publish`` from another thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(lambda: self.publish(topic, data))
+            if subscriber.who not in texts:
+                seen = part(subscriber.who)
+                texts[subscriber.who] = "" if seen is None else _json(seen)
+            if text := texts[subscriber.who]:
+                subscriber.put(topic, text)
 
 
 def _json(data: Any) -> str:
-    """In ASCII, without any character that somebody might take for the end of a line."""
+    """JSON in ASCII, without any character that somebody might take for the end of a line."""
     return json.dumps(data, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""What happens to every request before and after its route: who asks, CSRF, size, headers, and the audit log.
+"""The guard of every request, before and after its route: who asks, CSRF, size, headers, and the audit log.
 
 ``Guard`` finds out who asks once, refuses bodies that are too large and changes that come from another site or lack the
 CSRF token, and puts the security headers on every answer. Before the answer to a request that changes something
@@ -107,18 +107,18 @@ class Guard:
                               what_to_do=f"use {self._settings.url}")  # fmt: skip
 
     def _refusal(self, request: HTTPConnection) -> tuple[int, ErrorBody] | None:
-        given, limits = request.headers, self._settings.limits
-        length = given.get("content-length", "0")
+        sent, limits = request.headers, self._settings.limits
+        length = sent.get("content-length", "0")
         if not length.isdigit() or int(length) > limits.body_bytes:
             return 413, _too_large(limits.body_bytes)
         if bearer(request) is not None:
             return None
-        if csrf.foreign(given.get("origin", ""), given.get("sec-fetch-site", ""), given.get("host", "")):
+        if csrf.foreign(sent.get("origin", ""), sent.get("sec-fetch-site", ""), sent.get("host", "")):
             return 403, ErrorBody(error="the request comes from another site", where="Origin",
                                   what_to_do="use the console's own pages, or an API token")  # fmt: skip
         cookie = request.cookies.get(self._cookie, "")
-        known = request.scope["state"].get("who") is not None and request.url.path not in LOGINS
-        if known and not csrf.valid(cookie, given.get(csrf.HEADER, "")):
+        has_session = request.scope["state"].get("who") is not None and request.url.path not in LOGINS
+        if has_session and not csrf.valid(cookie, sent.get(csrf.HEADER, "")):
             return 403, ErrorBody(
                 error="the CSRF token is missing or not this session's", where="X-CSRF-Token",
                 what_to_do="send the value 'csrf' of GET /api/v1/me, or load the page again",
@@ -148,18 +148,18 @@ class Guard:
         await send({"type": "http.response.body", "body": text})
 
     def _put_headers(self, message: Message) -> None:
-        held = Headers(raw=message["headers"])
-        message["headers"] = [*message["headers"], *((k, v) for k, v in headers.HEADERS if k.decode() not in held)]
-        if self._settings.secure and headers.TLS[0].decode() not in held:
+        own = Headers(raw=message["headers"])
+        message["headers"] = [*message["headers"], *((k, v) for k, v in headers.HEADERS if k.decode() not in own)]
+        if self._settings.secure and headers.TLS[0].decode() not in own:
             message["headers"].append(headers.TLS)
-        if "cache-control" not in held:
+        if "cache-control" not in own:
             message["headers"].append(headers.UNCACHED)
 
     def _noted(self, state: dict[str, Any], changing: bool, status: int) -> bool:
         """Whether a request goes into the audit log. What nobody in particular tries and is refused does not, unless
         its route says so, as the login does: strangers do not fill the log."""
-        known = state.get("who") is not None or status < 400
-        return bool(state.get("audit", changing and known))
+        identified = state.get("who") is not None or status < 400
+        return bool(state.get("audit", changing and identified))
 
     def _audit(self, scope: Scope, state: dict[str, Any], status: int) -> None:
         who, problem = state.get("who"), state.get("problem")

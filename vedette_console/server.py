@@ -101,12 +101,12 @@ def _bound(host: str, port: int, proxies: tuple[str, ...] = ()) -> Listening:
         found_at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found_at[0]
         # asyncio sends at once, without Nagle's delay, only on sockets that say that they are TCP's.
-        found = Listening(family, kind, protocol, proxies)
+        listening = Listening(family, kind, protocol, proxies)
         try:
-            found.bind(address)
+            listening.bind(address)
         except OSError:
-            found.close()
+            listening.close()
             raise
     except OSError as error:
         raise OSError(f"{host}:{port}: {error.strerror or error}") from error
-    return found
+    return listening

@@ -1,4 +1,4 @@
-"""What runs while the console runs, in the order in which it starts; it ends in the other: the pool of readers,
+"""Services that run with the console, in the order in which they start; they end in the other: the pool of readers,
 reports, news of tables that moved, and the fleet. Each is put into ``app.state`` for routes."""
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from vedette_console.data import now
 from vedette_console.data.reader import Pool
 from vedette_console.data.reports import CONSOLE, Reports
 from vedette_console.fleet.documents import Documents
-from vedette_console.fleet.means import Means
 from vedette_console.fleet.service import Fleet
 from vedette_console.hub import Hub
 from vedette_console.settings import Settings
@@ -89,10 +88,9 @@ async def _tell(pool: Pool, hub: Hub) -> None:
 @asynccontextmanager
 async def _fleet(app: FastAPI) -> AsyncIterator[None]:
     """``app.state.fleet``."""
-    means = Means.of(app.state.settings)
-    name = app.state.settings.fleet or (await asyncio.to_thread(Documents(means.trust).read)).fleet
-    fleet = Fleet(means, name, app.state.hub.publish)
-    app.state.fleet = fleet
+    settings: Settings = app.state.settings
+    name = settings.fleet or (await asyncio.to_thread(Documents(settings.trust).read)).fleet
+    fleet = app.state.fleet = Fleet(settings, name, app.state.hub.publish)
     await fleet.start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""What an operator chooses about the console. Facts only: nothing here opens a file or a connection."""
+"""Settings of the console. Facts only: nothing here opens a file or a connection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Oidc:
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """How long one stays logged in, in seconds."""
+    """Times for which one stays logged in, in seconds."""
 
     idle: float = 12 * HOUR
     absolute: float = 7 * 24 * HOUR
@@ -93,6 +93,8 @@ class Settings:
     authorities: Path | None = None
     """CA of the agents' certificates, by which their replies are believed."""
 
+    members: Path | None = None
+    """The region's folder, or one with a copy of its members.json: at which site an agent is; None: as it states."""
     signer_keys: tuple[Path, ...] = ()
     """Of operators who sign the fleet's documents: with enough of them a proposal goes out at once."""
     revoked: Path | None = None
@@ -116,6 +118,17 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
     @property
+    def work_folder(self) -> Path:
+        """``work``, or where it is by default."""
+        kind, _, path = self.database.partition(":")
+        return self.work or (Path(path).parent if kind == "sqlite" else Path()) / "console"
+
+    @property
+    def log_folders(self) -> dict[str, Path]:
+        """The folders of ``backtest_sources`` by their names."""
+        return {Path(source).name or source: Path(source) for source in self.backtest_sources}
+
+    @property
     def tls(self) -> bool:
         return self.cert_file is not None
 
@@ -126,7 +139,7 @@ class Settings:
 
     @property
     def url(self) -> str:
-        """Where a browser finds the console; no slash at the end."""
+        """The address at which a browser finds the console; no slash at the end."""
         if self.public_url:
             return self.public_url.rstrip("/")
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -160,7 +173,7 @@ class Settings:
                 yield f"--trusted-proxy: expects an address or a network, not {proxy!r}"
 
     def mistakes(self) -> Iterator[str]:
-        """What is wrong, each with the option that it is about and what to do."""
+        """Mistakes, each with the option that it is about and what to do."""
         if (self.cert_file is None) != (self.key_file is None):
             yield "--tls-cert and --tls-key go together"
         if not self.tls and not self.loopback and not self.insecure:

@@ -1,4 +1,4 @@
-"""What every route uses: who asks, what they may, how errors and lists look, and what the audit log notes.
+"""The base of every route: who asks, what they may, how errors and lists look, and what the audit log notes.
 
 A route of the API::
 
@@ -16,11 +16,14 @@ written to the audit log by ``middleware.Guard`` when it is answered: its act is
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict
 
+from vedette.bundle.manifest import rfc3339
+from vedette.system import foreign
 from vedette_console.security.principal import ACTS, ANYWHERE, Principal
 
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -78,6 +81,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 Item = TypeVar("Item")
+Row = TypeVar("Row")
 
 
 class Listing(Model, Generic[Item]):
@@ -87,6 +91,17 @@ class Listing(Model, Generic[Item]):
     items: list[Item]
     total: int | None = None
     next: str | None = None
+
+
+def part_of(rows: Sequence[Row], start: int, limit: int, show: Callable[[Row], Item]) -> Listing[Item]:
+    """Rows ``start`` (from 0) and after, ``limit`` of them, as ``show`` gives each; ``next`` is a number."""
+    end = start + limit
+    return Listing(items=[*map(show, rows[start:end])], total=len(rows), next=str(end) if end < len(rows) else None)
+
+
+def written(micros: object) -> str | None:
+    """UTC microseconds as ISO 8601, to the second; None for 0 and for what is no time."""
+    return rfc3339(foreign.count(micros)) if foreign.count(micros) else None
 
 
 class Done(Model):
@@ -156,5 +171,5 @@ def _short(value: object) -> object:
 
 
 def address(request: Request) -> str:
-    """From where the request came; "" when that is unknown."""
+    """The address from which the request came; "" when that is unknown."""
     return request.client.host if request.client else ""

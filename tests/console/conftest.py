@@ -21,8 +21,8 @@ from vedette_console.store.store import migrate
 
 def _program(name: str) -> str | None:
     """Debian keeps the server's programs out of the path."""
-    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-    return str(found[-1]) if found else shutil.which(name)
+    paths = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    return str(paths[-1]) if paths else shutil.which(name)
 
 
 @pytest.fixture(scope="session")
@@ -40,8 +40,8 @@ def postgresql() -> Iterator[str]:
     data = str(folder / "data")
     environment = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
     try:
-        made = [*as_user, initdb, "-D", data, "-A", "trust", "-U", "vedette", "-E", "UTF8", "--no-sync"]
-        subprocess.run(made, check=True, capture_output=True, env=environment, cwd="/")
+        command = [*as_user, initdb, "-D", data, "-A", "trust", "-U", "vedette", "-E", "UTF8", "--no-sync"]
+        subprocess.run(command, check=True, capture_output=True, env=environment, cwd="/")
         options = ["-p", str(port), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-k", str(folder)]
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen(
@@ -86,7 +86,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def database(url: str) -> Iterator[object]:
     """It, with the console's tables."""
-    found = open_database(url)
-    migrate(found)
-    yield found
-    found.close()
+    database = open_database(url)
+    migrate(database)
+    yield database
+    database.close()

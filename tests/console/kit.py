@@ -57,6 +57,10 @@ class Console:
         except Conflict:
             self.store.accounts.grant(name, grants)
 
+    def publish(self, topic: str, data: object) -> None:
+        """``Hub.publish`` in the console's own thread."""
+        self.app.state.loop.call_soon_threadsafe(self.app.state.hub.publish, topic, data)
+
     def session(self, name: str) -> httpx2.Client:
         """A user's client, logged in, which sends the CSRF token."""
         cookie = self.store.sessions.start(name)
@@ -76,18 +80,18 @@ class Console:
 @contextmanager
 def console(folder: Path, **settings: Any) -> Iterator[Console]:
     """A console whose database is in ``folder``; an admin ``root`` is there, so that others can be changed at will."""
-    made = Settings(**{"database": f"sqlite:{folder / 'console.db'}", "tables": str(folder / "tables"), **settings})
+    chosen = Settings(**{"database": f"sqlite:{folder / 'console.db'}", "tables": str(folder / "tables"), **settings})
     with ExitStack() as open:
-        store = open_store(made)
+        store = open_store(chosen)
         open.callback(store.close)
         if not store.accounts.administered():
             store.accounts.add("root", [Grant(Role.ADMIN)])
         # A port may be given where others must know it beforehand; else any free one.
-        app = create(made if "port" in settings else replace(made, port=0), store)
+        app = create(chosen if "port" in settings else replace(chosen, port=0), store)
         port, stop = open.enter_context(running(app))
-        it = Console(app, store, replace(made, port=port), open)
-        it.stop = stop
-        yield it
+        served = Console(app, store, replace(chosen, port=port), open)
+        served.stop = stop
+        yield served
 
 
 @contextmanager
@@ -97,6 +101,7 @@ def running(app: FastAPI) -> Iterator[tuple[int, Callable[[], None]]]:
     ports: list[int] = []
     failed: list[BaseException] = []
     loop, stop = asyncio.new_event_loop(), asyncio.Event()
+    app.state.loop = loop
 
     def begun(port: int) -> None:
         ports.append(port)

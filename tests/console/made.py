@@ -21,14 +21,14 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def row(number: int, **changes: Any) -> dict[str, Any]:
     """Alert ``number`` of ``landed.alert`` as the table has it."""
-    made = alert(number, **changes)
-    made.setdefault("counted_at", made["event_time"])
-    return made
+    landed = alert(number, **changes)
+    landed.setdefault("counted_at", landed["event_time"])
+    return landed
 
 
 def rows_of(table: Table, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Rows as Arrow; what they lack is null."""
-    return pa.Table.from_pylist([dict(one) for one in rows], arrow_schema(table.columns))
+    return pa.Table.from_pylist([dict(row) for row in rows], arrow_schema(table.columns))
 
 
 def write_alerts(tables: DeltaTables, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -49,13 +49,13 @@ def count(tables: DeltaTables, added: pa.Table) -> None:
             arg_max(tags, counted_at) AS tags, count(*) AS alerts, count(*) AS matches, min(counted_at) AS first_time,
             max(counted_at) AS last_time FROM added WHERE rule_id IS NOT NULL GROUP BY 1"""
         ).to_arrow_table()
-        found = []
-        for one in named.to_pylist():
-            tactics, techniques = of_tags(one["tags"])
-            found.append({**one, "tactics": tactics, "techniques": techniques})
-        known = rows_of(RULES, found)
-        tables.upsert(RULES, known)
-        duck.register("known", known.select(["rule_id", "rule_title", "level"]))
+        fired = []
+        for row in named.to_pylist():
+            tactics, techniques = of_tags(row["tags"])
+            fired.append({**row, "tactics": tactics, "techniques": techniques})
+        titles = rows_of(RULES, fired)
+        tables.upsert(RULES, titles)
+        duck.register("known", titles.select(["rule_id", "rule_title", "level"]))
         for table in (HOST_1H, ENTITY_SITE_5M, WIN_5M):
             tables.upsert(table, duck.sql(sums.rows_of(table, "counted", "known", sums.DUCK)).to_arrow_table())
 

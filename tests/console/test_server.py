@@ -23,10 +23,10 @@ from vedette.cli.main import main
 from vedette_console.server import _bound
 
 
-def vedette(folder: Path, *arguments: str, given: str = "") -> Result:
+def vedette(folder: Path, *arguments: str, entered: str = "") -> Result:
     """``vedette region console`` over the database in a folder."""
     database = f"sqlite:{folder / 'console.db'}"
-    return CliRunner().invoke(main, ["region", "console", "--database", database, *arguments], input=given)
+    return CliRunner().invoke(main, ["region", "console", "--database", database, *arguments], input=entered)
 
 
 @contextmanager
@@ -52,10 +52,10 @@ def test_the_first_login_and_a_restart(tmp_path: Path) -> None:
     with serving(tmp_path, "--listen", f"127.0.0.1:{port}") as (running, _):
         assert running.stdout is not None
         line = running.stdout.readline()
-        found = re.search(r"(http://127.0.0.1:\d+)/login/once\?token=(\S+)", line)
-        assert found is not None, line
-        client = httpx2.Client(base_url=found[1], trust_env=False, timeout=WAIT)
-        assert client.post("/api/v1/login/once", json={"token": found[2]}).json()["name"] == "admin"
+        match = re.search(r"(http://127.0.0.1:\d+)/login/once\?token=(\S+)", line)
+        assert match is not None, line
+        client = httpx2.Client(base_url=match[1], trust_env=False, timeout=WAIT)
+        assert client.post("/api/v1/login/once", json={"token": match[2]}).json()["name"] == "admin"
     with serving(tmp_path, "--listen", f"127.0.0.1:{port}"):
         assert client.get("/api/v1/me").json()["role"] == "admin"
     client.close()
@@ -89,15 +89,15 @@ def test_killed(tmp_path: Path) -> None:
 def test_users_on_the_command_line(tmp_path: Path) -> None:
     """Added, listed, granted, removed; each act stands in the audit log."""
     assert "login, once" in vedette(tmp_path, "user", "add", "root", "--role", "admin").stdout
-    done = vedette(tmp_path, "user", "add", "ann", "--site", "vienna", "--password", given="correct horse battery\n")
+    done = vedette(tmp_path, "user", "add", "ann", "--site", "vienna", "--password", entered="correct horse battery\n")
     assert (done.exit_code, done.stdout) == (0, "ann: viewer of fleet *, site vienna\n")
     assert "operator plants/*" in vedette(tmp_path, "user", "grant", "ann", "operator", "--fleet", "plants").stdout
     vedette(tmp_path, "user", "grant", "ann", "none", "--site", "vienna")
     listed = [json.loads(line) for line in vedette(tmp_path, "user", "list", "--json").stdout.splitlines()]
     assert listed[0] == {"name": "ann", "origin": "local", "disabled": False, "grants": ["operator plants/*"],
                          "password": True}  # fmt: skip
-    assert vedette(tmp_path, "user", "password", "ann", given="short\n").exit_code == 2
-    assert vedette(tmp_path, "user", "password", "ann", given="another horse battery\n").exit_code == 0
+    assert vedette(tmp_path, "user", "password", "ann", entered="short\n").exit_code == 2
+    assert vedette(tmp_path, "user", "password", "ann", entered="another horse battery\n").exit_code == 0
     assert "last admin" in vedette(tmp_path, "user", "remove", "root").stderr
     assert vedette(tmp_path, "user", "remove", "ann").exit_code == 0
     missing = vedette(tmp_path, "user", "login", "ann")

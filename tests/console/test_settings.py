@@ -13,7 +13,7 @@ CERT: dict[str, Any] = {"cert_file": Path("c.pem"), "key_file": Path("k.pem")}
 
 
 @pytest.mark.parametrize(
-    ("given", "mistake"),
+    ("options", "mistake"),
     [
         ({}, ""),
         ({"host": "::1"}, ""),
@@ -43,13 +43,13 @@ CERT: dict[str, Any] = {"cert_file": Path("c.pem"), "key_file": Path("k.pem")}
         ({"report_hour": 24}, "0 to 23"),
     ],
 )
-def test_mistakes(given: dict[str, Any], mistake: str) -> None:
-    found = [*Settings(**{"database": "sqlite:x", **given}).mistakes()]
-    assert (mistake in found[0]) if mistake else not found
+def test_mistakes(options: dict[str, Any], mistake: str) -> None:
+    mistakes = [*Settings(**{"database": "sqlite:x", **options}).mistakes()]
+    assert (mistake in mistakes[0]) if mistake else not mistakes
 
 
 @pytest.mark.parametrize(
-    ("given", "url", "secure"),
+    ("options", "url", "secure"),
     [
         ({}, "http://127.0.0.1:8470", False),
         ({"host": "::1", "port": 1}, "http://[::1]:1", False),
@@ -57,7 +57,7 @@ def test_mistakes(given: dict[str, Any], mistake: str) -> None:
         ({"public_url": "https://console.example/"}, "https://console.example", True),
     ],
 )
-def test_how_it_is_reached(given: dict[str, Any], url: str, secure: bool) -> None:
+def test_how_it_is_reached(options: dict[str, Any], url: str, secure: bool) -> None:
     """Cookies are for HTTPS only where browsers come by HTTPS."""
-    found = Settings(database="sqlite:x", **given)
-    assert (found.url, found.secure) == (url, secure)
+    settings = Settings(database="sqlite:x", **options)
+    assert (settings.url, settings.secure) == (url, secure)

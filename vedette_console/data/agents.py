@@ -24,7 +24,6 @@ from vedette_console.data.reader import Reader
 from vedette_console.data.rows import following, last_days, limited, none, offset
 from vedette_console.data.rules import counted
 from vedette_console.fleet.models import InputRow
-from vedette_console.security.principal import Principal
 from vedette_console.web import Listing
 
 RECENT = timedelta(minutes=15)
@@ -50,7 +49,7 @@ STATES = {
 
 
 def agents(
-    reader: Reader, who: Principal, q: str = "", state: str = "", after: str = "", limit: int = 100,
+    reader: Reader, q: str = "", state: str = "", after: str = "", limit: int = 100,
     now: datetime | None = None,
 ) -> AgentListing:  # fmt: skip
     """Agents whose id, site or version holds ``q``, of ``STATES``, those in trouble first; the sums are of all."""
@@ -122,7 +121,7 @@ def _values(one: Line, labels: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def agent(reader: Reader, who: Principal, fleet: str, agent_id: str, now: datetime | None = None) -> AgentAccount:
+def agent(reader: Reader, fleet: str, agent_id: str, now: datetime | None = None) -> AgentAccount:
     """An agent with its newest heartbeat. Raises Problem 404."""
     period = last_days(1, now)
     is_it = f"coalesce(fleet, '') = {text(fleet)} AND agent_id = {text(agent_id)}"
@@ -173,9 +172,10 @@ def _newest_beat(reader: Reader, is_it: str) -> dict[str, Any]:
 
 def _beats(reader: Reader, is_it: str) -> list[Beat]:
     """The view ``heartbeats`` (a day) thinned to ``BEATS``; figures where the heartbeat has them."""
+    lag = "TRY_CAST(json_extract_string(payload, '$.lag_seconds') AS DOUBLE)"
     rows = reader.rows(
         f"""SELECT received_at AS time, coalesce(state, '') AS state,
-        TRY_CAST(json_extract_string(payload, '$.lag_seconds') AS DOUBLE) AS lag_seconds,
+        CASE WHEN isfinite({lag}) THEN {lag} END AS lag_seconds,
         TRY_CAST(json_extract_string(payload, '$.alerts.in_outbox') AS BIGINT) AS in_outbox
         FROM (SELECT *, row_number() OVER (PARTITION BY time_bucket(INTERVAL '15 minutes', received_at)
                                            ORDER BY received_at DESC) AS place FROM heartbeats WHERE {is_it})
@@ -205,7 +205,7 @@ def _sum(value: Any) -> int:
     return sum(map(foreign.count, parts))
 
 
-def sites(reader: Reader, who: Principal, days: int = 1, now: datetime | None = None) -> Listing[SiteRow]:
+def sites(reader: Reader, days: int = 1, now: datetime | None = None) -> Listing[SiteRow]:
     """Every site with agents or alerts, with its place, those with most critical alerts of the last ``days`` first."""
     period = last_days(days, now)
     whole = accounts_of(reader, last_days(1, now))

@@ -10,7 +10,7 @@ names a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from spark_jobs.common.attack import of_tags
@@ -18,14 +18,9 @@ from spark_jobs.tables.ask import Row, text, time
 from spark_jobs.tables.delta import DataFile
 from spark_jobs.tables.schema import ALERTS, ENTITY_KINDS, ENTITY_SITE_5M
 from spark_jobs.tables.tables import Where
-from vedette_console.data.findings import decision_of
-from vedette_console.data.models import (
-    Alert,
-    AlertRow,
-    Related,
-    RelatedGroup,
-    Span,
-)
+from vedette.model.times import micros
+from vedette_console.data.findings import decided
+from vedette_console.data.models import Alert, AlertRow, Related, RelatedGroup, Span
 from vedette_console.data.query import KINDS, All, Search, Term, Tree, parse, term
 from vedette_console.data.reader import Reader
 from vedette_console.data.rows import (
@@ -36,15 +31,13 @@ from vedette_console.data.rows import (
     alert_values,
     cursor,
     limited,
-    micros,
     moment,
-    none,
     place,
     technique,
+    titles,
+    whole_alert,
 )
-from vedette_console.data.rules import titles
-from vedette_console.data.sql import condition
-from vedette_console.security.principal import Principal
+from vedette_console.data.sql import NOT_FOLD, condition, names
 from vedette_console.web import Listing, Problem
 
 DAY = 86_400_000_000
@@ -57,27 +50,27 @@ def entities_of(tree: Tree) -> list[tuple[str, str]]:
         case Term(field, pattern, ":") if field in ENTITY_KINDS and len(pattern.parts) == 1:
             return [(field, pattern.parts[0])]
         case All(parts):
-            return [one for part in parts for one in entities_of(part)]
+            return [entity for part in parts for entity in entities_of(part)]
     return []
 
 
 def pruned(reader: Reader, asked: Search, files: Sequence[DataFile]) -> list[DataFile]:
     """Those of ``files`` of ``alerts`` that may hold what is asked for."""
-    named = entities_of(asked.tree)
+    entities = entities_of(asked.tree)
     counted = reader.catalog.days(ENTITY_SITE_5M)
-    if not named or len(counted) < 2 or not files:
+    if not entities or len(counted) < 2 or not files:
         return list(files)
     reader.view("seen", ENTITY_SITE_5M)
     rows = reader.rows(
         " INTERSECT ".join(
             f"SELECT DISTINCT date FROM seen WHERE kind = '{kind}' AND lower(value) = lower({text(value)})"
-            for kind, value in named
+            for kind, value in entities
         )
     )
     have = {row["date"] for row in rows}
     # Days of which the counts say that nothing is there.
     without = {day for day in counted[:-1] if day not in have}
-    return [one for one in files if not _within(one, without)]
+    return [file for file in files if not _within(file, without)]
 
 
 def _within(file: DataFile, days: set[str]) -> bool:
@@ -85,12 +78,8 @@ def _within(file: DataFile, days: set[str]) -> bool:
     low, high = file.bounds.get("counted_at", (None, None))
     if low is None or high is None or high - low > 400 * DAY:
         return False
-    first, last = (EPOCH.date() + timedelta(days=number // DAY) for number in (low - 1000, high + 1000))
-    return all(day in days for day in _between(first, last))
-
-
-def _between(first: date, last: date) -> list[str]:
-    return [(first + timedelta(days=number)).isoformat() for number in range((last - first).days + 1)]
+    numbers = range((low - 1000) // DAY, (high + 1000) // DAY + 1)
+    return all((EPOCH.date() + timedelta(days=number)).isoformat() in days for number in numbers)
 
 
 FIRST_ROWS = 50_000
@@ -101,7 +90,7 @@ ALWAYS = (datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
 
 
 def search(
-    reader: Reader, who: Principal, q: str = "", after: str = "", limit: int = 50, now: datetime | None = None
+    reader: Reader, q: str = "", after: str = "", limit: int = 50, now: datetime | None = None
 ) -> Listing[AlertRow]:
     """Alerts that ``q`` finds, newest first. Raises Problem 400 for a search that cannot be understood."""
     asked, limit = parse(q, now_or(now)), limited(limit)
@@ -133,7 +122,7 @@ def files_of(reader: Reader, asked: Search, before: datetime | None = None) -> l
 
 
 def _bounded(files: Sequence[DataFile]) -> None:
-    bounds = [one.bounds.get("counted_at", (None, None)) for one in files]
+    bounds = [file.bounds.get("counted_at", (None, None)) for file in files]
     lows, highs = [low for low, _ in bounds if low is not None], [high for _, high in bounds if high is not None]
     days = (max(highs) - min(lows)) / 86_400e6 if lows and highs else 0
     if days > TEXT_DAYS:
@@ -148,27 +137,27 @@ def _newest(file: DataFile) -> float:
 
 def portions(files: Sequence[DataFile], first: int = FIRST_ROWS) -> Iterator[tuple[list[DataFile], float]]:
     """``files`` a few at a time, ever more; and the newest time, in microseconds, that those after them may hold."""
-    budget, taken, rows = first, [], 0
-    for number, one in enumerate(files, 1):
-        taken.append(one)
-        rows += one.rows
+    budget, portion, rows = first, list[DataFile](), 0
+    for number, file in enumerate(files, 1):
+        portion.append(file)
+        rows += file.rows
         if rows >= budget or number == len(files):
-            yield taken, _newest(files[number]) if number < len(files) else float("-inf")
-            budget, taken, rows = budget * GROWTH, [], 0
+            yield portion, _newest(files[number]) if number < len(files) else float("-inf")
+            budget, portion, rows = budget * GROWTH, [], 0
 
 
-def walk(reader: Reader, files: Sequence[DataFile], found: str, last: Sequence[Any] | None, limit: int) -> list[Row]:
-    """The order's columns of the first ``limit`` alerts after ``last`` that are ``found`` (SQL), newest first."""
+def walk(reader: Reader, files: Sequence[DataFile], test: str, last: Sequence[Any] | None, limit: int) -> list[Row]:
+    """The order's columns of the first ``limit`` alerts after ``last`` that pass ``test`` (SQL), newest first."""
     if last is not None:
         at = f"{time(moment(last[0]))}::TIMESTAMPTZ"
         later = f"(agent_id, alert_id) > ({text(last[1])}, {text(last[2])})"
-        found = f"({found}) AND counted_at <= {at} AND (counted_at < {at} OR {later})"
+        test = f"({test}) AND counted_at <= {at} AND (counted_at < {at} OR {later})"
     rows: list[Row] = []
     for these, rest in portions(files):
         least = f" AND counted_at >= {time(rows[limit - 1]['counted_at'])}::TIMESTAMPTZ" if len(rows) >= limit else ""
         reader.show("alerts", ALERTS, these)
         rows += reader.rows(
-            f"""SELECT received_date, counted_at, agent_id, alert_id FROM alerts WHERE ({found}){least}
+            f"""SELECT received_date, counted_at, agent_id, alert_id FROM alerts WHERE ({test}){least}
             AND counted_at IS NOT NULL ORDER BY {NEWEST} LIMIT {limit}"""
         )
         rows.sort(key=lambda row: (-micros(row["counted_at"]), row["agent_id"], row["alert_id"]))
@@ -186,57 +175,41 @@ def whole(reader: Reader, keys: Sequence[Row], columns: str) -> list[Row]:
     near = (min(times), max(times))
     days = {row["received_date"] for row in keys}
     reader.show("alerts", ALERTS, reader.files(ALERTS, Where(only=days, near={"counted_at": [near]})))
-    names = ", ".join(f"({text(row['agent_id'])}, {text(row['alert_id'])})" for row in keys)
+    pairs = ", ".join(f"({text(row['agent_id'])}, {text(row['alert_id'])})" for row in keys)
     ids = ", ".join(text(row["alert_id"]) for row in keys)
     return reader.rows(
         f"""SELECT {columns} FROM alerts WHERE alert_id IN ({ids})
         AND counted_at BETWEEN {time(near[0])}::TIMESTAMPTZ AND {time(near[1])}::TIMESTAMPTZ
-        AND (agent_id, alert_id) IN ({names}) ORDER BY {NEWEST}"""
+        AND (agent_id, alert_id) IN ({pairs}) ORDER BY {NEWEST}"""
     )
 
 
-def newest(reader: Reader, found: str, since: datetime, until: datetime, limit: int) -> list[AlertRow]:
-    """The newest alerts that are ``found`` (SQL), at times of a range, both ends included."""
+def newest(reader: Reader, test: str, since: datetime, until: datetime, limit: int) -> list[AlertRow]:
+    """The newest alerts that pass ``test`` (SQL), at times of a range, both ends included."""
     files = reader.files(ALERTS, Where(near={"counted_at": [(since, until)]}))
     within = f"counted_at BETWEEN {time(since)}::TIMESTAMPTZ AND {time(until)}::TIMESTAMPTZ"
-    keys = walk(reader, sorted(files, key=_newest, reverse=True), f"({found}) AND {within}", None, limit)
+    keys = walk(reader, sorted(files, key=_newest, reverse=True), f"({test}) AND {within}", None, limit)
     return [alert_row(row) for row in whole(reader, keys, ALERT_ROW)]
 
 
-def alert(reader: Reader, who: Principal, day: str, agent_id: str, alert_id: str) -> Alert:
+def alert(reader: Reader, day: str, agent_id: str, alert_id: str) -> Alert:
     """One alert in full. Raises Problem 404 when there is none that ``who`` sees."""
-    row = one_alert(reader, day, agent_id, alert_id)
+    row = whole_alert(reader, day, agent_id, alert_id)
     tactics, techniques = of_tags(row["tags"])
     fields = {name: value or "" for name, value in row["fields"] or ()}
     events = [event for event in row["contributing"] or () if event]
-    titled = titles(reader, [event["rule_id"] or "" for event in events])
+    titled = titles(reader, (event["rule_id"] for event in events))
+    (decision,) = decided(reader, [{"id": f"alert:{agent_id}/{alert_id}", **row}], "id", "counted_at")
     return Alert.model_validate(
         {
             **alert_values(row),
             "tactics": tactics,
             "techniques": [technique(name) for name in techniques],
-            "contributing": [{**event, "rule_title": titled.get(event["rule_id"] or "", "")} for event in events],
+            "contributing": [{**event, "rule_title": titled.get(event["rule_id"], "")} for event in events],
             "highlights": highlights(row["raw"] or "", fields),
-            "triage": decision_of(reader, f"alert:{agent_id}/{alert_id}", row["counted_at"]),
+            "triage": decision,
         }
     )
-
-
-def one_alert(reader: Reader, day: str, agent_id: str, alert_id: str) -> Row:
-    """All columns of an alert. Raises Problem 404."""
-    # A copy has the same day, so that the day and the two ids name one row in the files of one day.
-    reader.show("alerts", ALERTS, reader.files(ALERTS, Where(only=(day,))))
-    rows = reader.rows(
-        f"SELECT * FROM alerts WHERE alert_id = {text(alert_id)} AND agent_id = {text(agent_id)} LIMIT 1"
-    )
-    if not rows:
-        raise none("alert")
-    return rows[0]
-
-
-def around(at: datetime, minutes: int) -> tuple[datetime, datetime]:
-    """So many minutes before and after ``at``."""
-    return at - timedelta(minutes=minutes), at + timedelta(minutes=minutes)
 
 
 MOST = 64
@@ -245,17 +218,17 @@ SHORTEST = 2
 
 
 def highlights(raw: str, fields: Mapping[str, str]) -> list[Span]:
-    """Where each value stands first in ``raw``, in order, none within another: of those that overlap the longest."""
-    found: list[Span] = []
+    """The spans where each value stands first in ``raw``, in order; of those that overlap the longest."""
+    spans: list[Span] = []
     for field, value in sorted(fields.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST]:
         if len(value) < SHORTEST or value == raw:
             continue
         start = raw.find(value)
-        while start >= 0 and any(one.start < start + len(value) and start < one.end for one in found):
+        while start >= 0 and any(span.start < start + len(value) and start < span.end for span in spans):
             start = raw.find(value, start + 1)
         if start >= 0:
-            found.append(Span(start=start, end=start + len(value), field=field))
-    return sorted(found, key=lambda one: one.start)
+            spans.append(Span(start=start, end=start + len(value), field=field))
+    return sorted(spans, key=lambda span: span.start)
 
 
 SHOWN = 10
@@ -264,13 +237,13 @@ MAX_ENTITIES = 6
 MINUTES = (1, 7 * 24 * 60)
 
 
-def related(reader: Reader, who: Principal, day: str, agent_id: str, alert_id: str, minutes: int = 60) -> Related:
+def related(reader: Reader, day: str, agent_id: str, alert_id: str, minutes: int = 60) -> Related:
     """Alerts of at most ``minutes`` before and after. Raises Problem 404 when there is no such alert."""
     minutes = max(MINUTES[0], min(minutes, MINUTES[1]))
-    row = one_alert(reader, day, agent_id, alert_id)
+    row = whole_alert(reader, day, agent_id, alert_id)
     if row["counted_at"] is None:
         return Related(minutes=minutes, groups=[])
-    since, until = around(row["counted_at"], minutes)
+    since, until = (row["counted_at"] + timedelta(minutes=shift) for shift in (-minutes, minutes))
     near = f"counted_at BETWEEN {time(since)}::TIMESTAMPTZ AND {time(until)}::TIMESTAMPTZ"
     reader.show("alerts", ALERTS, reader.files(ALERTS, Where(near={"counted_at": [(since, until)]})))
     groups = []
@@ -289,41 +262,35 @@ def related(reader: Reader, who: Principal, day: str, agent_id: str, alert_id: s
                         AND NOT (agent_id = {text(agent_id)} AND alert_id = {text(alert_id)})) WHERE {any_of})
             WHERE g IS NOT NULL) WHERE place <= {SHOWN + 1} ORDER BY g, {NEWEST}"""
     )
-    rows = {(one["agent_id"], one["alert_id"]): alert_row(one) for one in whole(reader, keys, ALERT_ROW)}
+    rows = {(row["agent_id"], row["alert_id"]): alert_row(row) for row in whole(reader, keys, ALERT_ROW)}
+    time_range = f"from:{since:%Y-%m-%dT%H:%M:%S} to:{until:%Y-%m-%dT%H:%M:%S}"
     for number, (by, value, query, _) in enumerate(tests):
-        found = [rows[key] for one in keys if one["g"] == number
-                 and (key := (one["agent_id"], one["alert_id"])) in rows]  # fmt: skip
-        if found:
-            groups.append(RelatedGroup(by=by, value=value, query=f"{query} {_range(since, until)}".strip(),
-                                       items=found[:SHOWN], more=len(found) > SHOWN))  # fmt: skip
+        ids = [(key["agent_id"], key["alert_id"]) for key in keys if key["g"] == number]
+        items = [rows[id] for id in ids if id in rows]
+        if items:
+            groups.append(RelatedGroup(by=by, value=value, query=f"{query} {time_range}".strip(),
+                                       items=items[:SHOWN], more=len(items) > SHOWN))  # fmt: skip
     return Related(minutes=minutes, groups=groups)
 
 
 def _tests(row: Row) -> list[tuple[str, str, str, str]]:
-    """By what an alert may be related, the value, the search for all such, and the SQL."""
+    """Ways in which an alert may be related to others: the way, the value, the search for all such, and the SQL."""
     kin = f"parent_id = {text(row['alert_id'])}"
     if row["parent_id"]:
         kin += f" OR alert_id = {text(row['parent_id'])} OR parent_id = {text(row['parent_id'])}"
     agent = text(row["agent_id"])
-    found = [("fold", row["alert_id"], f"kind:* {term('agent', row['agent_id'])}",
+    tests = [("fold", row["alert_id"], f"kind:* {term('agent', row['agent_id'])}",
               f"agent_id = {agent} AND coalesce({kin}, false)")]  # fmt: skip
-    for one in list(dict.fromkeys((e["kind"] or "", e["value"]) for e in row["entities"] or () if e and e["value"]))[
-        :MAX_ENTITIES
-    ]:
-        field = one[0] if one[0] in KINDS else "entity"
-        test = f"list_contains(entities, {{'kind': {text(one[0])}, 'value': {text(one[1])}}})"
-        found.append(("entity", f"{one[0]} {one[1]}", term(field, one[1]),
-                      f"coalesce({test}, false) AND coalesce(kind, '') <> 'fold'"))  # fmt: skip
+    entities = dict.fromkeys((part["kind"] or "", part["value"]) for part in row["entities"] or () if part)
+    for kind, value in [entity for entity in entities if entity[1]][:MAX_ENTITIES]:
+        query = term(kind if kind in KINDS else "entity", value)
+        tests.append(("entity", f"{kind} {value}", query, f"{names(kind, value)} AND {NOT_FOLD}"))
     if row["host"]:
         place = {name: row[name] or "" for name in ("host", "fleet", "site")}
         query = " ".join(term(name, value) for name, value in place.items())
         test = " AND ".join(f"coalesce({name}, '') = {text(value)}" for name, value in place.items())
-        found.append(("host", row["host"], query, f"{test} AND coalesce(kind, '') <> 'fold'"))
+        tests.append(("host", row["host"], query, f"{test} AND {NOT_FOLD}"))
     if row["rule_id"]:
-        test = f"coalesce(rule_id = {text(row['rule_id'])}, false) AND coalesce(kind, '') <> 'fold'"
-        found.append(("rule", row["rule_title"] or row["rule_id"], term("rule", row["rule_id"]), test))
-    return found
-
-
-def _range(since: datetime, until: datetime) -> str:
-    return f"from:{since:%Y-%m-%dT%H:%M:%S} to:{until:%Y-%m-%dT%H:%M:%S}"
+        test = f"coalesce(rule_id = {text(row['rule_id'])}, false) AND {NOT_FOLD}"
+        tests.append(("rule", row["rule_title"] or row["rule_id"], term("rule", row["rule_id"]), test))
+    return tests

@@ -1,4 +1,4 @@
-"""Which files each table has and between which times their rows lie, by its Delta log, for all readers at once.
+"""The files of each table, and between which times their rows lie, by its Delta log, for all readers at once.
 
 A log is read once and then followed: at most once in ``FRESH`` seconds it is asked what was added. A table that is not
 there has no files. One that was made anew, or whose files a vacuum took away, is found out by whoever reads it:
@@ -17,7 +17,7 @@ import re
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
 from urllib.parse import unquote
@@ -31,8 +31,8 @@ from spark_jobs.tables import storage
 from spark_jobs.tables.delta import DataFile, DeltaTables, data_files, uri
 from spark_jobs.tables.schema import Table
 from spark_jobs.tables.tables import Where
+from vedette.model.times import micros
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = 1000
 """Microseconds; the log keeps times to the millisecond, cut off."""
 
@@ -44,29 +44,29 @@ Bounds = dict[str, tuple[int, int]]
 
 
 class Statistics:
-    """Of the files of one table, by their paths in the table's folder."""
+    """Bounds of the files of one table, by their paths in the table's folder."""
 
     def __init__(self, path: str, columns: Collection[str]) -> None:
         self._url, self._columns = f"{uri(path)}/_delta_log", columns
         self._read: set[str] = set()
-        self._known: dict[str, Bounds] = {}
+        self._bounds_of: dict[str, Bounds] = {}
 
     def of(self, paths: Collection[str]) -> dict[str, Bounds]:
-        """What is known of ``paths``: of a file of which the log says nothing, nothing. Forgets all others."""
-        missing = {unquote(path) for path in paths} - self._known.keys()
+        """The bounds of ``paths``: none of a file of which the log says nothing. Forgets all others."""
+        missing = {unquote(path) for path in paths} - self._bounds_of.keys()
         if missing:
             for path, bounds in self._logged(missing):
-                self._known[path] = bounds
+                self._bounds_of[path] = bounds
         wanted = {unquote(path): path for path in paths}
-        self._known = {path: self._known.get(path, {}) for path in wanted}
-        return {given: self._known[path] for path, given in wanted.items()}
+        self._bounds_of = {path: self._bounds_of.get(path, {}) for path in wanted}
+        return {name: self._bounds_of[path] for path, name in wanted.items()}
 
     def _logged(self, missing: set[str]) -> Iterator[tuple[str, Bounds]]:
         """Files that the log adds: the newest commits first, then the newest checkpoint, until none is ``missing``."""
         system, folder = storage.file_system(self._url), storage.inside(self._url)
-        names = [one.base_name for one in system.get_file_info(FileSelector(folder))]
+        names = [file.base_name for file in system.get_file_info(FileSelector(folder))]
         left = set(missing)
-        for name in sorted((one for one in names if _COMMIT.fullmatch(one)), reverse=True):
+        for name in sorted(filter(_COMMIT.fullmatch, names), reverse=True):
             if name in self._read:
                 continue
             self._read.add(name)
@@ -76,8 +76,8 @@ class Statistics:
                     yield path, bounds
             if not left:
                 return
-        checkpoints = sorted(one for one in names if _CHECKPOINT.fullmatch(one))
-        for name in [one for one in checkpoints if one[:20] == checkpoints[-1][:20]]:
+        checkpoints = sorted(filter(_CHECKPOINT.fullmatch, names))
+        for name in [name for name in checkpoints if name[:20] == checkpoints[-1][:20]]:
             for path, bounds in self._checkpoint(system, f"{folder}/{name}"):
                 if path in left:
                     yield path, bounds
@@ -97,8 +97,8 @@ class Statistics:
                 yield unquote(added["path"]), self._bounds(added.get("stats"))
 
     def _bounds(self, stats: str | None) -> Bounds:
-        found = json.loads(stats or "{}") or {}
-        lows, highs = found.get("minValues") or {}, found.get("maxValues") or {}
+        values = json.loads(stats or "{}") or {}
+        lows, highs = values.get("minValues") or {}, values.get("maxValues") or {}
         bounds = {}
         for column in self._columns:
             low, high = _micros(lows.get(column)), _micros(highs.get(column))
@@ -113,8 +113,7 @@ def _micros(text: Any) -> int | None:
         at = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
-    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
-    return (at - EPOCH) // timedelta(microseconds=1)
+    return micros(at if at.tzinfo else at.replace(tzinfo=UTC))
 
 
 FRESH = 1.0
@@ -122,8 +121,8 @@ FRESH = 1.0
 
 
 @dataclass(slots=True)
-class _Known:
-    """What is known of a table; ``there`` None: it is not there."""
+class _Entry:
+    """A table as its log had it last; ``there`` None: it is not there."""
 
     lock: Lock
     there: DeltaTable | None = None
@@ -140,12 +139,11 @@ class Catalog:
         """Raises ValueError for a folder that the library cannot read."""
         self.tables = DeltaTables(root)
         self._lock = Lock()
-        self._known: dict[str, _Known] = {}
+        self._entries: dict[str, _Entry] = {}
 
     def files(self, table: Table, where: Where | None = None) -> list[DataFile]:
         """Those in which rows of ``where`` may be; bounds are of all columns with times."""
-        found = self._look(table).files
-        return [one for one in found if where is None or one.wanted(where)]
+        return [file for file in self._look(table).files if where is None or file.wanted(where)]
 
     def version(self, table: Table) -> int:
         """Rises with each write; -1 when there is no such table."""
@@ -153,7 +151,7 @@ class Catalog:
 
     def days(self, table: Table) -> list[str]:
         """The partitions that have files, ascending."""
-        return sorted({one.partition for one in self._look(table).files if one.partition})
+        return sorted({file.partition for file in self._look(table).files if file.partition})
 
     def versions(self, tables: Sequence[Table]) -> tuple[int, ...]:
         return tuple(self.version(table) for table in tables)
@@ -165,35 +163,35 @@ class Catalog:
     def forget(self) -> None:
         """Read all logs from the beginning the next time."""
         with self._lock:
-            self._known.clear()
+            self._entries.clear()
 
-    def _look(self, table: Table) -> _Known:
+    def _look(self, table: Table) -> _Entry:
         with self._lock:
-            known = self._known.setdefault(table.name, _Known(Lock()))
-        with known.lock:
+            entry = self._entries.setdefault(table.name, _Entry(Lock()))
+        with entry.lock:
             now = time.monotonic()
-            if now - known.looked >= FRESH:
-                _follow(known, table, self.tables.path(table))
-                known.looked = now
-        return known
+            if now - entry.looked >= FRESH:
+                _follow(entry, table, self.tables.path(table))
+                entry.looked = now
+        return entry
 
 
-def _follow(known: _Known, table: Table, path: str) -> None:
-    """Bring ``known`` to what the log of the table at ``path`` says now."""
+def _follow(entry: _Entry, table: Table, path: str) -> None:
+    """Bring ``entry`` to what the log of the table at ``path`` says now."""
     where = uri(path)
     if not DeltaTable.is_deltatable(where):
-        known.there, known.version, known.files, known.statistics = None, -1, (), None
+        entry.there, entry.version, entry.files, entry.statistics = None, -1, (), None
         return
-    if known.there is None or known.statistics is None:
+    if entry.there is None or entry.statistics is None:
         times = [field.name for field in table.columns.fields if isinstance(field.dataType, TimestampType)]
-        known.there, known.statistics = DeltaTable(where), Statistics(path, times)
+        entry.there, entry.statistics = DeltaTable(where), Statistics(path, times)
     else:
-        known.there.update_incremental()
-    version = known.there.version()
-    if version != known.version:
-        files = data_files(known.there, table, ())
+        entry.there.update_incremental()
+    version = entry.there.version()
+    if version != entry.version:
+        files = data_files(entry.there, table, ())
         parts = 2 if table.partition else 1
-        names = ["/".join(one.path.rsplit("/", parts)[-parts:]) for one in files]
-        bounds = known.statistics.of(names)
-        known.files = tuple(one._replace(bounds=bounds[name]) for one, name in zip(files, names, strict=True))
-        known.version = version
+        names = ["/".join(file.path.rsplit("/", parts)[-parts:]) for file in files]
+        bounds = entry.statistics.of(names)
+        entry.files = tuple(file._replace(bounds=bounds[name]) for file, name in zip(files, names, strict=True))
+        entry.version = version

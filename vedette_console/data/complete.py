@@ -1,4 +1,4 @@
-"""What may be written at a place of a search: fields, operators, and values that there are."""
+"""Completions at a place of a search: fields, operators, and values that there are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from vedette_console.data.models import Completion
 from vedette_console.data.query import FIELDS, KINDS, MAX_SEARCH, quoted
 from vedette_console.data.reader import Reader
 from vedette_console.data.rows import last_days
-from vedette_console.security.principal import Principal
 from vedette_console.web import Listing
 
 MOST = 12
@@ -29,8 +28,8 @@ _FIXED = {
 """Fields whose values are known without asking."""
 
 
-def complete(reader: Reader, who: Principal, q: str, at: int, now: datetime | None = None) -> Listing[Completion]:
-    """What may stand in place of the word that ends at character ``at`` of ``q``."""
+def complete(reader: Reader, q: str, at: int, now: datetime | None = None) -> Listing[Completion]:
+    """Texts that may stand in place of the word that ends at character ``at`` of ``q``."""
     at = max(0, min(at, len(q), MAX_SEARCH))
     match = _TOKEN.search(q[:at])
     word = match[0] if match else ""
@@ -41,9 +40,9 @@ def complete(reader: Reader, who: Principal, q: str, at: int, now: datetime | No
     minus, field, op, value = parts.groups()
     begun = value.strip('"').replace('\\"', '"').replace("\\\\", "\\")
     items = [
-        Completion(text=f"{minus}{field}{op}{quoted(one)} ", label=one, start=start, end=at)
-        for one in values(reader, field, begun, now)
-        if one
+        Completion(text=f"{minus}{field}{op}{quoted(proposal)} ", label=proposal, start=start, end=at)
+        for proposal in values(reader, field, begun, now)
+        if proposal
     ]
     return Listing(items=items)
 
@@ -61,7 +60,7 @@ def _fields(word: str, start: int, end: int) -> list[Completion]:
 def values(reader: Reader, field: str, begun: str, now: datetime | None = None) -> list[str]:
     """Values of ``field`` that begin so, or hold it, the commonest first."""
     if field in _FIXED:
-        return [one for one in _FIXED[field] if one.startswith(begun.lower())]
+        return [value for value in _FIXED[field] if value.startswith(begun.lower())]
     source = _source(reader, field, now)
     if source is None:
         return []
@@ -81,9 +80,9 @@ def _source(reader: Reader, field: str, now: datetime | None) -> str | None:
         kind = "true" if field == "entity" else f"kind = '{field}'"
         return f"SELECT value AS v, alerts AS n FROM entity WHERE {kind}"
     if field in ("rule", "title", "tag", "technique"):
-        reader.view("known", RULES)
+        reader.view("rule_names", RULES)
         column = {"tag": "unnest(tags)", "technique": "unnest(techniques)"}.get(field, "rule_title")
-        return f"SELECT {column} AS v, coalesce(alerts, 1) AS n FROM known"
+        return f"SELECT {column} AS v, coalesce(alerts, 1) AS n FROM rule_names"
     if field in ("site", "fleet"):
         reader.view("win", WIN_5M, period.since, period.until)
         return f"SELECT {field} AS v, alerts AS n FROM win"

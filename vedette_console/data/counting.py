@@ -1,4 +1,4 @@
-"""What a search finds, counted: by the values of fields, and by time.
+"""Counts of the alerts that a search finds: by the values of fields, and by time.
 
 Counts read the newest alerts first, up to ``MOST_ROWS`` of them: of more the answer says since when it counts, and that
 it is not complete.
@@ -19,7 +19,6 @@ from vedette_console.data.query import Search, parse, term
 from vedette_console.data.reader import Reader
 from vedette_console.data.rows import EPOCH, moment
 from vedette_console.data.sql import condition
-from vedette_console.security.principal import Principal
 
 MOST_ROWS = 20_000_000
 VALUES = 8
@@ -39,15 +38,15 @@ STEPS = (60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 7 * 86_400, 
 MAX_BUCKETS = 400
 
 
-def facets(reader: Reader, who: Principal, q: str = "", now: datetime | None = None) -> Facets:
+def facets(reader: Reader, q: str = "", now: datetime | None = None) -> Facets:
     """The commonest values of ``FACETS`` in what ``q`` finds. Raises Problem 400 for a wrong search."""
     at = now_or(now)
     asked = parse(q, at)
-    return reader.kept(("facets", q, _minute(at)), (ALERTS,), lambda: _facets(reader, asked))
+    return reader.cached(("facets", q, _minute(at)), (ALERTS,), lambda: _facets(reader, asked))
 
 
 def _minute(at: datetime) -> datetime:
-    """What a search means changes from minute to minute."""
+    """The minute of ``at``: the meaning of a search changes from minute to minute."""
     return at.replace(second=0, microsecond=0)
 
 
@@ -65,72 +64,71 @@ def _facets(reader: Reader, asked: Search) -> Facets:
         WHERE place <= {VALUES} ORDER BY g, n DESC, {", ".join(FACETS)}"""
     )
     whole = (1 << len(FACETS)) - 1
-    found = []
+    facets = []
     for number, name in enumerate(FACETS):
         mark = whole ^ (1 << (len(FACETS) - 1 - number))
         values = [FacetValue(value=row[name], alerts=row["n"], term=term(name, row[name]))
                   for row in rows if row["g"] == mark]  # fmt: skip
-        found.append(Facet(field=name, values=values))
-    return Facets(
-        total=sum(row["n"] for row in rows if row["g"] == whole), since=since, complete=complete, facets=found
-    )
+        facets.append(Facet(field=name, values=values))
+    total = sum(row["n"] for row in rows if row["g"] == whole)
+    return Facets(total=total, since=since, complete=complete, facets=facets)
 
 
 def newest_files(files: Sequence[DataFile], most: int = MOST_ROWS) -> tuple[list[DataFile], datetime | None, bool]:
     """The first of ``files`` (newest first) with ``most`` rows at most, one at least; the time of the oldest alert in
     them, None when these are all; and whether they are."""
-    taken: list[DataFile] = []
+    chosen: list[DataFile] = []
     rows = 0
-    for one in files:
-        if taken and rows + one.rows > most:
-            lows = [low for file in taken if (low := file.bounds.get("counted_at", (None, None))[0]) is not None]
-            return taken, moment(min(lows)) if lows else None, False
-        taken.append(one)
-        rows += one.rows
-    return taken, None, True
+    for file in files:
+        if chosen and rows + file.rows > most:
+            lows = [low for file in chosen if (low := file.bounds.get("counted_at", (None, None))[0]) is not None]
+            return chosen, moment(min(lows)) if lows else None, False
+        chosen.append(file)
+        rows += file.rows
+    return chosen, None, True
 
 
-def histogram(reader: Reader, who: Principal, q: str = "", buckets: int = 60, now: datetime | None = None) -> Histogram:
-    """What ``q`` finds by time, in about ``buckets`` steps. Raises Problem 400 for a wrong search."""
+def histogram(reader: Reader, q: str = "", buckets: int = 60, now: datetime | None = None) -> Histogram:
+    """Alerts that ``q`` finds by time, in about ``buckets`` steps. Raises Problem 400 for a wrong search."""
     at = now_or(now)
     asked = parse(q, at)
     key = ("histogram", q, buckets, _minute(at))
-    return reader.kept(key, (ALERTS,), lambda: _histogram(reader, asked, buckets, at))
+    return reader.cached(key, (ALERTS,), lambda: _histogram(reader, asked, buckets, at))
 
 
 def _histogram(reader: Reader, asked: Search, buckets: int, at: datetime) -> Histogram:
     files, since, complete = newest_files(files_of(reader, asked))
     reader.show("alerts", ALERTS, files)
-    found = condition(asked)
+    test = condition(asked)
     first, last = asked.since or since, asked.until
     if first is None or last is None:
-        span = reader.only(f"SELECT min(counted_at) AS first, max(counted_at) AS last FROM alerts WHERE {found}")
+        span = reader.only(f"SELECT min(counted_at) AS first, max(counted_at) AS last FROM alerts WHERE {test}")
         first, last = first or span["first"], last or span["last"]
         last = max(last, at) if last is not None and asked.since is not None else last
     if first is None or last is None:
         return Histogram(step=3600, since=None, until=None, total=0, complete=complete, buckets=[])
-    step = _step((last - first).total_seconds(), max(1, min(buckets, MAX_BUCKETS)))
+    span_seconds = (last - first).total_seconds()
+    most = max(1, min(buckets, MAX_BUCKETS))
+    step = next((step for step in STEPS if span_seconds / step <= most), STEPS[-1])
     start = _floor(first, step)
     if (last - start).total_seconds() / step > MAX_BUCKETS:
         start = _floor(last - timedelta(seconds=step * MAX_BUCKETS), step)
         complete = False
     rows = reader.rows(
         f"""SELECT (epoch(counted_at)::BIGINT // {step}) * {step} AS start, coalesce(level, '') AS level,
-        count(*) AS n FROM alerts WHERE ({found}) AND counted_at >= {time(start)}::TIMESTAMPTZ
+        count(*) AS n FROM alerts WHERE ({test}) AND counted_at >= {time(start)}::TIMESTAMPTZ
         AND counted_at <= {time(last)}::TIMESTAMPTZ GROUP BY 1, 2"""
     )
     levels: dict[int, dict[str, int]] = defaultdict(dict)
     for row in rows:
         levels[row["start"]][row["level"]] = row["n"]
     seconds = range(int((start - EPOCH).total_seconds()), int((last - EPOCH).total_seconds()) + 1, step)
-    made = [Bucket(start=EPOCH + timedelta(seconds=second), alerts=sum(levels[second].values()), levels=levels[second])
-            for second in seconds]  # fmt: skip
-    return Histogram(step=step, since=start, until=last, total=sum(one.alerts for one in made), complete=complete,
-                     buckets=made)  # fmt: skip
-
-
-def _step(seconds: float, buckets: int) -> int:
-    return next((step for step in STEPS if seconds / step <= buckets), STEPS[-1])
+    counted = [
+        Bucket(start=EPOCH + timedelta(seconds=second), alerts=sum(levels[second].values()), levels=levels[second])
+        for second in seconds
+    ]
+    total = sum(bucket.alerts for bucket in counted)
+    return Histogram(step=step, since=start, until=last, total=total, complete=complete, buckets=counted)
 
 
 def _floor(at: datetime, step: int) -> datetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from spark_jobs.common.period import Period
-from spark_jobs.tables.ask import text, total
+from spark_jobs.tables.ask import Row, text, total
 from spark_jobs.tables.schema import ENTITY_SITE_5M, HOST_1H, RISK, WIN_5M
 from vedette_console.data.alerts import newest
 from vedette_console.data.campaigns import listed, rows_of
@@ -13,9 +13,9 @@ from vedette_console.data.findings import risk_models
 from vedette_console.data.models_fleet import EntityPage, EntityRow, RiskDay
 from vedette_console.data.query import KINDS, term
 from vedette_console.data.reader import Reader
-from vedette_console.data.rows import following, last_days, limited, newest_day, none, offset
-from vedette_console.data.rules import by_day, counted, since_for, titles
-from vedette_console.security.principal import Principal
+from vedette_console.data.rows import last_days, newest_day, none, part, titles
+from vedette_console.data.rules import by_day, counted, since_for
+from vedette_console.data.sql import NOT_FOLD, names
 from vedette_console.web import Listing
 
 NEWEST = 20
@@ -23,42 +23,41 @@ MAX_CAMPAIGNS = 10
 
 
 def entities(
-    reader: Reader, who: Principal, q: str = "", kind: str = "", days: int = 7, after: str = "", limit: int = 50,
+    reader: Reader, q: str = "", kind: str = "", days: int = 7, after: str = "", limit: int = 50,
     now: datetime | None = None,
 ) -> Listing[EntityRow]:  # fmt: skip
     """Entities, hosts and sites of the last ``days`` whose value holds ``q``, of one kind or all: those with the
     largest risk first, then by alerts."""
-    before, limit, period = offset(after), limited(limit), last_days(days, now)
-    key = ("entities", period.since, period.until, q, kind, before, limit)
+    period = last_days(days, now)
+    key = ("entities", period.since, period.until, q, kind, after, limit)
     tables = (ENTITY_SITE_5M, HOST_1H, RISK)
-    return reader.kept(key, tables, lambda: _listed(reader, q, kind, period, before, limit))
-
-
-def _listed(reader: Reader, q: str, kind: str, period: Period, before: int, limit: int) -> Listing[EntityRow]:
     tests = [f"kind = {text(kind)}"] if kind else []
     tests += [f"contains(lower(value), lower({text(q)}))"] if q else []
-    found = " AND ".join(tests) or "true"
-    source = _all(reader, period, found)
+    return reader.cached(key, tables, lambda: _listed(reader, " AND ".join(tests) or "true", period, after, limit))
+
+
+def _listed(reader: Reader, test: str, period: Period, after: str, limit: int) -> Listing[EntityRow]:
+    alerts = _all(reader, period, test)
     newest_day(reader, "risk", RISK)
-    rows = reader.rows(
-        f"""SELECT kind, value, scope, coalesce(a.alerts, 0) AS alerts, score, coalesce(over, false) AS over,
-        count(*) OVER () AS of
-        FROM ({source}) a FULL JOIN (SELECT kind, value, scope, score, threshold, over FROM risk WHERE {found}) r
-        USING (kind, value, scope)
-        ORDER BY over DESC, score / nullif(threshold, 0) DESC NULLS LAST, alerts DESC, kind, value, scope
-        LIMIT {limit} OFFSET {before}"""
+    rows, total, following = part(
+        reader,
+        f"""(SELECT kind, value, scope, coalesce(a.alerts, 0) AS alerts, score, threshold, coalesce(over, false) AS over
+        FROM ({alerts}) a FULL JOIN (SELECT kind, value, scope, score, threshold, over FROM risk WHERE {test}) r
+        USING (kind, value, scope))""",
+        "over DESC, score / nullif(threshold, 0) DESC NULLS LAST, alerts DESC, kind, value, scope",
+        after,
+        limit,
     )
-    of = rows[0]["of"] if rows else 0
     spread = _spread(reader, [(row["kind"], row["value"]) for row in rows])
     items = []
     for row in rows:
         rules, sites = spread.get((row["kind"], row["value"], row["scope"])) or (0, 0)
         items.append(EntityRow.model_validate({**row, "rules": rules, "sites": sites}))
-    return Listing(items=items, total=of, next=following(before, len(rows), of))
+    return Listing(items=items, total=total, next=following)
 
 
 def _spread(reader: Reader, names: list[tuple[str, str]]) -> dict[tuple[str, str, str], tuple[int, int]]:
-    """By how many rules and at how many sites these alerted, by kind, value and scope."""
+    """Numbers of rules by which and of sites at which these alerted, by kind, value and scope."""
     if not names:
         return {}
     pairs = ", ".join(f"({text(kind)}, {text(value)})" for kind, value in names)
@@ -84,25 +83,25 @@ SCOPE = f"""CASE WHEN kind = 'host' OR kind = 'ip' AND value[1] IN ('1', 'f', 'F
 """SQL: the site of what is another one at each site."""
 
 
-def _all(reader: Reader, period: Period, found: str) -> str:
-    """SQL: every entity and host that is ``found``, with its scope and alerts."""
+def _all(reader: Reader, period: Period, test: str) -> str:
+    """SQL: every entity and host that passes ``test``, with its scope and alerts."""
     reader.view("entity", ENTITY_SITE_5M, period.since, period.until)
     reader.view("host", HOST_1H, period.since, period.until)
     return f"""SELECT kind, value, {SCOPE} AS scope, {total("alerts")} FROM (
             SELECT kind, value, fleet, site, alerts FROM entity
             UNION ALL SELECT 'host', host, fleet, site, alerts FROM host WHERE host <> '')
-        WHERE {found} GROUP BY 1, 2, 3"""
+        WHERE {test} GROUP BY 1, 2, 3"""
 
 
 def entity(
-    reader: Reader, who: Principal, kind: str, value: str, scope: str = "", days: int = 14,
+    reader: Reader, kind: str, value: str, scope: str = "", days: int = 14,
     now: datetime | None = None,
 ) -> EntityPage:  # fmt: skip
     """One entity in the last ``days``; ``scope``: at one site only, ``FLEET/SITE``. Raises Problem 404 when nothing is
     known of it."""
     period = last_days(days, now)
-    view, found, query = _source(reader, kind, value, scope, period)
-    mine = reader.narrow(view, found)
+    view, test, query = _source(reader, kind, value, scope, period)
+    mine = reader.narrow(view, test)
     sums = reader.only(
         f"""SELECT {total("alerts")}, {total("matches")}, min(first_time) AS first_time, max(last_time) AS last_time
         FROM {mine}"""
@@ -113,8 +112,8 @@ def entity(
     if not risks and not sums["alerts"] and not sums["matches"]:
         raise none("entity")
     rules = counted(reader, mine, "true", "rule_id")
-    named = titles(reader, [one.name for one in rules])
-    rules = [one.model_copy(update={"label": named.get(one.name) or one.name}) for one in rules]
+    titled = titles(reader, (rule.name for rule in rules))
+    rules = [rule.model_copy(update={"label": titled.get(rule.name) or rule.name}) for rule in rules]
     counts = by_day(reader, mine, "true", period)
     daily = {row["as_of"]: row for row in risks}
     return EntityPage(
@@ -163,13 +162,12 @@ def _alerts(kind: str, value: str, scope: str) -> str:
     if kind == "host":
         at += f" AND coalesce(host = {text(value)}, false)"
     elif kind != "site":
-        at += f" AND coalesce(list_contains(entities, {{'kind': {text(kind)}, 'value': {text(value)}}}), false)"
-    return f"{at} AND coalesce(kind, '') <> 'fold'"
+        at += f" AND {names(kind, value)}"
+    return f"{at} AND {NOT_FOLD}"
 
 
-def _campaigns(reader: Reader, kind: str, value: str) -> list[dict[str, object]]:
+def _campaigns(reader: Reader, kind: str, value: str) -> list[Row]:
     """Campaigns that name it."""
     is_it = f"kind = {text(kind)} AND value = {text(value)}"
     among = f"len(list_filter(entities, lambda e: e.kind = {text(kind)} AND e.value = {text(value)})) > 0"
-    rows, _ = listed(reader, f"(({is_it}) OR coalesce({among}, false))", MAX_CAMPAIGNS)
-    return [dict(row) for row in rows]
+    return listed(reader, f"(({is_it}) OR coalesce({among}, false))", MAX_CAMPAIGNS).rows

@@ -1,4 +1,4 @@
-"""What a search finds as lines, newest first, a few files at a time, however much it is: NDJSON or CSV."""
+"""The alerts of a search as lines, newest first, a few files at a time, however many there are: NDJSON or CSV."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from vedette_console.data.query import parse
 from vedette_console.data.reader import Reader
 from vedette_console.data.rows import NEWEST
 from vedette_console.data.sql import condition
-from vedette_console.security.principal import Principal
 from vedette_console.web import Problem
 
 FORMATS = {"ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
@@ -40,18 +39,16 @@ def check(q: str, format: str, now: datetime | None = None) -> None:
         raise Problem(400, f"there is no format {format}", where="format", what_to_do="write ndjson or csv")
 
 
-def lines(
-    reader: Reader, who: Principal, q: str = "", format: str = "ndjson", now: datetime | None = None
-) -> Iterator[bytes]:
+def lines(reader: Reader, q: str = "", format: str = "ndjson", now: datetime | None = None) -> Iterator[bytes]:
     """The lines in pieces of about ``PIECE`` bytes."""
     check(q, format, now)
     asked = parse(q, now_or(now))
-    found, write = condition(asked), _csv_line if format == "csv" else _json_line
+    test, write = condition(asked), _csv_line if format == "csv" else _json_line
     piece = bytearray(_csv(COLUMNS) if format == "csv" else b"")
     # File by file, so that memory holds the sorted alerts of one file.
-    for one in files_of(reader, asked):
-        reader.show("alerts", ALERTS, [one])
-        for row in reader.stream(f"SELECT * EXCLUDE (batch) FROM alerts WHERE {found} ORDER BY {NEWEST}"):
+    for file in files_of(reader, asked):
+        reader.show("alerts", ALERTS, [file])
+        for row in reader.stream(f"SELECT * EXCLUDE (batch) FROM alerts WHERE {test} ORDER BY {NEWEST}"):
             piece += write(row)
             if len(piece) >= PIECE:
                 yield bytes(piece)

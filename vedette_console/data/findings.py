@@ -7,7 +7,7 @@ finding is of, those that they do not see included: a decision closes it for all
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -17,21 +17,12 @@ from spark_jobs.report.figures import Line
 from spark_jobs.report.triage import CLOSED, MAX_TEXT, NEW, STATES, decisions, mistake, words
 from spark_jobs.report.triage import decide as keep
 from spark_jobs.tables.ask import Row, severity, text
-from spark_jobs.tables.schema import ALERTS, ANOMALIES, CAMPAIGNS, RISK, TRIAGE
-from spark_jobs.tables.tables import Where
+from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, RISK, TRIAGE
 from vedette_console.data.models import Anomaly, Decision, Risk
 from vedette_console.data.models_fleet import DecisionMade
 from vedette_console.data.reader import Reader
-from vedette_console.data.rows import (
-    following,
-    last_days,
-    limited,
-    newest_day,
-    none,
-    offset,
-)
-from vedette_console.data.rules import titles
-from vedette_console.security.principal import ALL, Principal
+from vedette_console.data.rows import last_days, newest_day, none, part, titles, whole_alert
+from vedette_console.security.principal import ALL
 from vedette_console.web import Listing, Model, Problem, require
 
 MAX_DECISIONS = 100
@@ -57,7 +48,7 @@ class Decide(Model):
 
     @field_validator("state")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _is_state(cls, value: str) -> str:
         if value not in STATES:
             raise ValueError(f"write one of {', '.join(STATES)}")
         return value
@@ -79,13 +70,11 @@ def decision(line: Line, last: datetime | None) -> Decision:
                     expires_at=line.expires_at, updated_at=line.updated_at, closed=shut, words=words(line))  # fmt: skip
 
 
-def held(reader: Reader, findings: Collection[str], now: datetime | None = None) -> dict[str, Line]:
-    """What holds for those of ``findings`` about which something was decided."""
-    return decisions(reader, findings, now or datetime.now(UTC))
-
-
-def decision_of(reader: Reader, finding: str, last: datetime | None, now: datetime | None = None) -> Decision:
-    return decision(held(reader, [finding], now).get(finding, NEW), last)
+def decided(reader: Reader, rows: Sequence[Row], id: str, last: str, now: datetime | None = None) -> list[Decision]:
+    """The decision about the finding of each row; ``id`` and ``last``: the columns of its id, and of when it was last
+    active."""
+    lines = decisions(reader, [row[id] for row in rows], now or datetime.now(UTC))
+    return [decision(lines.get(row[id], NEW), row[last]) for row in rows]
 
 
 def history(reader: Reader, finding: str) -> list[Decision]:
@@ -105,9 +94,9 @@ def find(reader: Reader, finding: str, day: str = "") -> Finding:
         return _alert(reader, finding, day)
     for kind, table, column in (("campaign", CAMPAIGNS, "campaign_id"), ("anomaly", ANOMALIES, "anomaly_id"),
                                 ("risk", RISK, "risk_id")):  # fmt: skip
-        reader.view("found", table)
+        reader.view("findings", table)
         last = "ended_at" if kind == "anomaly" else "last_seen"
-        rows = reader.rows(f"SELECT * FROM found WHERE {column} = {text(finding)} ORDER BY {last} DESC LIMIT 1")
+        rows = reader.rows(f"SELECT * FROM findings WHERE {column} = {text(finding)} ORDER BY {last} DESC LIMIT 1")
         if rows:
             return Finding(kind, finding, _places(reader, kind, rows[0], column), rows[0][last])
     raise none("finding")
@@ -115,14 +104,8 @@ def find(reader: Reader, finding: str, day: str = "") -> Finding:
 
 def _alert(reader: Reader, finding: str, day: str) -> Finding:
     agent, _, alert = finding.removeprefix("alert:").partition("/")
-    reader.show("found", ALERTS, reader.files(ALERTS, Where(only=(day,)) if day else None))
-    rows = reader.rows(
-        f"""SELECT coalesce(fleet, '') AS fleet, coalesce(site, '') AS site, counted_at FROM found
-        WHERE alert_id = {text(alert)} AND agent_id = {text(agent)} LIMIT 1"""
-    )
-    if not rows:
-        raise none("alert")
-    return Finding("alert", finding, ((rows[0]["fleet"], rows[0]["site"]),), rows[0]["counted_at"])
+    row = whole_alert(reader, day, agent, alert, "fleet, site, counted_at")
+    return Finding("alert", finding, ((row["fleet"] or "", row["site"] or ""),), row["counted_at"])
 
 
 def _places(reader: Reader, kind: str, row: Row, column: str) -> tuple[tuple[str, str], ...]:
@@ -133,8 +116,8 @@ def _places(reader: Reader, kind: str, row: Row, column: str) -> tuple[tuple[str
         return (_place(place),) if place else ((ALL, ALL),)
     sites = row["sites"] or []
     if not reader.scope.all:
-        whole = reader.rows(f"SELECT sites FROM all_found WHERE {column} = {text(row[column])}")
-        sites = [place for one in whole for place in one["sites"] or []]
+        whole = reader.rows(f"SELECT sites FROM all_findings WHERE {column} = {text(row[column])}")
+        sites = [place for part in whole for place in part["sites"] or []]
     return tuple(sorted({_place(place) for place in sites}))
 
 
@@ -143,21 +126,21 @@ def _place(text: str) -> tuple[str, str]:
     return fleet, site
 
 
-def decide(reader: Reader, who: Principal, finding: str, body: Decide, now: datetime | None = None) -> DecisionMade:
+def decide(reader: Reader, finding: str, body: Decide, now: datetime | None = None) -> DecisionMade:
     """Keep a decision. Raises Problem 404 for an unknown finding, 403, and 422 for what it lacks."""
     now = now or datetime.now(UTC)
     if wrong := mistake(body.state, body.assignee, body.reason):
         raise Problem(422, wrong, where=wrong.rpartition(" ")[2], what_to_do="give it, or choose another state")
     expires = _until(body.expires, now)
-    found = find(reader, finding, body.day)
-    for fleet, site in found.places:
-        require(who, "triage", fleet, site)
-    made = keep(
-        reader.catalog.tables, found.id, found.kind, body.state, author=who.name, now=now, assignee=body.assignee,
-        reason=body.reason, expires=expires,
+    about = find(reader, finding, body.day)
+    for fleet, site in about.places:
+        require(reader.who, "triage", fleet, site)
+    line = keep(
+        reader.catalog.tables, about.id, about.kind, body.state, author=reader.who.name, now=now,
+        assignee=body.assignee, reason=body.reason, expires=expires,
     )  # fmt: skip
     reader.catalog.moved(TRIAGE)
-    return DecisionMade(finding_id=found.id, kind=found.kind, triage=decision(made, found.last))
+    return DecisionMade(finding_id=about.id, kind=about.kind, triage=decision(line, about.last))
 
 
 def _until(text: str, now: datetime) -> datetime | None:
@@ -176,60 +159,43 @@ def _until(text: str, now: datetime) -> datetime | None:
 
 
 def anomalies(
-    reader: Reader, who: Principal, kind: str = "", after: str = "", limit: int = 50, days: int = 7,
+    reader: Reader, kind: str = "", after: str = "", limit: int = 50, days: int = 7,
     now: datetime | None = None,
 ) -> Listing[Anomaly]:  # fmt: skip
     """Anomalies of the last ``days``, of one kind or all, those furthest from the usual first."""
-    before, limit, period = offset(after), limited(limit), last_days(days, now)
+    period = last_days(days, now)
     reader.view("anomalies", ANOMALIES, period.since, period.until)
-    rows = reader.rows(
-        f"""SELECT *, count(*) OVER () AS of FROM anomalies WHERE {f"kind = {text(kind)}" if kind else "true"}
-        ORDER BY coalesce(score, 0) DESC, {severity()} DESC, started_at, anomaly_id LIMIT {limit} OFFSET {before}"""
-    )
-    of = rows[0]["of"] if rows else 0
-    return Listing(items=_anomalies(reader, rows, now), total=of, next=following(before, len(rows), of))
-
-
-def _anomalies(reader: Reader, rows: Sequence[Row], now: datetime | None) -> list[Anomaly]:
-    known = titles(reader, [row["rule_id"] for row in rows if row["rule_id"]])
-    decided = held(reader, [row["anomaly_id"] for row in rows], now)
-    return [
+    rows, total, following = part(
+        reader, f"anomalies WHERE {f'kind = {text(kind)}' if kind else 'true'}",
+        f"coalesce(score, 0) DESC, {severity()} DESC, started_at, anomaly_id", after, limit,
+    )  # fmt: skip
+    titled = titles(reader, (row["rule_id"] for row in rows))
+    items = [
         Anomaly.model_validate(
-            {
-                **row,
-                "day": row["date"],
-                "rule_title": known.get(row["rule_id"] or "", ""),
-                "triage": decision(decided.get(row["anomaly_id"], NEW), row["ended_at"]),
-            }
+            {**row, "day": row["date"], "rule_title": titled.get(row["rule_id"], ""), "triage": decision}
         )
-        for row in rows
+        for row, decision in zip(rows, decided(reader, rows, "anomaly_id", "ended_at", now), strict=True)
     ]
+    return Listing(items=items, total=total, next=following)
 
 
 def risks(
-    reader: Reader, who: Principal, kind: str = "", over: bool = False, after: str = "", limit: int = 50,
+    reader: Reader, kind: str = "", over: bool = False, after: str = "", limit: int = 50,
     now: datetime | None = None,
 ) -> Listing[Risk]:  # fmt: skip
     """Entities of the newest day, of one kind or all, those over their threshold first."""
-    before, limit = offset(after), limited(limit)
     newest_day(reader, "risk", RISK)
-    found = " AND ".join([f"kind = {text(kind)}" if kind else "true", "over" if over else "true"])
-    rows = reader.rows(
-        f"""SELECT *, count(*) OVER () AS of FROM risk WHERE {found}
-        ORDER BY over DESC, score / nullif(threshold, 0) DESC, kind, value, scope LIMIT {limit} OFFSET {before}"""
-    )
-    of = rows[0]["of"] if rows else 0
-    return Listing(items=risk_models(reader, rows, now), total=of, next=following(before, len(rows), of))
+    tests = " AND ".join([f"kind = {text(kind)}" if kind else "true", "over" if over else "true"])
+    order = "over DESC, score / nullif(threshold, 0) DESC, kind, value, scope"
+    rows, total, following = part(reader, f"risk WHERE {tests}", order, after, limit)
+    return Listing(items=risk_models(reader, rows, now), total=total, next=following)
 
 
 def risk_models(reader: Reader, rows: Sequence[Row], now: datetime | None = None) -> list[Risk]:
     """Rows of the table ``risk`` as models."""
-    parts = [part for row in rows for part in row["contributions"] or ()]
-    known = titles(reader, [part["rule_id"] for part in parts if part["rule_id"]])
-    decided = held(reader, [row["risk_id"] for row in rows], now)
-    return [_risk(row, known, decision(decided.get(row["risk_id"], NEW), row["last_seen"])) for row in rows]
-
-
-def _risk(row: Row, titled: dict[str, str], triage: Decision) -> Risk:
-    parts = [{**part, "rule_title": titled.get(part["rule_id"] or "", "")} for part in row["contributions"] or ()]
-    return Risk.model_validate({**row, "day": row["as_of"], "contributions": parts, "triage": triage})
+    titled = titles(reader, (share["rule_id"] for row in rows for share in row["contributions"] or ()))
+    models = []
+    for row, decision in zip(rows, decided(reader, rows, "risk_id", "last_seen", now), strict=True):
+        shares = [{**share, "rule_title": titled.get(share["rule_id"], "")} for share in row["contributions"] or ()]
+        models.append(Risk.model_validate({**row, "day": row["as_of"], "contributions": shares, "triage": decision}))
+    return models

@@ -20,13 +20,13 @@ MOST = 128
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Entry:
     lock: Lock = field(default_factory=Lock)
     """Held while the answer is made."""
     has: bool = False
     answer: Any = None
     state: Hashable = None
-    made: float = 0.0
+    since: float = 0.0
 
 
 class Memo:
@@ -35,7 +35,7 @@ class Memo:
     def __init__(self, most: int = MOST) -> None:
         self._lock = Lock()
         self._most = most
-        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
 
     def get(
         self, key: Hashable, state: Hashable, make: Callable[[], Answer], *, least: float = 0.0, most: float = 60.0
@@ -44,22 +44,24 @@ class Memo:
         earliest after ``least`` seconds, or when it is older than ``most``; who asks then gets it, while others that
         ask meanwhile get the former one."""
         with self._lock:
-            kept = self._kept.setdefault(key, _Kept())
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        age = time.monotonic() - kept.made
-        if kept.has and (age < least or (kept.state == state and age < most)):
-            answer: Answer = kept.answer
+            entry = self._entries.setdefault(key, _Entry())
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._most:
+                self._entries.popitem(last=False)
+        age = time.monotonic() - entry.since
+        if entry.has and (age < least or (entry.state == state and age < most)):
+            answer: Answer = entry.answer
             return answer
-        if not kept.lock.acquire(blocking=not kept.has):
-            former: Answer = kept.answer
+        if not entry.lock.acquire(blocking=not entry.has):
+            former: Answer = entry.answer
             return former
         try:
-            if not kept.has or kept.state != state or time.monotonic() - kept.made >= most:
-                made = make()
-                kept.answer, kept.state, kept.made, kept.has = made, state, time.monotonic(), True
-            found: Answer = kept.answer
-            return found
+            if not entry.has or entry.state != state or time.monotonic() - entry.since >= most:
+                entry.answer = make()
+                entry.state = state
+                entry.since = time.monotonic()
+                entry.has = True
+            newest: Answer = entry.answer
+            return newest
         finally:
-            kept.lock.release()
+            entry.lock.release()

@@ -1,4 +1,4 @@
-"""What the console answers about the tables: one frozen model a noun, the same for pages and the API."""
+"""Answers about the tables: one frozen model a noun, the same for pages and the API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vedette_console.web import Model
 
 
 def _filled(struct: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What a struct of a row has; None for nothing."""
+    """The values of a struct of a row that are there; None for none."""
     return {key: value for key, value in (struct or {}).items() if value is not None} or None
 
 

@@ -1,4 +1,4 @@
-"""What the console answers about entities, rules, agents, sites, reports and *Now*; as ``models`` promises."""
+"""Answers about entities, rules, agents, sites, reports and *Now*; as ``models`` promises."""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ Tree: TypeAlias = Term | Not | All | Any
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What a text asks for, at times from ``since`` to before ``until`` (None: unbounded). ``timed``: the text says
-    something about time."""
+    """A search at times from ``since`` to before ``until`` (None: unbounded). ``timed``: its text says something about
+    time."""
 
     tree: Tree = All()
     since: datetime | None = None
@@ -143,8 +143,8 @@ def terms(tree: Tree) -> Iterator[Term]:
         case Not(part):
             yield from terms(part)
         case All(parts) | Any(parts):
-            for one in parts:
-                yield from terms(one)
+            for part in parts:
+                yield from terms(part)
 
 
 def wrong(column: int, error: str, what_to_do: str) -> Problem:
@@ -153,7 +153,7 @@ def wrong(column: int, error: str, what_to_do: str) -> Problem:
 
 
 def parse(text: str, now: datetime) -> Search:
-    """What ``text`` asks for at ``now``. Raises Problem 400 with the column, from 1, as ``where``."""
+    """Parse ``text``, as of ``now``. Raises Problem 400 with the column, from 1, as ``where``."""
     if len(text) > MAX_SEARCH:
         raise wrong(MAX_SEARCH + 1, f"the search has over {MAX_SEARCH:,} characters", "search for less")
     parser = _Parser(text, now)
@@ -210,9 +210,9 @@ class _Parser:
 
     def both(self) -> Tree:
         parts: list[Tree] = []
-        while (one := self.single()) is not None:
-            if one != All():
-                parts.append(one)
+        while (part := self.single()) is not None:
+            if part != All():
+                parts.append(part)
             if self.word("AND"):
                 self.operand("AND")
         return parts[0] if len(parts) == 1 else All(tuple(parts))
@@ -261,7 +261,7 @@ class _Parser:
         if (
             self.at >= len(self.text)
             or self.text[self.at] == ")"
-            or any(self.word(one, take=False) for one in ("AND", "OR"))
+            or any(self.word(word, take=False) for word in ("AND", "OR"))
         ):
             raise wrong(self.at + 1, f"{after} has nothing after it", f"write a term after {after}, or leave it out")
 
@@ -318,7 +318,7 @@ class _Parser:
                 self.at + 1, "a quote in the middle of a word", 'put the whole value in quotes: "…"; \\" is a quote'
             )
         parts = match[0].split("*")
-        return Pattern((parts[0], *(one for one in parts[1:-1] if one), *parts[1:][-1:]))
+        return Pattern((parts[0], *(part for part in parts[1:-1] if part), *parts[1:][-1:]))
 
     def time(self, field: str, op: str, text: str, start: int, begin: int) -> Tree:
         if op != ":":

@@ -1,6 +1,6 @@
 """DuckDB readers over the tables: as many questions at a time as there are readers, within one bound of memory.
 
-``Pool.ask(function, who, …)`` runs ``function(reader, who, …)`` in a thread, with the views that it makes narrowed to
+``Pool.ask(function, who, …)`` runs ``function(reader, …)`` in a thread, with the views that it makes narrowed to
 what ``who`` may see (``scope``). A table may be written, compacted, vacuumed or missing meanwhile: a question whose
 files are gone is asked once more of the table as it is then. When the one who asked goes away, after ``seconds``, and
 when the pool is closed, DuckDB is interrupted, and again until the question has ended: an interrupt that comes before
@@ -23,7 +23,7 @@ import structlog
 from deltalake.exceptions import DeltaError
 from fastapi import Request
 
-from spark_jobs.tables import ask
+from spark_jobs.tables.ask import Reader as TableReader
 from spark_jobs.tables.ask import Row
 from spark_jobs.tables.delta import DataFile
 from spark_jobs.tables.duck import BATCH, show
@@ -47,9 +47,10 @@ WAITING = 200
 SECONDS = 30.0
 """Of a question, before it is interrupted."""
 EXPORT_SECONDS = 3600.0
-KEPT = 5.0
-"""Seconds for which an answer that is kept is given whatever the tables do."""
+CACHED = 5.0
+"""Seconds for which an answer of ``cached`` stays whatever the tables do."""
 NARROWED = "narrowed"
+NOBODY = Principal("", "user", ())
 LOOK = 0.25
 """Seconds between two looks at whether a browser is still there."""
 AGAIN = 0.1
@@ -63,7 +64,7 @@ class Stopped(Exception):
     """Nobody waits for the answer any more."""
 
 
-class Reader(ask.Reader):
+class Reader(TableReader):
     """Views of the tables within ``scope``, and answers; used by one thread at a time.
 
     Times of an answer are aware, in UTC; maps are lists of pairs.
@@ -72,13 +73,14 @@ class Reader(ask.Reader):
     def __init__(self, duck: Any, catalog: Catalog, memo: Memo) -> None:
         self.catalog = catalog
         self.memo = memo
+        self.who = NOBODY
         self.scope = Scope(False)
         self._duck = duck
         self._stop = threading.Event()
 
     def begin(self, who: Principal) -> None:
         """A question of ``who`` begins."""
-        scope = who.sites("read")
+        self.who, scope = who, who.sites("read")
         self.scope = Scope(True) if scope.all else scope
         self._stop.clear()
         self._duck.execute(f"DROP TABLE IF EXISTS {NARROWED}")
@@ -100,7 +102,7 @@ class Reader(ask.Reader):
         """Let ``name`` stand for what is seen of these files."""
         if self.stopped:
             raise Stopped
-        rows = self.catalog.tables.dataset_of(table, [one.path for one in files])
+        rows = self.catalog.tables.dataset_of(table, [file.path for file in files])
         self._duck.execute(f"DROP VIEW IF EXISTS {name}")
         if self.scope.all:
             show(self._duck, name, table, rows)
@@ -116,20 +118,20 @@ class Reader(ask.Reader):
     def _view(self, name: str, table: Table, where: Where) -> None:
         self.show(name, table, self.files(table, where))
 
-    def narrow(self, view: str, found: str) -> str:
-        """The name of a table of what is ``found`` (SQL) in ``view``: read once for all that is asked of it, until the
-        next question."""
+    def narrow(self, view: str, test: str) -> str:
+        """The name of a table of the rows of ``view`` that pass ``test`` (SQL): read once for all that is asked of it,
+        until the next question."""
         if self.stopped:
             raise Stopped
-        self._duck.execute(f"CREATE OR REPLACE TEMP TABLE {NARROWED} AS SELECT * FROM {view} WHERE {found}")
+        self._duck.execute(f"CREATE OR REPLACE TEMP TABLE {NARROWED} AS SELECT * FROM {view} WHERE {test}")
         return NARROWED
 
     def has(self, table: Table) -> bool:
         return self.catalog.version(table) >= 0
 
     def rows(self, sql: str) -> list[Row]:
-        found: list[Row] = self._ask(sql).to_arrow_table().to_pylist()
-        return found
+        rows: list[Row] = self._ask(sql).to_arrow_table().to_pylist()
+        return rows
 
     def stream(self, sql: str) -> Iterator[Row]:
         for batch in self._ask(sql).to_arrow_reader(BATCH):
@@ -137,9 +139,9 @@ class Reader(ask.Reader):
                 raise Stopped
             yield from pa.Table.from_batches([batch]).to_pylist()
 
-    def kept(self, key: Hashable, tables: Sequence[Table], make: Callable[[], Answer]) -> Answer:
-        """What ``make`` answers, of this scope, kept while ``tables`` stay as they are (``memo``)."""
-        return self.memo.get((key, self.scope), self.catalog.versions(tables), make, least=KEPT, most=600.0)
+    def cached(self, key: Hashable, tables: Sequence[Table], make: Callable[[], Answer]) -> Answer:
+        """The answer of ``make`` for this scope, stored while ``tables`` stay as they are (``memo``)."""
+        return self.memo.get((key, self.scope), self.catalog.versions(tables), make, least=CACHED, most=600.0)
 
     def close(self) -> None:
         self._duck.close()
@@ -204,12 +206,12 @@ class Pool:
 
     async def ask(
         self,
-        function: Callable[Concatenate[Reader, Principal, P], Answer],
+        function: Callable[Concatenate[Reader, P], Answer],
         who: Principal,
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Answer:
-        """What ``function`` answers. Raises what it raises, and Problem 503 when the tables cannot be asked now."""
+        """The answer of ``function``. Raises what it raises, and Problem 503 when the tables cannot be asked now."""
         if self._waiting >= WAITING:
             raise _busy()
         self._waiting += 1
@@ -217,26 +219,24 @@ class Pool:
             reader = await self._free.get()
         finally:
             self._waiting -= 1
-        return await self._run(self._free, reader, self.seconds, who, lambda: function(reader, who, *args, **kwargs))
+        return await self._run(self._free, reader, self.seconds, who, lambda: function(reader, *args, **kwargs))
 
     async def work(
         self,
-        function: Callable[Concatenate[Reader, Principal, P], Answer],
+        function: Callable[Concatenate[Reader, P], Answer],
         who: Principal,
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Answer:
         """The same for what takes long, by a reader that pages do not wait for."""
         reader = await self._exports.get()
-        return await self._run(
-            self._exports, reader, EXPORT_SECONDS, who, lambda: function(reader, who, *args, **kwargs)
-        )
+        return await self._run(self._exports, reader, EXPORT_SECONDS, who, lambda: function(reader, *args, **kwargs))
 
     async def stream(
-        self, function: Callable[Concatenate[Reader, Principal, P], Iterator[bytes]], who: Principal,
+        self, function: Callable[Concatenate[Reader, P], Iterator[bytes]], who: Principal,
         *args: P.args, **kwargs: P.kwargs,
     ) -> AsyncIterator[bytes]:  # fmt: skip
-        """What ``function`` yields, a piece at a time, by a reader that pages do not wait for.
+        """The pieces of ``function``, one at a time, by a reader that pages do not wait for.
 
         The first piece is made before this returns, so that what goes wrong at the beginning is raised here. Raises
         Problem 503 when as many exports as can be run already.
@@ -246,7 +246,7 @@ class Pool:
         except asyncio.QueueEmpty:
             raise _busy("as many exports as may be run already") from None
         reader.begin(who)
-        pieces = self._pieces(reader, function(reader, who, *args, **kwargs))
+        pieces = self._pieces(reader, function(reader, *args, **kwargs))
         first = await anext(pieces, b"")
 
         async def rest() -> AsyncIterator[bytes]:
@@ -322,7 +322,7 @@ class Pool:
             raise
 
     def _twice(self, reader: Reader, work: Callable[[], Answer]) -> Answer:
-        """In the thread: ``work``, and once more where its files are gone."""
+        """Do ``work`` in the thread, and once more where its files are gone."""
         with _named():
             try:
                 return work()
@@ -335,7 +335,7 @@ class Pool:
 
 @contextmanager
 def _named() -> Iterator[None]:
-    """What goes wrong with the tables, as Problem 503."""
+    """Raise what goes wrong with the tables as Problem 503."""
     less = "ask for less: a shorter time, a site, a rule"
     try:
         yield
@@ -355,6 +355,14 @@ def _busy(why: str = "too many questions wait already") -> Problem:
 
 
 def pool_of(request: Request) -> Pool:
-    """The application's."""
+    """The pool of the application."""
     pool: Pool = request.app.state.pool
     return pool
+
+
+async def ask(
+    request: Request, function: Callable[Concatenate[Reader, P], Answer], who: Principal,
+    *args: P.args, **kwargs: P.kwargs,
+) -> Answer:  # fmt: skip
+    """The answer of ``function`` to a request; the question ends when the browser goes away. Raises as ``Pool.ask``."""
+    return await unless_gone(request.is_disconnected, pool_of(request).ask(function, who, *args, **kwargs))

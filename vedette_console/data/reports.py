@@ -11,7 +11,6 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import structlog
 from spark_jobs.common.period import Period, period
 from spark_jobs.report import page
 from spark_jobs.report.freshness import freshness
+from spark_jobs.report.headline import Report
 from spark_jobs.tables import storage
 from vedette_console.data.models_fleet import ReportRow
 from vedette_console.data.now import report_of
@@ -58,9 +58,9 @@ class Reports:
         if self._folder is None:
             return
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
-        for one in sorted(self._folder.glob("*.making")):
-            if NAME.fullmatch(one.stem):
-                self._asked.put_nowait(one.stem)
+        for marker in sorted(self._folder.glob("*.making")):
+            if NAME.fullmatch(marker.stem):
+                self._asked.put_nowait(marker.stem)
         self._tasks = [asyncio.create_task(self._make_all())]
         if self._hour is not None:
             self._tasks.append(asyncio.create_task(self._daily()))
@@ -74,7 +74,7 @@ class Reports:
         """Reports, the newest days first; none for who does not see all sites."""
         if self._folder is None or not who.sites("read").all or not self._folder.is_dir():
             return []
-        names = {one.stem for one in self._folder.iterdir() if NAME.fullmatch(one.stem)}
+        names = {path.stem for path in self._folder.iterdir() if NAME.fullmatch(path.stem)}
         ordered = sorted(names, key=lambda name: (name[-10:], name), reverse=True)
         return [row for name in ordered[:MAX_LISTED] if (row := self._row(self._folder, name)) is not None]
 
@@ -159,5 +159,6 @@ class Reports:
             await asyncio.sleep(600.0)
 
 
-def _html(reader: Reader, who: Principal, wanted: Period) -> str:
-    return page.html(replace(report_of(reader, wanted), fresh=freshness(reader, wanted)))
+def _html(reader: Reader, wanted: Period) -> str:
+    screen = report_of(reader, wanted)
+    return page.html(Report(wanted, screen.counts, screen.findings, screen.accounts, freshness(reader, wanted)))

@@ -1,4 +1,4 @@
-"""What of each table someone may see, as SQL: the one place where rows are withheld.
+"""The rows of each table that someone may see, as SQL: the one place where rows are withheld.
 
 Every view that a ``reader.Reader`` makes goes through here, so no question can forget it. ``SCOPED`` says for each
 table how; a test walks all tables. Where a row is of many sites at once (a campaign), those that are not seen are taken
@@ -23,9 +23,9 @@ def seen(scope: Scope, fleet: str = "fleet", site: str = "site") -> str:
     if scope.all:
         return "true"
     tests = []
-    for one, two in scope.places:
-        named = ((column, value) for column, value in ((fleet, one), (site, two)) if value != ALL)
-        tests.append(" AND ".join(f"coalesce({column}, '') = {text(value)}" for column, value in named))
+    for place in scope.places:
+        columns = ((column, value) for column, value in zip((fleet, site), place, strict=True) if value != ALL)
+        tests.append(" AND ".join(f"coalesce({column}, '') = {text(value)}" for column, value in columns))
     return "(" + " OR ".join(f"({test or 'true'})" for test in tests) + ")" if tests else "false"
 
 
@@ -45,7 +45,7 @@ def _whole(view: str, scope: Scope) -> str:
 
 
 def _none(view: str, scope: Scope) -> str:
-    """Only for who sees all."""
+    """No row: only who sees all gets them."""
     return f"SELECT * FROM {view} WHERE false"
 
 
@@ -83,7 +83,7 @@ def _sessions(view: str, scope: Scope) -> str:
 
 
 def _risk(view: str, scope: Scope) -> str:
-    """Of what is at one site, that; of others those that alerted where it is seen, without what they are made of."""
+    """Risks of what is at a site that is seen; of others those that alerted at such a site, without their parts."""
     near = f"(kind, value) IN (SELECT kind, value FROM seen_{ENTITY_SITE_5M.name})"
     here = f"CASE WHEN kind = 'site' THEN {seen_place(scope, 'value')} ELSE {seen_place(scope, 'scope')} END"
     placed = "(scope <> '' OR kind = 'site')"
@@ -94,7 +94,7 @@ def _risk(view: str, scope: Scope) -> str:
 
 
 def _coverage(view: str, scope: Scope) -> str:
-    """Which rules are deployed, not what they have seen."""
+    """Rules that are deployed, without what they have seen."""
     return f"""SELECT * REPLACE (NULL::BIGINT AS alerts, NULL::BIGINT AS matches, NULL::BIGINT AS sites,
         NULL::TIMESTAMPTZ AS first_seen, NULL::TIMESTAMPTZ AS last_seen) FROM {view} WHERE coalesce(deployed, true)"""
 

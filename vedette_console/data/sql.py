@@ -29,16 +29,25 @@ NUMERIC = r"'-?[0-9]{1,15}(\.[0-9]{1,15})?'"
 """What of a text is taken for a number."""
 
 
+NOT_FOLD = "coalesce(kind, '') <> 'fold'"
+"""SQL: whether an alert is none that stands for others."""
+
+
+def names(kind: str, value: str) -> str:
+    """SQL: whether an alert names the entity; never null."""
+    return f"coalesce(list_contains(entities, {{'kind': {text(kind)}, 'value': {text(value)}}}), false)"
+
+
 def condition(search: Search) -> str:
     """SQL: whether a row of ``alerts`` is found."""
     parts = [where(search.tree)]
     if not search.has("kind"):
-        parts.append("coalesce(kind, '') <> 'fold'")
+        parts.append(NOT_FOLD)
     if search.since is not None:
         parts.append(f"counted_at >= {time(search.since)}::TIMESTAMPTZ")
     if search.until is not None:
         parts.append(f"counted_at < {time(search.until)}::TIMESTAMPTZ")
-    return " AND ".join(f"({one})" for one in parts)
+    return " AND ".join(f"({part})" for part in parts)
 
 
 def where(tree: Tree) -> str:
@@ -47,60 +56,60 @@ def where(tree: Tree) -> str:
         case Not(part):
             return f"NOT ({where(part)})"
         case All(parts):
-            return " AND ".join(f"({where(one)})" for one in parts) or "true"
+            return " AND ".join(f"({where(part)})" for part in parts) or "true"
         case Any(parts):
-            return " OR ".join(f"({where(one)})" for one in parts)
+            return " OR ".join(f"({where(part)})" for part in parts)
         case Term():
             return _term(tree)
 
 
-def _term(one: Term) -> str:
-    field, pattern = one.field, one.pattern
+def _term(term: Term) -> str:
+    field, pattern = term.field, term.pattern
     if field in KINDS or field == "entity":
         kind = "" if field == "entity" else f"e.kind = '{field}' AND "
         return _some("entities", "e", f"{kind}{_is('e.value', pattern)}")
-    if field == "level" and one.op != ":":
-        return f"{severity()} {one.op} {int(one.number)}"
+    if field == "level" and term.op != ":":
+        return f"{severity()} {term.op} {int(term.number)}"
     if field == "fields.NAME":
-        value = f"coalesce(fields[{text(one.name)}], '')"
-        return _is(value, pattern) if one.op == ":" else _compared(value, one)
+        value = f"coalesce(fields[{text(term.name)}], '')"
+        return _is(value, pattern) if term.op == ":" else _compared(value, term)
     if field in COLUMNS:
         return _is(f"coalesce({COLUMNS[field]}, '')", pattern)
-    return _OTHERS[field](one)
+    return _OTHERS[field](term)
 
 
-def _rule(one: Term) -> str:
-    return " OR ".join(_is(f"coalesce({column}, '')", one.pattern) for column in ("rule_id", "rule_title"))
+def _rule(term: Term) -> str:
+    return " OR ".join(_is(f"coalesce({column}, '')", term.pattern) for column in ("rule_id", "rule_title"))
 
 
-def _tactic(one: Term) -> str:
-    named = Pattern(tuple(part.replace("_", "-") for part in one.pattern.parts))
+def _tactic(term: Term) -> str:
+    named = Pattern(tuple(part.replace("_", "-") for part in term.pattern.parts))
     test = _is("replace(substr(t, 8), '_', '-')", named)
     return _some("tags", "t", f"starts_with(lower(t), 'attack.') AND {test}")
 
 
-def _technique(one: Term) -> str:
-    below = Pattern((*one.pattern.parts[:-1], one.pattern.parts[-1] + ".", ""))
-    test = f"{_is('substr(t, 8)', one.pattern)} OR {_is('substr(t, 8)', below)}"
+def _technique(term: Term) -> str:
+    below = Pattern((*term.pattern.parts[:-1], term.pattern.parts[-1] + ".", ""))
+    test = f"{_is('substr(t, 8)', term.pattern)} OR {_is('substr(t, 8)', below)}"
     return _some("tags", "t", f"starts_with(lower(t), 'attack.t') AND ({test})")
 
 
-def _text(one: Term) -> str:
-    inside = Pattern(("", *one.pattern.parts, ""))
+def _text(term: Term) -> str:
+    inside = Pattern(("", *term.pattern.parts, ""))
     values = _some("map_values(fields)", "v", _is("coalesce(v, '')", inside))
     return " OR ".join([*(_is(f"coalesce({column}, '')", inside) for column in ("rule_title", "raw")), values])
 
 
-def _whole(one: Term) -> str:
+def _whole(term: Term) -> str:
     """A column of whole numbers."""
-    sign = "=" if one.op == ":" else one.op
-    return f"coalesce({one.field}, 0) {sign} {one.number!r}"
+    sign = "=" if term.op == ":" else term.op
+    return f"coalesce({term.field}, 0) {sign} {term.number!r}"
 
 
 _OTHERS: dict[str, Callable[[Term], str]] = {
     "rule": _rule,
-    "tag": lambda one: _some("tags", "t", _is("t", one.pattern)),
-    "flag": lambda one: _some("flags", "t", _is("t", one.pattern)),
+    "tag": lambda term: _some("tags", "t", _is("t", term.pattern)),
+    "flag": lambda term: _some("flags", "t", _is("t", term.pattern)),
     "tactic": _tactic,
     "technique": _technique,
     "text": _text,
@@ -132,8 +141,8 @@ def _literal(part: str) -> str:
     return part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def _compared(value: str, one: Term) -> str:
+def _compared(value: str, term: Term) -> str:
     return (
         f"CASE WHEN regexp_full_match({value}, {NUMERIC}) "
-        f"THEN coalesce(TRY_CAST({value} AS DOUBLE) {one.op} CAST({one.number!r} AS DOUBLE), false) ELSE false END"
+        f"THEN coalesce(TRY_CAST({value} AS DOUBLE) {term.op} CAST({term.number!r} AS DOUBLE), false) ELSE false END"
     )

@@ -17,9 +17,9 @@ import orjson
 
 from vedette.system import child
 from vedette.system.within import within
-from vedette_console.fleet.means import Means
 from vedette_console.fleet.models import Finding, RuleFile
 from vedette_console.fleet.models_asked import EventInput, Explained, Linted, RuleInput, Tested
+from vedette_console.settings import Settings
 from vedette_console.web import Problem
 
 MODULE = "vedette_console.fleet.worker"
@@ -32,8 +32,8 @@ ENDINGS = {"sigma": ".yml", "sql": ".sql"}
 
 
 class Authoring:
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._turns, self._waiting = asyncio.Semaphore(AT_ONCE), 0
 
     async def lint(self, rule: RuleInput) -> Linted:
@@ -52,11 +52,11 @@ class Authoring:
         return Tested(**{"ok": False, "events": 0, "sequences": 0, "failures": [], **row})
 
     async def plan(self, rules: Iterable[RuleFile]) -> tuple[str, list[str], list[Finding]]:
-        """Of a hunt: Base64, titles of its rules, what does not run. Raises Problem 422 when nothing runs."""
-        row = await self._ask("plan", {one.path: one.text or "" for one in rules}, True)
-        findings = [Finding(**one) for one in row["problems"]]
+        """Plan of a hunt in Base64, titles of its rules, findings about it. Raises Problem 422 when nothing runs."""
+        row = await self._ask("plan", {file.path: file.text or "" for file in rules}, True)
+        findings = [Finding(**problem) for problem in row["problems"]]
         if not row.get("plan"):
-            first = row.get("stopped") or next((said(one) for one in findings), "no rule in it")
+            first = row.get("stopped") or next((said(finding) for finding in findings), "no rule in it")
             raise Problem(422, f"no rule runs: {first}", where="rules", what_to_do="see /rules/lint for each mistake")
         return row["plan"], row["titles"], findings
 
@@ -66,10 +66,10 @@ class Authoring:
             raise Problem(429, "too many rules are being tried", what_to_do="try again in a moment",
                           headers={"Retry-After": "5"})  # fmt: skip
         order = {
-            "rules": [name for name in files if not name.endswith((".test.yml", ".test.yaml"))],
-            "beside": [str(path) for path in self._means.rules] if beside else [],
-            "pipelines": [str(path) for path in self._means.pipelines],
-            "lookups": [str(path) for path in self._means.lookups],
+            "rules": [name for name in files if is_rule(name)],
+            "beside": [str(path) for path in self._settings.rules] if beside else [],
+            "pipelines": [str(path) for path in self._settings.pipelines],
+            "lookups": [str(path) for path in self._settings.lookups],
             **{"event": "", "format": "auto", "topic": ""}, **more,
         }  # fmt: skip
         self._waiting += 1
@@ -77,7 +77,7 @@ class Authoring:
             async with self._turns:
                 folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="vedette-console-"))
                 try:
-                    await asyncio.to_thread(written, files, folder)
+                    await asyncio.to_thread(write_rules, files, folder)
                     ended = await child.run_async(MODULE, str(folder), op, data=orjson.dumps(order), seconds=SECONDS,
                                                   memory=MEMORY)  # fmt: skip
                 finally:
@@ -88,7 +88,7 @@ class Authoring:
 
 
 def answer(ended: child.Ended) -> dict[str, Any]:
-    """Of a child."""
+    """The answer of a child that has ended."""
     why = ""
     if ended.code is None:
         why = f"it took longer than {SECONDS:.0f} s"
@@ -104,7 +104,7 @@ def answer(ended: child.Ended) -> dict[str, Any]:
     return {"problems": [finding.model_dump()], "stopped": why[:500]}
 
 
-def written(files: Mapping[str, str], folder: Path) -> None:
+def write_rules(files: Mapping[str, str], folder: Path) -> None:
     """Write the files into ``folder``. Raises Problem 422 for names that exclude each other, OSError."""
     for name, text in files.items():
         path = below(folder, name)
@@ -118,16 +118,22 @@ def written(files: Mapping[str, str], folder: Path) -> None:
 
 
 def below(folder: Path, path: str) -> Path:
-    """Where the rule file ``path`` of a request lies. Raises Problem 422."""
+    """The place of the rule file ``path`` of a request. Raises Problem 422."""
     try:
         return within(folder, path)
     except ValueError as error:
         raise Problem(422, f"not a path below the rules' folder: {error}", where="rules") from error
 
 
-def said(one: Finding) -> str:
-    place = ":".join(str(part) for part in (one.path, one.line, one.column) if part)
-    return f"{place}: {one.message}" if place else one.message
+def is_rule(path: str) -> bool:
+    """Whether the file holds rules, not the test events of some."""
+    return not path.endswith((".test.yml", ".test.yaml"))
+
+
+def said(finding: Finding) -> str:
+    """A finding as one line, with its place."""
+    place = ":".join(str(part) for part in (finding.path, finding.line, finding.column) if part)
+    return f"{place}: {finding.message}" if place else finding.message
 
 
 def _files(rule: RuleInput) -> dict[str, str]:

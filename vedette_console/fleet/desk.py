@@ -6,7 +6,8 @@
   next start, by asking for what lacks (``region.requests.converse``). Agents take a request once, however often it
   comes. The note is written again when the request is over: lists need nothing else.
 * A broker that is away is waited for; the request says so.
-* AT_ONCE conversations at the same time, MAX_OPEN under way in all: others wait, or are refused.
+* AT_ONCE conversations at the same time: where others wait each has SHARE_SECONDS, so that hosts that are away keep
+  nobody waiting who asks hosts that answer. MAX_OPEN requests are under way in all, of one user MAX_OWN.
 * One console works in a folder of requests; a second one there reads, and asks nothing.
 """
 
@@ -39,10 +40,11 @@ from vedette.system import foreign
 from vedette.system.backoff import Backoff
 from vedette.system.durable import write_whole
 from vedette.system.wallclock import utc_now
-from vedette_console.fleet.means import Means, as_given
+from vedette_console.fleet.means import as_given, need_authorities, need_broker, need_key, need_requests, revoked_now
 from vedette_console.fleet.models_asked import AgentAnswer, Job
 from vedette_console.security.principal import Principal
-from vedette_console.web import Problem
+from vedette_console.settings import Settings
+from vedette_console.web import Problem, written
 
 NOTE = "console.json"
 NO_ANSWER, ANSWERING, NOT_TAKEN = "no answer", "answering", "not taken"
@@ -52,7 +54,7 @@ ACT = {"hunt": "hunt", "evidence": "evidence", "ask": "fleet.ask", "do": "fleet.
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of a request that is over, for lists."""
+    """Sums of a request that is over, for lists."""
 
     whole: int = 0
     failed: int = 0
@@ -141,7 +143,7 @@ class Asked:
         return all(answer.over for answer in self.collection.answers.values())
 
     def state(self, now: int) -> tuple[str, str]:
-        """Of ``models.Job``, and why. ``now``: UTC microseconds."""
+        """State as in ``models_asked.Job``, and why. ``now``: UTC microseconds."""
         if self.note.state:
             return self.note.state, ""
         if self.collection.cancelled:
@@ -158,31 +160,31 @@ class Asked:
         return ("asking", "") if answering or not self.came else ("waiting", "hosts that are away, or at work")
 
     def totals(self, seen: AbstractSet[str] | None = None) -> Totals:
-        """Of the agents ``seen``; None: of all."""
-        answers = [one for agent, one in self.collection.answers.items() if seen is None or agent in seen]
-        hosts = [one for agent, one in [*self.hosts.items()] if seen is None or agent in seen]
-        last = [one for host in hosts if (one := host.progress) is not None]
+        """Sums of the agents ``seen``; None: of all."""
+        answers = [answer for agent, answer in self.collection.answers.items() if seen is None or agent in seen]
+        hosts = [host for agent, host in [*self.hosts.items()] if seen is None or agent in seen]
+        last = [host.progress for host in hosts if host.progress is not None]
         counts, _ = added(hosts)
         return Totals(
             sum(answer.whole for answer in answers),
             sum(answer.over and answer.state != "done" for answer in answers),
-            min(foreign.COUNT, sum(one.events for one in last)),
-            min(foreign.COUNT, max(counts.total(), sum(one.matches for one in last))),
+            min(foreign.COUNT, sum(progress.events for progress in last)),
+            min(foreign.COUNT, max(counts.total(), sum(progress.matches for progress in last))),
         )  # fmt: skip
 
     def settled(self) -> Note:
-        """It is over, and all that came is counted."""
+        """The note of a request that is over, once all that came is counted."""
         state = "cancelled" if self.collection.cancelled else "done" if self.over else "expired"
         return replace(self.note, state=state, totals=self.totals())
 
 
 def job(note: Note, who: Principal, asked: Asked | None, now: int) -> Job:
-    """For a list or a page, of the agents that ``who`` may see; of a request that is over without its replies, where
-    that is all of them."""
+    """A request for a list or a page, of the agents that ``who`` may see; of a request that is over without its
+    replies, where that is all of them."""
     state, why = asked.state(now) if asked is not None else (note.state, "")
     seen, totals = note.seen(who), totals_of(note, who, asked)
     every = asked.collection.answers.items() if asked is not None else ()
-    answers = [one for agent, one in every if agent in seen]
+    answers = [answer for agent, answer in every if agent in seen]
     return Job(
         id=note.id, kind=note.kind, state=state, why=why, title=note.title, by=note.by,  # type: ignore[arg-type]
         operator=note.operator, reason=as_given(note.reason, note.by), created=rfc3339(note.created),
@@ -193,7 +195,7 @@ def job(note: Note, who: Principal, asked: Asked | None, now: int) -> Job:
 
 
 def totals_of(note: Note, who: Principal, asked: Asked | None) -> Totals:
-    """Of the agents that ``who`` may see."""
+    """Sums of the agents that ``who`` may see."""
     seen = note.seen(who)
     whole = len(seen) == len(note.sites)
     if whole and (asked is None or note.state):
@@ -211,8 +213,8 @@ def answer_row(asked: Asked, agent: str) -> AgentAnswer:
     return AgentAnswer(
         agent=agent, fleet=asked.note.fleet, site=asked.note.sites.get(agent, ""), state=state, reason=reason,
         parts=len(answer.have), bytes=answer.size, whole=answer.whole, events=last and last.events,
-        matches=last and last.matches, oldest=rfc3339(last.oldest) if last and last.oldest else None,
-        reached=rfc3339(last.reached) if last and last.reached else None, share=last and last.share,
+        matches=last and last.matches, oldest=last and written(last.oldest), reached=last and written(last.reached),
+        share=last and last.share,
         notes=[note[:500] for note in host.notes[:50]] if host is not None else [],
     )  # fmt: skip
 
@@ -230,13 +232,15 @@ News = Callable[[], None]
 
 log = structlog.get_logger()
 
-AT_ONCE, MAX_OPEN = 16, 200
+AT_ONCE, MAX_OPEN, MAX_OWN = 16, 200, 50
 GRACE_SECONDS = 300.0
 """After a request has expired, for replies that are on their way."""
 CANCEL_SECONDS = 30.0
 """For agents to send what they had found when it was cancelled."""
 TURN_SECONDS = 3600.0
 """Of one conversation; then another connection is made."""
+SHARE_SECONDS = 30.0
+"""Of one conversation while others wait."""
 KEPT = 64
 """Requests whose replies are at hand."""
 LISTED = 2000
@@ -246,19 +250,19 @@ LISTED = 2000
 class Desk:
     """``news`` is called when something of a request is new; ``settled`` when one is over, in a thread."""
 
-    def __init__(self, means: Means, news: Callable[[str], None], settled: Callable[[Asked], None]) -> None:
-        self._means, self._news, self._settled = means, news, settled
+    def __init__(self, settings: Settings, news: Callable[[str], None], settled: Callable[[Asked], None]) -> None:
+        self._settings, self._news, self._settled = settings, news, settled
         self._open: dict[str, Asked] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._kept: OrderedDict[str, Asked] = OrderedDict()
+        self._recent: OrderedDict[str, Asked] = OrderedDict()
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._lock: int | None = None
         self.fault = ""
         """Why nothing is asked here; empty: it is."""
 
     async def start(self) -> None:
-        folder = self._means.requests
-        if folder is None or self._means.broker is None:
+        folder = self._settings.requests
+        if folder is None or self._settings.broker is None:
             return
         try:
             await asyncio.to_thread(self._take, folder)
@@ -297,7 +301,7 @@ class Desk:
     def _load(self, folder: Path, note: Note) -> Asked:
         """Blocking. Raises OSError, ValueError, Problem."""
         place = folder / note.id
-        asked = Asked(note, Collection(place, self._means.need_authorities(), self._means.revoked_now()))
+        asked = Asked(note, Collection(place, need_authorities(self._settings), revoked_now(self._settings)))
         asked.read()
         return asked
 
@@ -308,22 +312,26 @@ class Desk:
         alert: str = "", more: Mapping[str, Any] | None = None,
     ) -> Asked:  # fmt: skip
         """Make a request and begin to ask it; ``sites``: whom, with the site of each. Raises Problem."""
-        self._means.need_broker()
-        folder, authorities = self._means.need_requests(), self._means.need_authorities()
+        need_broker(self._settings)
+        folder, authorities = need_requests(self._settings), need_authorities(self._settings)
         if self.fault:
             raise Problem(503, self.fault, what_to_do="end the other console, or give this one a folder of its own")
         if len(self._open) >= MAX_OPEN:
             raise Problem(429, f"{MAX_OPEN} requests are under way", what_to_do="wait for one to end, or cancel one")
+        if sum(asked.note.by == by for asked in self._open.values()) >= MAX_OWN:
+            raise Problem(
+                429, f"{MAX_OWN} of your requests are under way", what_to_do="cancel one, or wait for its end"
+            )
         note = Note(
             request.id, request.kind, title, by, request.operator, request.reason, request.created, request.expires,
             request.fleet, dict(sites), more or {},
         )  # fmt: skip
 
         def begin() -> Collection:
-            revoked = self._means.revoked_now()
-            made = Collection.begin(folder, request, key, [*sites], authorities, revoked, alert=alert)
+            revoked = revoked_now(self._settings)
+            collection = Collection.begin(folder, request, key, [*sites], authorities, revoked, alert=alert)
             note.write(folder / request.id)
-            return made
+            return collection
 
         try:
             collection = await asyncio.to_thread(begin)
@@ -347,7 +355,7 @@ class Desk:
             raise Problem(403, f"{who.name} may not cancel this: {ACT[asked.note.kind]} at all of its sites")
         if id not in self._open:
             raise Problem(409, "this request is over already")
-        key = self._means.need_key()
+        key = need_key(self._settings)
         if not asked.collection.cancelled:
             try:
                 await asyncio.to_thread(asked.collection.cancel, key)
@@ -363,19 +371,20 @@ class Desk:
         """Until it is over: done, cancelled, expired."""
         backoff = Backoff()
         try:
-            async with self._turns:
-                asked.queued = False
-                self._news(asked.note.id)
-                while not asked.over and (left := self._left(asked)) > 0:
-                    try:
-                        await self._converse(asked, fresh, min(left, TURN_SECONDS))
-                        fresh, asked.outage = False, ""
-                        backoff.reset()
-                    except (OSError, Problem) as error:
-                        asked.outage = str(error)
+            while not asked.over and (left := self._left(asked)) > 0:
+                try:
+                    asked.queued = self._turns.locked()
+                    async with self._turns:
+                        asked.queued = False
                         self._news(asked.note.id)
-                        await asyncio.sleep(backoff.failed())
-                        fresh = False  # what was sent is asked for again, what was not is sent then
+                        await self._converse(asked, fresh, min(left, TURN_SECONDS))
+                    fresh, asked.outage = False, ""
+                    backoff.reset()
+                except (OSError, Problem) as error:
+                    asked.outage = str(error)
+                    self._news(asked.note.id)
+                    await asyncio.sleep(backoff.failed())
+                    fresh = False  # what was sent is asked for again, what was not is sent then
             await asyncio.to_thread(self._settle, asked)
         except Exception as error:  # a full disk, or what nobody foresaw of a host: the next start goes on
             asked.outage = str(error) or repr(error)
@@ -388,7 +397,8 @@ class Desk:
 
     async def _converse(self, asked: Asked, fresh: bool, seconds: float) -> None:
         """Raises OSError, Problem."""
-        key, broker, note = self._means.need_key(), self._means.need_broker(), asked.note
+        key, broker, note = need_key(self._settings), need_broker(self._settings), asked.note
+        share = time.monotonic() + SHARE_SECONDS
         async with requests.by_broker(broker, note.fleet, note.id[:12]) as wire:
             asked.outage = ""
 
@@ -397,8 +407,13 @@ class Desk:
                 asked.fold(agent, part)
                 self._news(note.id)
 
+            def gives_way() -> bool:
+                return time.monotonic() > share and any(other.queued for other in self._open.values())
+
             talk = asyncio.create_task(
-                requests.converse(wire, asked.collection, key, seconds, fresh=fresh, news=news)
+                requests.converse(
+                    wire, asked.collection, key, seconds, fresh=fresh, news=news, gives_way=gives_way,
+                )
             )  # fmt: skip
             stop = asyncio.create_task(asked.stop.wait())
             try:
@@ -427,25 +442,25 @@ class Desk:
         note.write(asked.collection.folder)
         asked.note = note
         self._open.pop(note.id, None)
-        self._keep(asked)
+        self._remember(asked)
 
     # --- what is known
 
     def notes(self) -> list[Note]:
         """The newest first. Blocking."""
-        folder = self._means.requests
+        folder = self._settings.requests
         if folder is None:
             return []
-        found = []
+        notes = []
         for path in folder.glob("*/console.json"):
             with contextlib.suppress(OSError, ValueError):
                 asked = self._open.get(path.parent.name)
-                found.append(asked.note if asked is not None else Note.read(path.parent))
-        return sorted(found, key=lambda note: (-note.created, note.id))[:LISTED]
+                notes.append(asked.note if asked is not None else Note.read(path.parent))
+        return sorted(notes, key=lambda note: (-note.created, note.id))[:LISTED]
 
     def sees(self, id: str, who: Principal) -> bool:
         """Whether ``who`` may see one that is at hand."""
-        asked = self._open.get(id) or self._kept.get(id)
+        asked = self._open.get(id) or self._recent.get(id)
         return asked is not None and bool(asked.note.seen(who))
 
     def of(self, who: Principal, id: str, *kinds: str) -> Asked:
@@ -461,22 +476,22 @@ class Desk:
 
     def find(self, id: str) -> Asked:
         """One with its replies. Blocking; raises Problem 404."""
-        if (asked := self._open.get(id) or self._kept.get(id)) is not None:
+        if (asked := self._open.get(id) or self._recent.get(id)) is not None:
             return asked
-        folder = self._means.requests
+        folder = self._settings.requests
         try:
             if folder is None or not ID.fullmatch(id):
                 raise FileNotFoundError
             asked = self._load(folder, Note.read(folder / id))
         except (OSError, ValueError) as error:
             raise _none(id) from error
-        self._keep(asked)
+        self._remember(asked)
         return asked
 
-    def _keep(self, asked: Asked) -> None:
-        self._kept[asked.note.id] = asked
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
+    def _remember(self, asked: Asked) -> None:
+        self._recent[asked.note.id] = asked
+        while len(self._recent) > KEPT:
+            self._recent.popitem(last=False)
 
 
 def _none(id: str) -> Problem:

@@ -1,20 +1,20 @@
 """The fleet's signed documents, as they lie in the folder of ``vedette fleet init``; read again when a file changed.
 
-Blocking: call it in a thread. What cannot be read is said (``Known.fault``), and what was known before stays.
+Blocking: call it in a thread. What cannot be read is said (``Contents.fault``), and what was read before stays.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from vedette.fleet.documents import Desired, Rollout
+from vedette.fleet.documents import Desired, Group, Rollout
 from vedette.fleet.operators import Operators
 from vedette.region import compare
 from vedette.region.repository import Repository, Signatures, Warned
@@ -25,7 +25,7 @@ AGAIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Contents:
     """``fault``: why something of it could not be read. ``trusted_until``: UTC microseconds."""
 
     fleet: str = ""
@@ -39,6 +39,11 @@ class Known:
     trusted_until: int = 0
     fault: str = ""
 
+    def group(self, name: str) -> Group | None:
+        """The group of that name that is desired."""
+        groups = self.desired.groups if self.desired is not None else ()
+        return next((group for group in groups if group.name == name), None)
+
 
 @dataclass(slots=True)
 class Documents:
@@ -46,42 +51,40 @@ class Documents:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _seen: tuple[Any, ...] = ()
     _at: float = -AGAIN_SECONDS
-    _known: Known = field(default_factory=Known)
+    _contents: Contents = field(default_factory=Contents)
 
-    def read(self) -> Known:
+    def read(self) -> Contents:
         with self._lock:
             if self.folder is None:
-                return self._known
+                return self._contents
             seen = self._stamp(self.folder)
             if seen != self._seen or time.monotonic() - self._at >= AGAIN_SECONDS:
-                self._known = self._read(Repository(self.folder))
+                self._contents = self._read(Repository(self.folder))
                 self._seen, self._at = seen, time.monotonic()
-            return self._known
+            return self._contents
 
     def _stamp(self, folder: Path) -> tuple[Any, ...]:
-        found: list[Any] = []
+        stamps: list[Any] = []
         for path in (folder / "tuf" / "timestamp.json", folder / "staged", folder / "staged" / "targets.json",
                      folder / "staged" / "root.json", folder / "tuf"):  # fmt: skip
             try:
                 stat = path.stat()
-                found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+                stamps.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
             except OSError:
-                found.append(None)
-        return tuple(found)
+                stamps.append(None)
+        return tuple(stamps)
 
-    def _read(self, repository: Repository) -> Known:
+    def _read(self, repository: Repository) -> Contents:
         try:
             desired = repository.desired()
             targets: Any = repository.newest("targets")
             until = round(targets.signed.expires.replace(tzinfo=UTC).timestamp() * 1e6) if targets is not None else 0
             next_ = repository.desired(staged=True) if repository.staged("targets") is not None else None
-            return Known(
+            return Contents(
                 repository.fleet, desired, repository.rollout(), repository.operators(),
                 tuple(controller_keys(repository)) if targets is not None else (), tuple(repository.warnings()),
                 tuple(repository.signatures()),
                 tuple(compare.differences(desired, next_)) if next_ is not None else (), until,
             )  # fmt: skip
         except (OSError, ValueError, KeyError, TypeError) as error:  # a file that is being replaced, or was damaged
-            before = self._known
-            return Known(before.fleet, before.desired, before.rollout, before.operators, before.keys, before.warnings,
-                         before.signatures, before.staged, before.trusted_until, str(error))  # fmt: skip
+            return replace(self._contents, fault=str(error))

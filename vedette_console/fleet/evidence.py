@@ -11,11 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from vedette.bundle.manifest import rfc3339
 from vedette.fleet.requests import Request
-from vedette.region import evidence as kept
+from vedette.region import evidence as stored
 from vedette.region import requests
 from vedette.region.evidence import COLUMNS, Found, find
 from vedette.system import foreign
@@ -23,28 +20,28 @@ from vedette.system.wallclock import utc_now
 from vedette_console.fleet.desk import Asked, Desk, answer_state, job
 from vedette_console.fleet.documents import Documents
 from vedette_console.fleet.live import Live
-from vedette_console.fleet.live import text as text_of
-from vedette_console.fleet.means import Means, reasoned, signer
+from vedette_console.fleet.means import need_requests, reasoned, signer
 from vedette_console.fleet.models_asked import EvidenceOrder, EvidencePage, Line
 from vedette_console.fleet.sight import Sight
 from vedette_console.security.principal import Principal
-from vedette_console.web import Problem, require
+from vedette_console.settings import Settings
+from vedette_console.web import Problem, require, written
 
 REF = ("log_id", "offset", "length")
 
 
-def locate(means: Means, day: str, agent: str, alert: str) -> Found | None:
+def locate(settings: Settings, day: str, agent: str, alert: str) -> Found | None:
     """None: there is no such alert. Blocking; raises OSError, LookupError, ValueError."""
-    row = _in_tables(f"{means.tables.rstrip('/')}/alerts", day, agent, alert) if means.tables else None
+    row = _in_tables(f"{settings.tables.rstrip('/')}/alerts", day, agent, alert) if settings.tables else None
     if row is not None:
         ref = row.get("raw_ref")
         if not isinstance(ref, dict) or not all(ref.get(name) is not None for name in REF):
             raise LookupError(f"alert {alert} refers to no event of a raw log")
         return Found(alert, str(row["agent_id"]), {name: ref[name] for name in REF})
-    if means.landing is None or not Path(means.landing).is_dir():
+    if settings.landing is None or not Path(settings.landing).is_dir():
         return None
     try:  # it has landed, and is not ingested yet
-        return find(alert, means.landing)
+        return find(alert, settings.landing)
     except LookupError:
         return None
 
@@ -55,10 +52,10 @@ def _in_tables(table: str, day: str, agent: str, alert: str) -> dict[str, Any] |
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        found = DeltaTable(table)
+        delta = DeltaTable(table)
     except TableNotFoundError:
         return None
-    dataset = found.to_pyarrow_dataset(partitions=[("received_date", "=", day)])
+    dataset = delta.to_pyarrow_dataset(partitions=[("received_date", "=", day)])
     columns = [name for name in COLUMNS if name in dataset.schema.names]
     chosen = (pc.field("alert_id") == alert) & (pc.field("agent_id") == agent)
     rows: list[dict[str, Any]] = dataset.head(1, columns=columns, filter=chosen).to_pylist()
@@ -69,65 +66,62 @@ HOLDS = 24 * 3_600_000_000
 """For how long a host may answer, in microseconds."""
 MAX_TEXT = 32 << 10
 
-Locate = Callable[[str, str, str], kept.Found | None]
+Locate = Callable[[str, str, str], stored.Found | None]
 """Day, agent and alert to where its event lies; None: there is no such alert. Blocking; raises OSError, LookupError,
 ValueError."""
 
 
 class Evidence:
-    def __init__(self, means: Means, live: Live, documents: Documents, desk: Desk, locate: Locate) -> None:
-        self._means, self._live, self._documents, self._desk = means, live, documents, desk
+    def __init__(self, settings: Settings, live: Live, documents: Documents, desk: Desk, locate: Locate) -> None:
+        self._settings, self._live, self._documents, self._desk = settings, live, documents, desk
         self._locate = locate
 
     async def pull(self, who: Principal, order: EvidenceOrder) -> EvidencePage:
         """Raises Problem."""
-        known = await asyncio.to_thread(self._documents.read)
-        beat = Sight(self._live, who).beat(known.fleet, order.agent)
-        if beat is None:
-            raise Problem(404, f"agent {order.agent} of fleet {known.fleet} was not heard", where="agent",
-                          what_to_do="see /fleet: is it away, or of another fleet?")  # fmt: skip
+        contents = await asyncio.to_thread(self._documents.read)
+        beat = Sight(self._live, who).need_beat(contents.fleet, order.agent)
         require(who, "evidence", beat.fleet, beat.site)
-        self._means.need_requests()
+        need_requests(self._settings)
         try:
-            found = await asyncio.to_thread(self._locate, order.day, order.agent, order.alert)
+            event = await asyncio.to_thread(self._locate, order.day, order.agent, order.alert)
         except (OSError, LookupError, ValueError) as error:
             raise Problem(503, f"the alert cannot be looked up: {error}", where="alert",
                           what_to_do="look at the tables, or at the landing") from error  # fmt: skip
-        if found is None or found.agent != order.agent:
+        if event is None or event.agent != order.agent:
             raise Problem(404, f"no alert {order.alert} of {order.agent} at {order.day}", where="alert")
-        name, key = await asyncio.to_thread(signer, self._means, known, "analyst")
+        name, key = await asyncio.to_thread(signer, self._settings, contents, "analyst")
         now = requests.moment()
         request = Request(
-            known.fleet, "evidence", name, now, now + HOLDS, {"ref": found.ref, "around": order.around}, (order.agent,),
-            None, reasoned(order.reason, who.who),
+            contents.fleet, "evidence", name, now, now + HOLDS, {"ref": event.ref, "around": order.around},
+            (order.agent,), None, reasoned(order.reason, who.who),
         )  # fmt: skip
         asked = await self._desk.ask(
             request, key, {order.agent: beat.site}, title=f"{order.around} lines around alert {order.alert}",
             by=who.who, alert=order.alert, more={"alert": order.alert, "day": order.day, "around": order.around},
         )  # fmt: skip
-        return await asyncio.to_thread(page, asked, who, self._means, 0, 1000)
+        return await asyncio.to_thread(page, asked, who, self._settings, 0, 1000)
 
     def reply(self, who: Principal, id: str, offset: int = 0, limit: int = 1000) -> EvidencePage:
         """Raises Problem 404."""
-        return page(self._desk.of(who, id, "evidence"), who, self._means, offset, limit)
+        return page(self._desk.of(who, id, "evidence"), who, self._settings, offset, limit)
 
     def of(self, who: Principal, alert: str, limit: int = 1000) -> list[EvidencePage]:
-        """What was asked for one alert, the newest first, without lines but those of the newest."""
+        """Requests for one alert, the newest first, without lines but those of the newest."""
         notes = [note for note in self._desk.notes()
                  if note.kind == "evidence" and note.more.get("alert") == alert and note.seen(who)]  # fmt: skip
         return [self.reply(who, note.id, 0, limit if i == 0 else 0) for i, note in enumerate(notes[:20])]
 
 
-def store(means: Means, asked: Asked) -> None:
+def store(settings: Settings, asked: Asked) -> None:
     """Keep what came, once the request is over. Blocking; raises OSError."""
-    if asked.note.kind != "evidence" or means.evidence is None:
+    if asked.note.kind != "evidence" or settings.evidence is None:
         return
     for agent, answer in asked.collection.answers.items():
         if answer.have:
-            kept.store(means.evidence, str(asked.note.more["alert"]), asked.collection, agent)
+            stored.store(settings.evidence, str(asked.note.more["alert"]), asked.collection, agent)
 
 
-def page(asked: Asked, who: Principal, means: Means, offset: int, limit: int) -> EvidencePage:
+def page(asked: Asked, who: Principal, settings: Settings, offset: int, limit: int) -> EvidencePage:
     """Blocking. Raises Problem 503."""
     note, (agent, site) = asked.note, next(iter(asked.note.sites.items()))
     answer = asked.collection.answers[agent]
@@ -138,7 +132,7 @@ def page(asked: Asked, who: Principal, means: Means, offset: int, limit: int) ->
         for total, row in enumerate(asked.collection.records(agent), 1):
             if offset < total <= offset + limit:
                 lines.append(line(row))
-        manifest = kept.manifest_of(means.evidence, alert, note.id) if means.evidence is not None else None
+        manifest = stored.manifest_of(settings.evidence, alert, note.id) if settings.evidence is not None else None
     except (OSError, ValueError) as error:
         raise Problem(503, f"the reply cannot be read: {error}") from error
     here = manifest is not None and manifest.exists()
@@ -151,8 +145,8 @@ def page(asked: Asked, who: Principal, means: Means, offset: int, limit: int) ->
 
 def _digest(manifest: Any) -> str:
     try:
-        return text_of(orjson.loads(manifest.read_bytes()).get("sha256"))
-    except (OSError, ValueError, AttributeError):
+        return foreign.text(foreign.table(foreign.read(manifest.read_bytes())).get("sha256"))
+    except (OSError, ValueError):
         return ""
 
 
@@ -160,9 +154,8 @@ def line(row: Mapping[str, Any]) -> Line:
     if "note" in row:
         return Line(note=str(row["note"])[:MAX_TEXT])
     binary = "raw" not in row
-    received = foreign.count(row.get("received_at"))
     return Line(
-        received=rfc3339(received) if received else None, input=text_of(row.get("input")),
+        received=written(row.get("received_at")), input=foreign.text(row.get("input")),
         text=str(row.get("raw_base64" if binary else "raw", ""))[:MAX_TEXT], binary=binary,
         alert=row.get("alert") is True, cut=row.get("cut") is True, redacted=foreign.count(row.get("redacted")),
         offset=foreign.count(row.get("offset")),

@@ -1,8 +1,9 @@
-"""What agents and the controller publish, as it comes over the broker; bounded, and read from here at any time.
+"""News of agents and the controller, as they come over the broker; bounded, and read from here at any time.
 
 * Heartbeats are retained: after a connection all agents are known within a moment. Of each the figures and the proof of
   what it runs are kept (``Beat``); the newest whole heartbeats up to RAW_BYTES in all, those heard last. A heartbeat
   may say anything: what is no figure counts as none.
+* An agent is at the site that the region knows (``region/whereabouts.py``), else at the one that it states.
 * More than MAX_AGENTS agents are counted, not kept. A heartbeat that is none is passed over.
 * What one message says ends nothing; a link that ended all the same is logged, and begun again.
 * A broker that is away changes nothing of what was heard: ``link`` says so, and since when. The client connects again.
@@ -17,6 +18,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
@@ -33,16 +35,15 @@ from vedette.mqtt.settings import MqttSettings
 from vedette.region.guard import Guard
 from vedette.region.sightings import Sightings
 from vedette.region.steer.sealed import MAX_BYTES, opened
+from vedette.region.whereabouts import Whereabouts
 from vedette.system import foreign
 from vedette.system.backoff import Backoff
-from vedette.system.foreign import count
+from vedette.system.foreign import count, table, text
 from vedette.system.wallclock import utc_now
 from vedette.system.within import is_name
 from vedette_console.fleet.models import Link
 
 log = structlog.get_logger()
-
-MAX_TEXT = 200
 
 
 class Figures(NamedTuple):
@@ -63,29 +64,24 @@ class Figures(NamedTuple):
 
 
 def figures(row: Mapping[str, Any]) -> Figures:
-    alerts, rules, process = table(row, "alerts"), table(row, "rules"), table(row, "process")
-    inputs = [one for one in table(row, "inputs").values() if isinstance(one, dict)]
-    lost = sum(count(n) for one in inputs for kind in ("dropped", "lost") for n in table(one, kind).values())
-    lag = row.get("lag_seconds")
+    alerts = table(row.get("alerts"))
+    inputs = [*map(table, table(row.get("inputs")).values())]
+    lost = sum(count(n) for counts in inputs for kind in ("dropped", "lost") for n in table(counts.get(kind)).values())
     return Figures(
         text(row.get("state")), text(row.get("version")), text(row.get("bundle")), count(row.get("started_at")),
-        sum(count(one.get("judged")) for one in inputs),
-        float(lag) if isinstance(lag, int | float) and 0 <= lag < 1e12 else 0.0, count(row.get("lag_events")),
-        count(alerts.get("in_outbox")), count(alerts.get("lost")), lost, count(rules.get("quarantined_count")),
-        count(process.get("crashes")),
+        sum(count(counts.get("judged")) for counts in inputs), seconds(row.get("lag_seconds")),
+        count(row.get("lag_events")), count(alerts.get("in_outbox")), count(alerts.get("lost")), lost,
+        count(table(row.get("rules")).get("quarantined_count")), count(table(row.get("process")).get("crashes")),
     )  # fmt: skip
 
 
-def table(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = row.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def text(value: object) -> str:
-    return value[:MAX_TEXT] if isinstance(value, str) else ""
+def seconds(value: object) -> float:
+    """A duration that somebody states; 0 for what is none."""
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e12 else 0.0
 
 
 MAX_AGENTS = 50_000
+MAX_SITE = 128
 RAW_BYTES = 64 << 20
 ACTUAL_BYTES = 128 << 10
 """Of the proof of what an agent runs; of a longer one nothing is kept, as of an agent that proves nothing."""
@@ -119,6 +115,9 @@ class Beat:
     time: int = 0
     note: str = ""
     """That two machines have its id."""
+    stated: str = ""
+    """The site that it states; ``site_note`` says that it is at another."""
+    site_note: str = ""
     actual: Mapping[str, Any] | None = None
     figures: Figures = NO_FIGURES
     past: deque[Past] = field(default_factory=lambda: deque(maxlen=SAMPLES))
@@ -128,14 +127,18 @@ class Beat:
         return labels_of({"actual": self.actual})
 
     def row(self) -> dict[str, Any]:
-        """As ``region.compare`` reads a heartbeat."""
+        """The heartbeat as ``region.compare`` reads it."""
         return {"state": "lost"} if self.lost else {"state": "running", "actual": self.actual}
 
 
 class Live:
     """Hears the agents of ``fleet`` ("" for all) and the controller, from ``start`` to ``stop``."""
 
-    def __init__(self, broker: MqttSettings | None, fleet: str, news: News, clock: Callable[[], int] = utc_now) -> None:
+    def __init__(
+        self, broker: MqttSettings | None, fleet: str, news: News, clock: Callable[[], int] = utc_now,
+        members: Path | None = None,
+    ) -> None:  # fmt: skip
+        """``members``: the region's folder; None: agents are where they state. Raises OSError and ValueError."""
         if fleet and not is_name(fleet):
             raise ValueError(f"{fleet!r} is no name of a fleet")
         self._fleet, self._news, self._clock = fleet, news, clock
@@ -144,6 +147,7 @@ class Live:
         self._raw_bytes = 0
         self._dropped: set[tuple[str, str]] = set()
         self._sightings, self._guard = Sightings(), Guard()
+        self._whereabouts = Whereabouts(members)
         self._fault = ""
         """Why the client ended; it is begun again."""
         self._progress: dict[str, bytes] = {}
@@ -224,7 +228,8 @@ class Live:
 
     def _take(self, beat: Beat, row: Mapping[str, Any], message: Message) -> None:
         now = self._clock()
-        beat.site = _text(row.get("site")) or beat.site
+        beat.stated = text(row.get("site"), MAX_SITE) or beat.stated
+        self._locate(beat)
         beat.lost = row.get("state") == "lost"
         if beat.lost:
             return  # how it was before stays on record
@@ -243,6 +248,10 @@ class Live:
             beat.past.append(Past(beat.time, beat.figures.events, beat.figures.lag_seconds, beat.figures.in_outbox))
         self._keep((beat.fleet, beat.agent), message.payload)
 
+    def _locate(self, beat: Beat) -> None:
+        place = self._whereabouts.place(beat.fleet, beat.agent, beat.stated)
+        beat.site, beat.site_note = place.site or "", place.note
+
     def _keep(self, key: tuple[str, str], payload: bytes) -> None:
         self._raw_bytes += len(payload) - len(self._raw.pop(key, b""))
         self._raw[key] = payload
@@ -257,8 +266,12 @@ class Live:
             self._news("fleet", (beat.fleet, beat.site))
 
     async def _watch(self) -> None:
-        """Notice when the connection comes or goes."""
+        """Notice when the connection comes or goes, and when members change."""
         while True:
+            if await asyncio.to_thread(self._whereabouts.look):
+                for beat in self._beats.values():
+                    self._locate(beat)
+                self._news("fleet", None)
             if (state := self._state()) != self._was:
                 self._was, self._since = state, self._clock()
                 self._news("fleet", None)
@@ -304,13 +317,9 @@ class Live:
         return foreign.read(data) if data is not None else None
 
     def progress(self, fleet: str, keys: Iterable[Ed25519PublicKey]) -> dict[str, Any] | None:
-        """What the controller last said; None: nothing that one of ``keys`` has signed."""
+        """The controller's last report; None: nothing that one of ``keys`` has signed."""
         data = self._progress.get(fleet, b"")
         if data is not self._opened[0]:
             self._opened = data, opened("progress", data, keys) if data else None
-        found = self._opened[1]
-        return found if found is not None and found.get("fleet") == fleet else None
-
-
-def _text(value: object) -> str:
-    return value[:128] if isinstance(value, str) else ""
+        progress = self._opened[1]
+        return progress if progress is not None and progress.get("fleet") == fleet else None

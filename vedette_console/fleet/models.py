@@ -1,4 +1,4 @@
-"""What the console says of agents, their groups and roll-outs, and proposals for them; what callers send of rules.
+"""Answers about agents, their groups and roll-outs, and proposals for them; rules as callers send them.
 
 Lists are bounded where they are made, and a ``…_count`` or ``total`` says how many there are.
 """

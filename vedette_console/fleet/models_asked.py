@@ -1,4 +1,4 @@
-"""What the console says of requests to hosts (hunts, evidence, questions), and of rules before they run (lint, explain,
+"""Answers about requests to hosts (hunts, evidence, questions), and of rules before they run (lint, explain,
 test events, backtests); as ``models`` promises."""
 
 from __future__ import annotations

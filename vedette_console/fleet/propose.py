@@ -16,7 +16,6 @@ other changes, or other documents wait for signatures, it is refused.
 from __future__ import annotations
 
 import asyncio
-import copy
 import re
 import secrets
 import shutil
@@ -40,15 +39,16 @@ from vedette.system import child
 from vedette.system.durable import write_whole
 from vedette.system.wallclock import utc_now
 from vedette.system.within import within
-from vedette_console.fleet.authoring import below, written
-from vedette_console.fleet.documents import Documents, Known
+from vedette_console.fleet.authoring import below, write_rules
+from vedette_console.fleet.documents import Contents, Documents
 from vedette_console.fleet.live import Live
-from vedette_console.fleet.means import Means, key_of
+from vedette_console.fleet.means import key_of, need_trust, rule_options
 from vedette_console.fleet.models import Finding, Moved, Proposal, Proposed, RuleFile
 from vedette_console.fleet.overview import target
 from vedette_console.fleet.sight import may_on_group, need_group
 from vedette_console.security.principal import Principal
-from vedette_console.web import Listing, Problem
+from vedette_console.settings import Settings
+from vedette_console.web import Listing, Problem, part_of
 
 DEFAULT = "default"
 _GROUP = re.compile(r"\s*\[\[\s*group\s*\]\]")
@@ -64,45 +64,38 @@ def with_bundle(text: str, group: str, ruleset: str, path: str) -> str:
         return text
     lines = text.splitlines(keepends=True)
     for start, end in _blocks(lines):
-        try:
-            named = tomllib.loads("".join(lines[start:end]))["group"][0].get("name")
-        except (tomllib.TOMLDecodeError, KeyError, IndexError):
-            continue
-        if named != group:
-            continue
-        for made in (_replaced(lines[start:end], ruleset, path), _added(lines[start:end], ruleset, path)):
-            new = "".join([*lines[:start], *made, *lines[end:]])
-            try:
-                if tomllib.loads(new) == wanted:
-                    return new
-            except tomllib.TOMLDecodeError:
-                continue
+        # Only the change of the right group's block gives what is wanted.
+        for block in (_replaced(lines[start:end], ruleset, path), _added(lines[start:end], ruleset, path)):
+            changed = "".join([*lines[:start], *block, *lines[end:]])
+            with suppress(tomllib.TOMLDecodeError):
+                if tomllib.loads(changed) == wanted:
+                    return changed
     raise ValueError(f"the bundle of group {group} cannot be changed in the text: write {_line(ruleset, path)} there")
 
 
 def _meant(text: str, group: str, ruleset: str, path: str) -> dict[str, Any]:
-    document = copy.deepcopy(tomllib.loads(text))
-    found = [one for one in document.get("group", []) if isinstance(one, dict) and one.get("name") == group]
-    if len(found) != 1:
-        raise ValueError(f"{len(found) or 'no'} groups are called {group}")
-    named = found[0].get("bundles", {})
-    if ruleset == DEFAULT and DEFAULT not in named:
-        found[0]["bundle"] = path
+    """The document that ``text`` becomes. Raises ValueError."""
+    document = tomllib.loads(text)
+    groups = [table for table in document.get("group", []) if isinstance(table, dict) and table.get("name") == group]
+    if len(groups) != 1:
+        raise ValueError(f"{len(groups) or 'no'} groups are called {group}")
+    bundles = groups[0].get("bundles", {})
+    if ruleset == DEFAULT and DEFAULT not in bundles:
+        groups[0]["bundle"] = path
     else:
-        found[0]["bundles"] = {**named, ruleset: path}
+        groups[0]["bundles"] = {**bundles, ruleset: path}
     return document
 
 
 def _blocks(lines: list[str]) -> list[tuple[int, int]]:
-    """Where each [[group]] with its tables begins and ends, by lines."""
-    starts = [i for i, line in enumerate(lines) if _GROUP.match(line)]
-    found = []
-    for start in starts:
+    """Begin and end of each [[group]] with its tables, by lines."""
+    blocks = []
+    for start in (number for number, line in enumerate(lines) if _GROUP.match(line)):
         end = start + 1
         while end < len(lines) and (not _TABLE.match(lines[end]) or _BELOW.match(lines[end])):
             end += 1
-        found.append((start, end))
-    return found
+        blocks.append((start, end))
+    return blocks
 
 
 def _line(ruleset: str, path: str) -> str:
@@ -117,14 +110,14 @@ def _replaced(block: list[str], ruleset: str, path: str) -> list[str]:
     if any(re.match(r"\s*\[\s*group\s*\.\s*bundles\s*\]", line) for line in block):
         forms.append(re.compile(rf"^(\s*{key}\s*=\s*)(?:\"[^\"]*\"|'[^']*')"))
     for form in forms:
-        made = [form.sub(lambda match: f'{match[1]}"{path}"', line) for line in block]
-        if made != block:
-            return made
+        replaced = [form.sub(lambda match: f'{match[1]}"{path}"', line) for line in block]
+        if replaced != block:
+            return replaced
     return block
 
 
 def _added(block: list[str], ruleset: str, path: str) -> list[str]:
-    """As the line after the name."""
+    """The block with a line after the name."""
     at = next((i for i, line in enumerate(block) if re.match(r"\s*name\s*=", line)), 0)
     new = re.compile(r"^(\s*bundles\s*=\s*\{)")
     if ruleset != DEFAULT and any(new.match(line) for line in block):
@@ -153,22 +146,24 @@ class Built:
 
 
 def next_version(desired: Desired | None) -> int:
-    """Above those of all bundles that the fleet's groups have or had."""
+    """A version above those of all bundles that the fleet's groups have or had."""
     changes = [change for group in desired.groups for change in group.bundles.values()] if desired else []
-    targets = [one for change in changes for one in (change.to, change.from_) if one is not None]
-    return max((one.version for one in targets), default=0) + 1
+    targets = [target for change in changes for target in (change.to, change.from_) if target is not None]
+    return max((target.version for target in targets), default=0) + 1
 
 
-def lay(means: Means, repository: Repository, group: Group, ruleset: str, place: Path) -> tuple[list[Path], str, str]:
+def lay(
+    settings: Settings, repository: Repository, group: Group, ruleset: str, place: Path
+) -> tuple[list[Path], str, str]:
     """The present rules in ``place``: their folders, where they are from, and the bundle's name. Blocking; raises
     OSError, ValueError."""
     change = group.bundles.get(ruleset)
     target = (change.to or change.from_) if change is not None else None
     bundle = inspect(repository.blob(target.sha256)) if target is not None else None
     name = bundle.manifest.name if bundle is not None else "rules"
-    if means.rules and ruleset == "default":
+    if settings.rules and ruleset == "default":
         roots = []
-        for number, source in enumerate(means.rules):
+        for number, source in enumerate(settings.rules):
             root = place / str(number) / source.name
             if source.is_dir():
                 shutil.copytree(source, root, ignore=shutil.ignore_patterns(".*"))
@@ -176,7 +171,7 @@ def lay(means: Means, repository: Repository, group: Group, ruleset: str, place:
                 root.mkdir(parents=True)
                 shutil.copy(source, root)
             roots.append(root)
-        return roots, f"the rules' folders {', '.join(one.name for one in means.rules)}", name
+        return roots, f"the rules' folders {', '.join(path.name for path in settings.rules)}", name
     root = place / "0"
     root.mkdir(parents=True)
     if bundle is None:
@@ -192,36 +187,25 @@ def lay(means: Means, repository: Repository, group: Group, ruleset: str, place:
 
 def over(roots: list[Path], files: Iterable[RuleFile]) -> list[Path]:
     """Lay the proposal's files over them; where each is now. Blocking; raises Problem 422, OSError."""
-    found = []
-    for one in files:
-        places = [below(root, one.path) for root in roots]
+    laid = []
+    for file in files:
+        places = [below(root, file.path) for root in roots]
         place = next((place for place in places if place.is_file()), places[0])
-        if one.text is None:
+        if file.text is None:
             place.unlink(missing_ok=True)
             continue
-        written({one.path: one.text}, roots[places.index(place)])
-        found.append(place)
-    return found
+        write_rules({file.path: file.text}, roots[places.index(place)])
+        laid.append(place)
+    return laid
 
 
-async def build(means: Means, roots: list[Path], mine: list[Path], built: Built, output: Path) -> None:
+async def build(settings: Settings, roots: list[Path], mine: list[Path], built: Built, output: Path) -> None:
     """Fill in ``built``. Raises OSError."""
-    words = [
-        "bundle",
-        "build",
-        *map(str, roots),
-        "-o",
-        str(output),
-        "--version",
-        str(built.version),
-        "--name",
-        built.name,
-    ]
-    for option, paths in (("--pipeline", means.pipelines), ("--lookup", means.lookups)):
-        words += [word for path in paths for word in (option, str(path.resolve()))]
+    words = ["bundle", "build", *map(str, roots), "-o", str(output)]
+    words += ["--version", str(built.version), "--name", built.name, *rule_options(settings)]
     said = output.with_suffix(".said")
     ended = await child.run_async("vedette_console.fleet.saying", str(said), *words, seconds=SECONDS, memory=MEMORY)
-    text, built.data = await asyncio.to_thread(_taken, said, output)
+    text, built.data = await asyncio.to_thread(_results, said, output)
     built.findings = [*_findings(text or ended.complaint, roots)]
     names = {str(path.relative_to(root)) for path in mine for root in roots if path.is_relative_to(root)}
     if ended.code is None:
@@ -231,14 +215,15 @@ async def build(means: Means, roots: list[Path], mine: list[Path], built: Built,
         built.data = b""
         last = ended.complaint or f"the build ended with code {ended.code}"
         built.findings.append(Finding(severity="error", message=_short(last, roots)))
-    elif any(one.path in names for one in built.findings):
+    elif any(finding.path in names for finding in built.findings):
         built.data = b""
     else:
         built.summary = _short(ended.out.decode("utf-8", "replace").strip().rpartition(": ")[2], roots)
         built.summary = built.summary.removesuffix(", not signed yet")
 
 
-def _taken(said: Path, output: Path) -> tuple[str, bytes]:
+def _results(said: Path, output: Path) -> tuple[str, bytes]:
+    """The child's words, and the bundle, empty for none."""
     text = said.read_text("utf-8", "replace") if said.exists() else ""
     return text, output.read_bytes() if output.exists() else b""
 
@@ -256,12 +241,13 @@ def _short(text: str, roots: list[Path]) -> str:
     return text[:2000]
 
 
-def signed(means: Means, data: bytes, fleet: str) -> bytes | None:
-    """For the fleet, by the author's key; None: the console has none. Blocking; raises Problem 503, ValueError."""
-    if means.author_key is None:
+def signed(settings: Settings, data: bytes, fleet: str) -> bytes | None:
+    """The bundle for the fleet, signed by the author's key; None: the console has none. Blocking; raises Problem 503,
+    ValueError."""
+    if settings.author_key is None:
         return None
     try:
-        return sign.sign(data, key_of(means.author_key), fleet, CHANNEL)
+        return sign.sign(data, key_of(settings.author_key), fleet, CHANNEL)
     except BundleRefused as error:
         raise ValueError(f"the bundle that was built is refused: {error}") from error
 
@@ -270,22 +256,22 @@ WAIT_SECONDS = 20.0
 """For the answer, before the page shows that it is being built."""
 WAITING, KEPT = 10, 200
 ACT = "rollout.propose"
+SIGN = "vedette fleet sign --key YOUR.pem"
 
 
 class Proposals:
-    def __init__(self, means: Means, live: Live, documents: Documents, news: Callable[[str], None]) -> None:
-        self._means, self._live, self._documents, self._news = means, live, documents, news
-        self._folder = means.work / "proposals"
+    def __init__(self, settings: Settings, live: Live, documents: Documents, news: Callable[[str], None]) -> None:
+        self._settings, self._live, self._documents, self._news = settings, live, documents, news
+        self._folder = settings.work_folder / "proposals"
         self._turn = asyncio.Lock()
-        self._made: dict[str, Proposed] = {}
+        self._proposals: dict[str, Proposed] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        for one in await asyncio.to_thread(self._read):
-            if one.state == "building":
-                why = Finding(severity="error", message="the console ended while it was built: propose it again")
-                one = await self._write(one.model_copy(update={"state": "refused", "problems": [why]}))
-            self._made[one.id] = one
+        for proposed in await asyncio.to_thread(self._read):
+            self._proposals[proposed.id] = proposed
+            if proposed.state == "building":
+                await self._write(_refused(proposed, "the console ended while it was built: propose it again"))
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -293,28 +279,28 @@ class Proposals:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _read(self) -> list[Proposed]:
-        found = []
+        proposals = []
         for path in self._folder.glob("*/proposal.json"):
             with suppress(OSError, ValueError):
-                found.append(Proposed.model_validate_json(path.read_bytes()))
-        return sorted(found, key=lambda one: one.created)
+                proposals.append(Proposed.model_validate_json(path.read_bytes()))
+        return sorted(proposals, key=lambda proposed: proposed.created)
 
-    async def _write(self, one: Proposed) -> Proposed:
-        self._made[one.id] = one
+    async def _write(self, proposed: Proposed) -> Proposed:
+        self._proposals[proposed.id] = proposed
         with suppress(OSError):
-            data = orjson.dumps(one.model_dump())
-            await asyncio.to_thread(write_whole, self._folder / one.id / "proposal.json", data, 0o600)
-        self._news(one.id)
-        return one
+            data = orjson.dumps(proposed.model_dump())
+            await asyncio.to_thread(write_whole, self._folder / proposed.id / "proposal.json", data, 0o600)
+        self._news(proposed.id)
+        return proposed
 
     # --- for people
 
     async def propose(self, who: Principal, asked: Proposal) -> Proposed:
         """Raises Problem; what comes of building it is in the answer."""
-        self._means.need_trust()
-        known = await asyncio.to_thread(self._documents.read)
-        group = self._group(known, asked.group)
-        need_group(who, ACT, known.fleet, group, {beat.site for beat in self._live.beats(known.fleet)})
+        need_trust(self._settings)
+        contents = await asyncio.to_thread(self._documents.read)
+        group = _group(contents, asked.group)
+        need_group(who, ACT, contents.fleet, group, {beat.site for beat in self._live.beats(contents.fleet)})
         if bool(asked.rules) == bool(asked.bundle):
             raise Problem(422, "propose either rules or a bundle", where="rules")
         if len(self._tasks) >= WAITING:
@@ -324,188 +310,172 @@ class Proposals:
             await asyncio.to_thread((self._folder / id).mkdir, mode=0o700, parents=True)
         except OSError as error:
             raise Problem(503, f"the proposal cannot be kept: {error}", what_to_do=f"look at {self._folder}") from error
-        one = await self._write(Proposed(
+        proposed = await self._write(Proposed(
             id=id, state="building", by=who.who, reason=asked.reason, created=rfc3339(utc_now()), group=asked.group,
             ruleset=asked.ruleset,
         ))  # fmt: skip
-        task = asyncio.create_task(self._conduct(one, asked))
+        task = asyncio.create_task(self._conduct(proposed, asked))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         await asyncio.wait({task}, timeout=WAIT_SECONDS)
-        return self._made[id]
+        return self._proposals[id]
 
-    def _group(self, known: Known, name: str) -> Group:
-        for group in known.desired.groups if known.desired is not None else ():
-            if group.name == name:
-                return group
-        raise Problem(404, f"no group {name} in the desired document", where="group", what_to_do="see /fleet")
-
-    def _seen(self, who: Principal, one: Proposed) -> bool:
-        known = self._documents.read()
-        sites = {beat.site for beat in self._live.beats(known.fleet)}
-        groups = known.desired.groups if known.desired is not None else ()
-        group = next((group for group in groups if group.name == one.group), None)
-        return who.sites().all or (group is not None and may_on_group(who, "read", known.fleet, group, sites))
+    def _seen(self, who: Principal, proposed: Proposed) -> bool:
+        contents = self._documents.read()
+        sites = {beat.site for beat in self._live.beats(contents.fleet)}
+        group = contents.group(proposed.group)
+        return who.sites().all or (group is not None and may_on_group(who, "read", contents.fleet, group, sites))
 
     def sees(self, id: str, who: Principal) -> bool:
-        return id in self._made and self._seen(who, self._made[id])
+        return id in self._proposals and self._seen(who, self._proposals[id])
 
     def listed(self, who: Principal, offset: int = 0, limit: int = 50) -> Listing[Proposed]:
-        found = [one for one in reversed([*self._made.values()]) if self._seen(who, one)]
-        end = offset + limit
-        return Listing[Proposed](items=found[offset:end], total=len(found), next=str(end) if end < len(found) else None)
+        """Proposals that ``who`` sees, the newest first."""
+        seen = [proposed for proposed in reversed([*self._proposals.values()]) if self._seen(who, proposed)]
+        return part_of(seen, offset, limit, lambda proposed: proposed)
 
     def proposal(self, who: Principal, id: str) -> Proposed:
         """Raises Problem 404."""
-        found = self._made.get(id)
-        if found is None or not self._seen(who, found):
+        if not self.sees(id, who):
             raise Problem(404, f"no proposal {id[:64]}", where="id", what_to_do="see /rollouts/proposals")
-        return found
+        return self._proposals[id]
 
     # --- at work
 
-    async def _conduct(self, one: Proposed, asked: Proposal) -> None:
-        place = self._folder / one.id
+    async def _conduct(self, proposed: Proposed, asked: Proposal) -> None:
+        place = self._folder / proposed.id
         async with self._turn:
             try:
-                one = await self._make(one, asked, place)
+                proposed = await self._make(proposed, asked, place)
             except Problem as error:
-                one = _refused(one, f"{error.body.error}: {error.body.what_to_do}".removesuffix(": "))
+                proposed = _refused(proposed, f"{error.body.error}: {error.body.what_to_do}".removesuffix(": "))
             except (OSError, ValueError, LookupError) as error:
-                one = _refused(one, *str(error).splitlines()[:50])
+                proposed = _refused(proposed, *str(error).splitlines()[:50])
             finally:
                 await asyncio.to_thread(shutil.rmtree, place / "rules", ignore_errors=True)
-            await self._write(one)
-        for old in [*self._made][:-KEPT]:
+            await self._write(proposed)
+        for old in [*self._proposals][:-KEPT]:
             await asyncio.to_thread(shutil.rmtree, self._folder / old, ignore_errors=True)
-            del self._made[old]
+            del self._proposals[old]
 
-    async def _make(self, one: Proposed, asked: Proposal, place: Path) -> Proposed:
+    async def _make(self, proposed: Proposed, asked: Proposal, place: Path) -> Proposed:
         """Raises Problem, OSError, ValueError."""
-        known = await asyncio.to_thread(self._documents.read)
-        group, repository = self._group(known, asked.group), Repository(self._means.need_trust())
-        if known.signatures:
+        contents = await asyncio.to_thread(self._documents.read)
+        group = _group(contents, asked.group)
+        repository = Repository(need_trust(self._settings))
+        fleet_file = self._settings.fleet_file
+        if contents.signatures:
             raise ValueError(
                 "other documents wait for signatures: `vedette fleet sign` and `apply`, or `plan --discard`"
             )
         if asked.rules:
-            built = await self._build(known, repository, group, asked, place)
-            one = one.model_copy(update={
+            built = await self._build(contents, repository, group, asked, place)
+            proposed = proposed.model_copy(update={
                 "version": built.version, "base": built.base, "summary": built.summary,
                 "problems": built.findings[:200],
             })  # fmt: skip
             if not built.data:
-                return one.model_copy(update={"state": "refused"})
+                return proposed.model_copy(update={"state": "refused"})
             path = f"bundles/{built.name}-{built.version}.vbundle"
-            data = await asyncio.to_thread(signed, self._means, built.data, known.fleet)
-            if data is None or self._means.fleet_file is None:
+            data = await asyncio.to_thread(signed, self._settings, built.data, contents.fleet)
+            if data is None or fleet_file is None:
                 unsigned = place / Path(path).name
                 await asyncio.to_thread(write_whole, unsigned, data or built.data, 0o600)
-                commands = self._by_hand(known, one, unsigned, path, data is None)
-                return one.model_copy(update={"state": "commands", "bundle": str(unsigned), "commands": commands})
-            await asyncio.to_thread(_put, within(self._means.fleet_file.parent, path), data)
+                commands = self._by_hand(contents, proposed, unsigned, path, data is None)
+                return proposed.model_copy(update={"state": "commands", "bundle": str(unsigned), "commands": commands})
+            await asyncio.to_thread(_put, within(fleet_file.parent, path), data)
         else:
             path = asked.bundle
-            if self._means.fleet_file is None:
+            if fleet_file is None:
                 raise Problem(503, "the console does not know fleet.toml", what_to_do="start it with --fleet-file FILE")
-            bundle = inspect(await asyncio.to_thread(read_bundle, self._below(path)))
-            one = one.model_copy(update={"version": bundle.version})
-        return await self._desire(one.model_copy(update={"bundle": path}), repository, asked)
-
-    def _below(self, path: str) -> Path:
-        """Raises Problem 422."""
-        assert self._means.fleet_file is not None
-        try:
-            place = within(self._means.fleet_file.parent, path)
-        except ValueError as error:
-            raise Problem(422, f"no bundle below the folder of fleet.toml: {error}", where="bundle") from error
-        if not path.endswith(".vbundle"):
-            raise Problem(422, f"{path!r} is no bundle below the folder of fleet.toml", where="bundle")
-        return place
+            bundle = inspect(await asyncio.to_thread(read_bundle, _below(fleet_file, path)))
+            proposed = proposed.model_copy(update={"version": bundle.version})
+        return await self._desire(proposed.model_copy(update={"bundle": path}), repository, fleet_file, asked.retry)
 
     async def _build(
-        self, known: Known, repository: Repository, group: Group, asked: Proposal, place: Path
+        self, contents: Contents, repository: Repository, group: Group, asked: Proposal, place: Path
     ) -> Built:  # fmt: skip
-        roots, base, name = await asyncio.to_thread(lay, self._means, repository, group, asked.ruleset, place / "rules")
+        roots, base, name = await asyncio.to_thread(
+            lay, self._settings, repository, group, asked.ruleset, place / "rules"
+        )
         mine = await asyncio.to_thread(over, roots, asked.rules)
-        built = Built(name, next_version(known.desired), base)
-        await build(self._means, roots, mine, built, place / "rules" / "built.vbundle")
+        built = Built(name, next_version(contents.desired), base)
+        await build(self._settings, roots, mine, built, place / "rules" / "built.vbundle")
         return built
 
-    def _by_hand(self, known: Known, one: Proposed, unsigned: Path, path: str, sign: bool) -> list[str]:
-        broker = f" --broker {self._means.broker.url}" if self._means.broker is not None else ""
-        key = f'bundle = "{path}"' if one.ruleset == "default" else f'bundles = {{ {one.ruleset} = "{path}" }}'
+    def _apply(self) -> str:
+        """The command that puts in force what is signed."""
+        return f"vedette fleet apply{self._broker()}"
+
+    def _broker(self) -> str:
+        return f" --broker {self._settings.broker.url}" if self._settings.broker is not None else ""
+
+    def _by_hand(self, contents: Contents, proposed: Proposed, unsigned: Path, path: str, sign: bool) -> list[str]:
         return [
-            f"vedette bundle sign {unsigned} --key AUTHOR.pem --fleet {known.fleet} -o {path}" if sign
+            f"vedette bundle sign {unsigned} --key AUTHOR.pem --fleet {contents.fleet} -o {path}" if sign
             else f"cp {unsigned} {path}",
-            f"# in fleet.toml, [[group]] {one.group}: {key}",
-            f"vedette fleet plan fleet.toml{broker}", "vedette fleet sign --key YOUR.pem",
-            f"vedette fleet apply{broker}",
+            f"# in fleet.toml, [[group]] {proposed.group}: {_line(proposed.ruleset, path)}",
+            f"vedette fleet plan fleet.toml{self._broker()}", SIGN, self._apply(),
         ]  # fmt: skip
 
-    async def _desire(self, one: Proposed, repository: Repository, asked: Proposal) -> Proposed:
-        """From a signed bundle to what is in force, as far as the console's keys go."""
-        path = self._means.fleet_file
-        assert path is not None
-        diff, changes = await asyncio.to_thread(stage, path, repository, one, asked.retry)
-        one = one.model_copy(update={"diff": diff, "changes": changes})
-        broker = f" --broker {self._means.broker.url}" if self._means.broker is not None else ""
+    async def _desire(self, proposed: Proposed, repository: Repository, fleet_file: Path, retry: bool) -> Proposed:
+        """Go from a signed bundle to what is in force, as far as the console's keys go."""
+        diff, changes = await asyncio.to_thread(stage, fleet_file, repository, proposed, retry)
+        proposed = proposed.model_copy(update={"diff": diff, "changes": changes})
         missing = await asyncio.to_thread(self._sign, repository)
         if missing:
-            return one.model_copy(update={"state": "staged", "commands": [
-                *["vedette fleet sign --key YOUR.pem"] * missing, f"vedette fleet apply{broker}"]})  # fmt: skip
+            return proposed.model_copy(update={"state": "staged", "commands": [*[SIGN] * missing, self._apply()]})
         try:
             await asyncio.to_thread(repository.commit)
         except FileNotFoundError:  # the online keys are elsewhere
-            return one.model_copy(update={"state": "staged", "commands": [f"vedette fleet apply{broker}"]})
+            return proposed.model_copy(update={"state": "staged", "commands": [self._apply()]})
         published = False
-        if self._means.broker is not None:
+        if self._settings.broker is not None:
             with suppress(OSError):  # the controller announces what is in force, too
-                await announce.announce(self._means.broker, repository)
+                await announce.announce(self._settings.broker, repository)
                 published = True
-        return one.model_copy(update={"state": "applied", "published": published,
-                                      "commands": [] if published else [f"vedette fleet apply{broker}"]})  # fmt: skip
+        commands = [] if published else [self._apply()]
+        return proposed.model_copy(update={"state": "applied", "published": published, "commands": commands})
 
     def _sign(self, repository: Repository) -> int:
-        """With the signers' keys that are here; how many signatures lack then."""
-        for key in self._means.signer_keys:
+        """Sign with the signers' keys that are here; how many signatures lack then."""
+        for key in self._settings.signer_keys:
             repository.sign(key_of(key))
-        return sum(one.missing for one in repository.signatures())
+        return sum(signatures.missing for signatures in repository.signatures())
 
 
-def stage(path: Path, repository: Repository, one: Proposed, retry: bool) -> tuple[list[Moved], list[str]]:
+def stage(path: Path, repository: Repository, proposed: Proposed, retry: bool) -> tuple[list[Moved], list[str]]:
     """Write the change to ``fleet.toml`` and stage the documents that it means: what moves, and the ids of the changes.
     Blocking; raises ValueError when anything else would move, OSError."""
-    text = with_bundle(path.read_text("utf-8"), one.group, one.ruleset, one.bundle)
-    beside = path.with_name(f".{path.name}.{one.id}")  # the paths in it are relative to its folder
+    text = with_bundle(path.read_text("utf-8"), proposed.group, proposed.ruleset, proposed.bundle)
+    beside = path.with_name(f".{path.name}.{proposed.id}")  # the paths in it are relative to its folder
     try:
         beside.write_text(text, "utf-8")
-        made = fleetfile.read(beside, repository.fleet)
+        document = fleetfile.read(beside, repository.fleet)
     finally:
         beside.unlink(missing_ok=True)
     before = repository.desired()
-    after = fleetfile.next_desired(made, repository.fleet, before, repository.rollout(), utc_now(), retry=retry)
-    operators = fleetfile.next_operators(made, repository.fleet, repository.operators())
+    after = fleetfile.next_desired(document, repository.fleet, before, repository.rollout(), utc_now(), retry=retry)
+    operators = fleetfile.next_operators(document, repository.fleet, repository.operators())
     if after is None:
         raise ValueError(
             "nothing changes: this bundle is desired already (with `retry` an aborted change begins again)"
         )
     moved = compare.differences(before, after)
-    others = [
-        f"{row.group}: {row.what}" for row in moved if (row.group, row.what) != (one.group, f"bundles {one.ruleset}")
-    ]
+    mine = proposed.group, f"bundles {proposed.ruleset}"
+    others = [f"{row.group}: {row.what}" for row in moved if (row.group, row.what) != mine]
     rings = before is not None and (before.rings, before.gates) != (after.rings, after.gates)
     if others or operators is not None or rings:
         what = ", ".join([*others, *(["operators"] if operators else []), *(["rings or gates"] if rings else [])])
         raise ValueError(
             f"fleet.toml has other changes that are not in force ({what}): plan, sign and apply these first"
         )
-    fleetlookups.keep(repository.folder, made.lookups)
-    repository.stage_desired(after, made.files, operators)
+    fleetlookups.keep(repository.folder, document.lookups)
+    repository.stage_desired(after, document.files, operators)
     write_whole(path, text.encode(), path.stat().st_mode & 0o777)
-    group = next(group for group in after.groups if group.name == one.group)
+    group = next(group for group in after.groups if group.name == proposed.group)
     diff = [Moved(group=row.group, what=row.what, before=target(row.before), after=target(row.after)) for row in moved]
-    return diff, [group.bundles[one.ruleset].id]
+    return diff, [group.bundles[proposed.ruleset].id]
 
 
 def _put(path: Path, data: bytes) -> None:
@@ -513,6 +483,24 @@ def _put(path: Path, data: bytes) -> None:
     write_whole(path, data)
 
 
-def _refused(one: Proposed, *reasons: str) -> Proposed:
-    problems = [*one.problems, *(Finding(severity="error", message=text[:2000]) for text in reasons)]
-    return one.model_copy(update={"state": "refused", "problems": problems})
+def _group(contents: Contents, name: str) -> Group:
+    """Raises Problem 404."""
+    if (group := contents.group(name)) is None:
+        raise Problem(404, f"no group {name} in the desired document", where="group", what_to_do="see /fleet")
+    return group
+
+
+def _below(fleet_file: Path, path: str) -> Path:
+    """The place of the bundle ``path`` of a request. Raises Problem 422."""
+    try:
+        place = within(fleet_file.parent, path)
+    except ValueError as error:
+        raise Problem(422, f"no bundle below the folder of fleet.toml: {error}", where="bundle") from error
+    if not path.endswith(".vbundle"):
+        raise Problem(422, f"{path!r} is no bundle below the folder of fleet.toml", where="bundle")
+    return place
+
+
+def _refused(proposed: Proposed, *reasons: str) -> Proposed:
+    problems = [*proposed.problems, *(Finding(severity="error", message=text[:2000]) for text in reasons)]
+    return proposed.model_copy(update={"state": "refused", "problems": problems})

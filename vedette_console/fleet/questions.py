@@ -14,10 +14,11 @@ from vedette.system.wallclock import utc_now
 from vedette_console.fleet.desk import Asked, Desk, answer_row, job
 from vedette_console.fleet.documents import Documents
 from vedette_console.fleet.live import Live
-from vedette_console.fleet.means import Means, reasoned, signer
+from vedette_console.fleet.means import need_requests, reasoned, signer
 from vedette_console.fleet.models_asked import Action, AnswerPage, Question
 from vedette_console.fleet.sight import Sight
 from vedette_console.security.principal import Principal
+from vedette_console.settings import Settings
 from vedette_console.web import Problem, require
 
 HOLDS = {"ask": 600_000_000, "do": 3_600_000_000}
@@ -29,8 +30,8 @@ SHOWN = 1000
 
 
 class Questions:
-    def __init__(self, means: Means, live: Live, documents: Documents, desk: Desk) -> None:
-        self._means, self._live, self._documents, self._desk = means, live, documents, desk
+    def __init__(self, settings: Settings, live: Live, documents: Documents, desk: Desk) -> None:
+        self._settings, self._live, self._documents, self._desk = settings, live, documents, desk
 
     async def ask(self, who: Principal, fleet: str, agent: str, question: Question) -> AnswerPage:
         """Raises Problem."""
@@ -47,19 +48,17 @@ class Questions:
     async def _send(
         self, who: Principal, fleet: str, agent: str, kind: str, body: Mapping[str, Any], reason: str
     ) -> AnswerPage:
-        beat = Sight(self._live, who).beat(fleet, agent)
-        if beat is None:
-            raise Problem(404, f"no agent {agent} of fleet {fleet} was heard", where="agent", what_to_do="see /fleet")
+        beat = Sight(self._live, who).need_beat(fleet, agent)
         require(who, "fleet.ask", fleet, beat.site)
         try:
             (validate_question if kind == "ask" else validate_action)(body)
         except ValueError as error:
             raise Problem(422, str(error), where=str(error).partition(":")[0]) from error
-        known = await asyncio.to_thread(self._documents.read)
-        if fleet != known.fleet:
-            raise Problem(409, f"the console steers fleet {known.fleet or 'none'}, not {fleet}", where="fleet")
-        self._means.need_requests()
-        name, key = await asyncio.to_thread(signer, self._means, known, ROLE[kind])
+        contents = await asyncio.to_thread(self._documents.read)
+        if fleet != contents.fleet:
+            raise Problem(409, f"the console steers fleet {contents.fleet or 'none'}, not {fleet}", where="fleet")
+        need_requests(self._settings)
+        name, key = await asyncio.to_thread(signer, self._settings, contents, ROLE[kind])
         now = requests.moment()
         text = reasoned(reason, who.who)
         request = Request(fleet, kind, name, now, now + HOLDS[kind], body, (agent,), None, text)
@@ -88,10 +87,10 @@ def page(asked: Asked, who: Principal) -> AnswerPage:
     seen = asked.note.seen(who)
     agents = [agent for agent in asked.collection.answers if agent in seen]
     try:
-        found = {agent: [*islice(asked.collection.records(agent), SHOWN)] for agent in agents}
+        records = {agent: [*islice(asked.collection.records(agent), SHOWN)] for agent in agents}
     except OSError as error:
         raise Problem(503, f"the reply cannot be read: {error}") from error
     return AnswerPage(
         job=job(asked.note, who, asked, utc_now()), what=dict(asked.note.more.get("body", {})),
-        agents=[answer_row(asked, agent) for agent in agents], records=found,
+        agents=[answer_row(asked, agent) for agent in agents], records=records,
     )  # fmt: skip

@@ -22,12 +22,12 @@ from vedette_console.fleet.documents import Documents
 from vedette_console.fleet.evidence import Evidence, locate
 from vedette_console.fleet.hunts import Hunts
 from vedette_console.fleet.live import Live, Place
-from vedette_console.fleet.means import Means
 from vedette_console.fleet.overview import Overview
 from vedette_console.fleet.propose import Proposals
 from vedette_console.fleet.questions import Questions
 from vedette_console.fleet.rollouts import Rollouts
 from vedette_console.security.principal import Principal
+from vedette_console.settings import Settings
 
 NEWS_SECONDS = 1.0
 """Between two pieces of news on a topic: an open page asks again upon each."""
@@ -49,7 +49,7 @@ class News:
         self._pausing: dict[str, asyncio.TimerHandle] = {}
 
     def heard(self, topic: str, place: Place | None) -> None:
-        """Of a fleet and site, of all with None."""
+        """Note news of a fleet and site, of all with None."""
         self._tell(topic, place, lambda who: place is None or who.sites().sees(*place))
 
     def job(self, sees: Callable[[str, Principal], bool], id: str) -> None:
@@ -85,21 +85,21 @@ class News:
 class Fleet:
     """A part for each noun; ``fleet_of`` gives it to a route."""
 
-    def __init__(self, means: Means, fleet: str, publish: Publish) -> None:
+    def __init__(self, settings: Settings, fleet: str, publish: Publish) -> None:
         """``publish`` is given a topic ("fleet", "rollouts", "jobs") and what gives ``{"ids": […]}`` of it for one who
         may see it, None for others. Raises ValueError."""
-        self.means, self._news = means, News(publish)
-        self._documents = documents = Documents(means.trust)
-        self.live = live = Live(means.broker, fleet, self._news.heard)
-        self.overview = Overview(live, documents, means.operator)
-        self.rollouts = Rollouts(means, live, documents, self.overview)
-        self.desk = Desk(means, lambda id: self._news.job(self.desk.sees, id), partial(evidences.store, means))
-        self.authoring = Authoring(means)
-        self.hunts = Hunts(means, live, documents, self.desk, self.authoring)
-        self.evidence = Evidence(means, live, documents, self.desk, partial(locate, means))
-        self.questions = Questions(means, live, documents, self.desk)
-        self.proposals = Proposals(means, live, documents, lambda id: self._news.job(self.proposals.sees, id))
-        self.backtests = Backtests(means, live, lambda id: self._news.job(self.backtests.sees, id))
+        self.settings, self._news = settings, News(publish)
+        self._documents = documents = Documents(settings.trust)
+        self.live = live = Live(settings.broker, fleet, self._news.heard, members=settings.members)
+        self.overview = Overview(live, documents, settings.operator)
+        self.rollouts = Rollouts(settings, live, documents, self.overview)
+        self.desk = Desk(settings, lambda id: self._news.job(self.desk.sees, id), partial(evidences.store, settings))
+        self.authoring = Authoring(settings)
+        self.hunts = Hunts(settings, live, documents, self.desk, self.authoring)
+        self.evidence = Evidence(settings, live, documents, self.desk, partial(locate, settings))
+        self.questions = Questions(settings, live, documents, self.desk)
+        self.proposals = Proposals(settings, live, documents, lambda id: self._news.job(self.proposals.sees, id))
+        self.backtests = Backtests(settings, live, lambda id: self._news.job(self.backtests.sees, id))
 
     async def start(self) -> None:
         await self.live.start()
@@ -107,7 +107,7 @@ class Fleet:
             await part.start()
 
     async def stop(self) -> None:
-        """What was asked of hosts goes on with the next start."""
+        """End all parts; what was asked of hosts goes on with the next start."""
         for part in (self.desk, self.backtests, self.proposals):
             await part.stop()
         await self.live.stop()

@@ -1,4 +1,4 @@
-"""What of the fleet someone may see and act on: the one place that decides it, for pages, the API and news.
+"""The part of the fleet that someone may see and act on: the one place that decides it, for pages, the API and news.
 Of tables it is ``data/scope.py``.
 
 * An agent is seen, and acted on, by its site.
@@ -43,7 +43,7 @@ def need_group(who: Principal, act: str, fleet: str, group: Group, sites: Iterab
 
 
 class Sight:
-    """Of ``who``, at this moment."""
+    """The sight of ``who``, at this moment."""
 
     def __init__(self, live: Live, who: Principal) -> None:
         self._live, self._who, self._scope = live, who, who.sites()
@@ -56,6 +56,13 @@ class Sight:
         """One agent; None also for one that is not seen, so that nobody learns whether there is one."""
         beat = self._live.beat(fleet, agent)
         return beat if beat is not None and self._scope.sees(fleet, beat.site) else None
+
+    def need_beat(self, fleet: str, agent: str) -> Beat:
+        """The same. Raises Problem 404."""
+        if (beat := self.beat(fleet, agent)) is None:
+            raise Problem(404, f"no agent {agent} of fleet {fleet} was heard", where="agent",
+                          what_to_do="see /fleet for those that were: is it away, or of another fleet?")  # fmt: skip
+        return beat
 
     def link(self) -> Link:
         link = self._live.link()

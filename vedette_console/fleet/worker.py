@@ -1,4 +1,4 @@
-"""What a child does with rules that somebody has typed: ``python -m vedette_console.fleet.worker FOLDER OP``.
+"""Work of a child on rules that somebody has typed: ``python -m vedette_console.fleet.worker FOLDER OP``.
 
 FOLDER holds the rule files; on standard input comes JSON, ``{"rules": [path], "beside": [folder], "pipelines": [path],
 "lookups": [path], "event", "format", "topic"}``, on standard output goes the answer of the op of OPS as JSON. Bounded
@@ -40,25 +40,26 @@ class Work(NamedTuple):
 
         others = [*build.files(map(Path, self.order["beside"]))] if beside else []
         pipelines, lookups = ([*map(Path, self.order[name])] for name in ("pipelines", "lookups"))
-        found = build.load_files([*self.mine, *others], pipelines, lookups)
-        return found, build.from_rules(found)
+        rules = build.load_files([*self.mine, *others], pipelines, lookups)
+        return rules, build.from_rules(rules)
 
     def plan(self) -> tuple[Any, Any]:
         """Alone, and with the folders when a rule is about rules that are not among these."""
-        found, plan = self.loaded()
-        if self.order["beside"] and any("not among the rules" in one.reason for one in plan.refused):
+        rules, plan = self.loaded()
+        if self.order["beside"] and any("not among the rules" in refused.reason for refused in plan.refused):
             return self.loaded(beside=True)
-        return found, plan
+        return rules, plan
 
     def own(self, path: str) -> str:
         """The name of a file that was given; empty: it is another's."""
         where = Path(path)
         return str(where.relative_to(self.folder)) if where.is_relative_to(self.folder) else ""
 
-    def finding(self, severity: str, check: str, one: Any, message: str) -> dict[str, Any]:
+    def finding(self, severity: str, check: str, source: Any, message: str) -> dict[str, Any]:
         return {
-            "severity": severity, "check": check, "path": self.own(one.path), "line": one.line, "column": one.column,
-            "title": one.title[:MAX_TEXT], "message": self.clean(message), "hint": self.clean(one.hint),
+            "severity": severity, "check": check, "path": self.own(source.path), "line": source.line,
+            "column": source.column, "title": source.title[:MAX_TEXT], "message": self.clean(message),
+            "hint": self.clean(source.hint),
         }  # fmt: skip
 
     def clean(self, text: str) -> str:
@@ -66,27 +67,28 @@ class Work(NamedTuple):
         return text.replace(f"{self.folder}/", "")[:MAX_TEXT]
 
     def refused(self, plan: Any) -> list[dict[str, Any]]:
-        return [self.finding("error", "refused", one, one.reason) for one in plan.refused if self.own(one.path)]
+        return [self.finding("error", "refused", rule, rule.reason) for rule in plan.refused if self.own(rule.path)]
 
 
 def lint(work: Work) -> dict[str, Any]:
     from vedette.rules.authoring import lint as linter
 
-    found, plan = work.plan()
-    findings = linter.lint(work.mine, found, plan)
-    mine = [one for one in findings if work.own(one.path) or not one.path]
+    ruleset, plan = work.plan()
+    findings = linter.lint(work.mine, ruleset, plan)
+    mine = [finding for finding in findings if work.own(finding.path) or not finding.path]
     return {
-        "problems": [work.finding(one.severity.value, one.check, one, one.message) for one in mine[:MAX_FINDINGS]],
-        "runs": not any(one.severity is linter.Severity.ERROR for one in mine),
-        "summary": _summary(found, rules := [*_rules(work, plan)], work), "rules": rules[:MAX_LISTED],
+        "problems": [work.finding(finding.severity.value, finding.check, finding, finding.message)
+                     for finding in mine[:MAX_FINDINGS]],
+        "runs": not any(finding.severity is linter.Severity.ERROR for finding in mine),
+        "summary": _summary(ruleset, rules := [*_rules(work, plan)], work), "rules": rules[:MAX_LISTED],
     }  # fmt: skip
 
 
-def _summary(found: Any, rules: list[dict[str, Any]], work: Work) -> str:
-    """What of the text runs, in words."""
+def _summary(ruleset: Any, rules: list[dict[str, Any]], work: Work) -> str:
+    """The rules of the text that run, in words."""
     kinds = Counter({"detection": 0, "correlation": 0, "statement": 0, "filter": 0})
-    kinds.update(one["kind"] for one in rules)
-    kinds["filter"] = sum(bool(one.joined and work.own(one.path)) for one in found.filters)
+    kinds.update(rule["kind"] for rule in rules)
+    kinds["filter"] = sum(bool(filter.joined and work.own(filter.path)) for filter in ruleset.filters)
     parts = [many(n, "rule" if kind == "detection" else kind) for kind, n in kinds.items() if n]
     return f"It runs: {', '.join(parts)}." if parts else ""
 
@@ -94,18 +96,19 @@ def _summary(found: Any, rules: list[dict[str, Any]], work: Work) -> str:
 def _rules(work: Work, plan: Any) -> Iterator[dict[str, Any]]:
     kinds = (("detection", plan.detections), ("correlation", plan.correlations), ("statement", plan.statements))
     for kind, rules in kinds:
-        for one in rules:
-            if work.own(one.path):
-                yield {"id": one.id, "title": one.title[:MAX_TEXT], "level": one.level, "kind": kind, "line": one.line}
+        for rule in rules:
+            if work.own(rule.path):
+                title = rule.title[:MAX_TEXT]
+                yield {"id": rule.id, "title": title, "level": rule.level, "kind": kind, "line": rule.line}
 
 
 def explain(work: Work) -> dict[str, Any]:
-    """How the rules are evaluated, and on the event."""
+    """Explain how the rules are evaluated, and on the event."""
     from vedette.engine.match import Engine
     from vedette.rules import build
     from vedette.rules.authoring import explain as explainer
 
-    found, plan = work.plan()
+    ruleset, plan = work.plan()
     codec, topic, data = str(work.order["format"]), str(work.order["topic"]), str(work.order["event"]).encode()
     codec = "mqtt" if topic and codec == "auto" else codec
     engine = Engine(plan, route=False)
@@ -113,13 +116,13 @@ def explain(work: Work) -> dict[str, Any]:
         raise ValueError(f"format: {codec!r} is none of {', '.join(plan.codecs)}")
     lines: list[str] = []
     matches: bool | None = None
-    scanned = {scan.rule for one in plan.statements if work.own(one.path) for scan in one.scans}
-    for number, one in enumerate(plan.rules):
-        if not work.own(one.path) and one.id not in scanned:
+    scanned = {scan.rule for statement in plan.statements if work.own(statement.path) for scan in statement.scans}
+    for number, rule in enumerate(plan.rules):
+        if not work.own(rule.path) and rule.id not in scanned:
             continue
-        joins = [str(joined) for joined in found.filters if one.id in joined.joined]
+        joins = [str(joined) for joined in ruleset.filters if rule.id in joined.joined]
         lines += explainer.rule(plan, engine.evaluator, number, joins, None)
-        lines += explainer.on_event(engine, number, data, codec, origin=topic, names=build.part_names(found, one))
+        lines += explainer.on_event(engine, number, data, codec, origin=topic, names=build.part_names(ruleset, rule))
         matches = bool(matches) or _true(engine, number, data, codec, topic)
     for statement in plan.statements:
         if work.own(statement.path):
@@ -128,9 +131,9 @@ def explain(work: Work) -> dict[str, Any]:
         if work.own(relation.path):
             lines += explainer.correlation(plan, relation)
             lines += explainer.correlation_on_event(engine, relation, data, codec, origin=topic)
-    for joined in found.filters:
+    for joined in ruleset.filters:
         if work.own(joined.path):
-            lines += explainer.filter_(str(joined), [one for one in plan.rules if one.id in joined.joined])
+            lines += explainer.filter_(str(joined), [rule for rule in plan.rules if rule.id in joined.joined])
     shown = [work.clean(line) for line in lines[:MAX_LINES]]
     return {"problems": work.refused(plan), "lines": shown, "matches": matches}
 
@@ -143,7 +146,7 @@ def _true(engine: Any, number: int, data: bytes, codec: str, topic: str) -> bool
 
 
 def test(work: Work) -> dict[str, Any]:
-    """The test events beside the rules."""
+    """Run the test events beside the rules."""
     from vedette.engine.match import Engine
     from vedette.rules.authoring import cases
     from vedette.rules.selftest import check
@@ -152,36 +155,36 @@ def test(work: Work) -> dict[str, Any]:
     tests, mistakes = cases.load(plan)
     timed, more = cases.sequences(plan)
     every: list[Any] = [*tests, *timed]
-    mine = [one for one in every if one.where.startswith(f"{work.folder}/")]
+    mine = [case for case in every if case.where.startswith(f"{work.folder}/")]
     failures = check(Engine(plan), mine)
     problems = work.refused(plan)
-    for text in (one for one in (*mistakes, *more) if one.startswith(f"{work.folder}/")):
+    for text in (mistake for mistake in (*mistakes, *more) if mistake.startswith(f"{work.folder}/")):
         path, _, rest = work.clean(text).partition(":")
         line, _, message = rest.partition(":")
         problems.append({"severity": "error", "check": "tests", "path": path,
                          "line": int(line) if line.isdigit() else 0,
                          "message": (message if line.isdigit() else rest).strip()})  # fmt: skip
     return {
-        "events": sum(one in mine for one in tests), "sequences": sum(one in mine for one in timed),
+        "events": sum(case in mine for case in tests), "sequences": sum(case in mine for case in timed),
         "ok": not problems and not failures and bool(mine), "problems": problems[:MAX_FINDINGS],
-        "failures": [{"name": work.clean(one.case.where), "ok": False, "detail": work.clean(str(one))}
-                     for one in failures[:MAX_LISTED]],
+        "failures": [{"name": work.clean(failure.case.where), "ok": False, "detail": work.clean(str(failure))}
+                     for failure in failures[:MAX_LISTED]],
     }  # fmt: skip
 
 
 def plan(work: Work) -> dict[str, Any]:
-    """As a hunt takes it along: without databases, which hosts compile themselves."""
+    """Make the plan that a hunt takes along: without databases, which hosts compile themselves."""
     from vedette.engine.artifact import Artifact
     from vedette.fleet.hunt import packed
 
-    _, made = work.plan()
-    problems = work.refused(made)
-    own = [one for one in (*made.rules, *made.correlations, *made.statements) if work.own(one.path)]
+    _, rules = work.plan()
+    problems = work.refused(rules)
+    own = [rule for rule in (*rules.rules, *rules.correlations, *rules.statements) if work.own(rule.path)]
     if not own:
         return {"problems": problems, "plan": "", "titles": []}
-    asked = {name: made.lookups[name].data for name, _ in made.asked}
-    data = packed(Artifact.without_databases(made)._replace(lookups=asked).to_bytes())
-    titles = [str(one["title"]) for one in _rules(work, made)]
+    asked = {name: rules.lookups[name].data for name, _ in rules.asked}
+    data = packed(Artifact.without_databases(rules)._replace(lookups=asked).to_bytes())
+    titles = [str(rule["title"]) for rule in _rules(work, rules)]
     return {"problems": problems, "plan": base64.b64encode(data).decode(), "titles": titles[:MAX_LISTED]}
 
 

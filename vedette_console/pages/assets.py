@@ -22,8 +22,8 @@ router = APIRouter()
 @cache
 def files() -> dict[str, bytes]:
     """All of them by name, read once; nothing else is ever served from the folder."""
-    found = (path for path in sorted(FOLDER.rglob("*")) if path.suffix in TYPES)
-    return {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in found}
+    paths = (path for path in sorted(FOLDER.rglob("*")) if path.suffix in TYPES)
+    return {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in paths}
 
 
 @cache
@@ -35,19 +35,19 @@ def version() -> str:
 
 
 def url(name: str) -> str:
-    """Where the file is. Raises KeyError for one that is not there."""
+    """The address of the file. Raises KeyError for one that is not there."""
     files()[name]
     return f"/static/{version()}/{name}"
 
 
 @router.get("/static/{release}/{name:path}")
 def show_static(release: str, name: str) -> Response:
-    """A file, whatever release is asked for; only the present one is kept for long."""
+    """A file, whatever release is asked for; only the present one is cached for long."""
     content = files().get(name)
     if content is None:
         return Response("there is no such file", 404, media_type="text/plain")
-    kept = "public, max-age=31536000, immutable" if release == version() else "no-cache"
-    return Response(content, media_type=TYPES[Path(name).suffix], headers={"Cache-Control": kept})
+    cached = "public, max-age=31536000, immutable" if release == version() else "no-cache"
+    return Response(content, media_type=TYPES[Path(name).suffix], headers={"Cache-Control": cached})
 
 
 @router.get("/favicon.ico")

@@ -1,4 +1,4 @@
-"""What templates write of values: times in the viewer's zone, numbers, spans, bytes, levels, ATT&CK's names. Jinja
+"""Values as templates write them: times in the viewer's zone, numbers, spans, bytes, levels, ATT&CK's names. Jinja
 escapes texts.
 
 The zone is that of the cookie ``tz``, set by the browser once and by Settings. Elsewhere times are UTC.
@@ -19,7 +19,6 @@ from markupsafe import Markup, escape
 
 from spark_jobs.common.attack import caption
 from spark_jobs.common.plain import cut, plain, short
-from spark_jobs.report.page import attack_link, attack_name
 from spark_jobs.tables.ask import LEVELS
 from vedette.region.steer.gates import DURATIONS, SHARES
 
@@ -33,8 +32,8 @@ class Zone:
     @classmethod
     def of(cls, request: Request, otherwise: str = "") -> Zone:
         """The one that the request's cookie names, else ``otherwise``, else UTC: the first that is known."""
-        given = unquote(request.cookies.get("tz", ""))
-        return cls(next((name for name in (given, otherwise) if name in names()), "UTC"))
+        cookie = unquote(request.cookies.get("tz", ""))
+        return cls(next((name for name in (cookie, otherwise) if name in names()), "UTC"))
 
     def at(self, time: datetime) -> datetime:
         return time.astimezone(ZoneInfo(self.name))
@@ -47,10 +46,10 @@ class Zone:
             return "UTC"
         return f"UTC{'+' if minutes > 0 else '-'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
-    def show(self, given: datetime | str | None, how: str = "full") -> Markup:
+    def show(self, value: datetime | str | None, how: str = "full") -> Markup:
         """A ``<time>`` with the moment in UTC for programs and, on touch, for people. ``how``: "full" (Thu 26 Nov
         12:47:55), "minute", "clock" (12:47:55), "short" (12:47), "day"."""
-        time = moment(given)
+        time = moment(value)
         if time is None:
             return Markup('<span class="soft">–</span>')
         here = self.at(time)
@@ -69,7 +68,7 @@ class Zone:
         )
 
     def span(self, first: datetime | str | None, last: datetime | str | None) -> Markup:
-        """From when to when, to the minute; the day of the end only where it is another."""
+        """The span from when to when, to the minute; the day of the end only where it is another."""
         since, until = moment(first), moment(last)
         if since is None or until is None:
             return self.show(since or until, "minute")
@@ -79,16 +78,16 @@ class Zone:
         return Markup("{} to {}").format(self.show(since, "minute"), self.show(until, "short" if same else "minute"))
 
 
-def moment(given: datetime | str | None) -> datetime | None:
+def moment(value: datetime | str | None) -> datetime | None:
     """A time that a model gives, as an aware one: a datetime, or ISO 8601; None for anything else."""
-    if isinstance(given, str):
+    if isinstance(value, str):
         try:
-            given = datetime.fromisoformat(given)
+            value = datetime.fromisoformat(value)
         except ValueError:
             return None
-    if given is None:
+    if value is None:
         return None
-    return given if given.tzinfo else given.replace(tzinfo=UTC)
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 @cache
@@ -152,10 +151,10 @@ def span(seconds: float | None) -> str:
 
 def ago(time: datetime | str | None) -> str:
     """``5 min ago``; empty for no time."""
-    found = moment(time)
-    if found is None:
+    at = moment(time)
+    if at is None:
         return ""
-    seconds = (datetime.now(UTC) - found).total_seconds()
+    seconds = (datetime.now(UTC) - at).total_seconds()
     if seconds < 5:
         return "just now" if seconds > -60 else "in " + span(-seconds)
     length, name = next(unit for unit in UNITS if seconds >= unit[0])
@@ -188,13 +187,13 @@ def lines(text: str) -> Markup:
 def marked(text: str, spans: list[Any]) -> list[tuple[str, str]]:
     """``text`` cut into pieces, each with the field that it is the value of, or ""; spans that overlap are left out."""
     pieces, at = [], 0
-    for one in sorted(spans, key=lambda one: (one.start, -one.end)):
-        if one.start < at or one.end > len(text) or one.end <= one.start:
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if span.start < at or span.end > len(text) or span.end <= span.start:
             continue
-        if one.start > at:
-            pieces.append((text[at : one.start], ""))
-        pieces.append((text[one.start : one.end], one.field))
-        at = one.end
+        if span.start > at:
+            pieces.append((text[at : span.start], ""))
+        pieces.append((text[span.start : span.end], span.field))
+        at = span.end
     if at < len(text):
         pieces.append((text[at:], ""))
     return pieces
@@ -208,13 +207,13 @@ def limit(value: float | bool, name: str) -> str:
 
 
 def what(text: str) -> str:
-    """What a change moves: ``bundles default`` is the rule set of that name."""
+    """The thing that a change moves: ``bundles default`` is the rule set of that name."""
     return "rule set " + text.removeprefix("bundles ") if text.startswith("bundles ") else text
 
 
-def plural(n: int | float | None, one: str, more: str = "") -> str:
+def plural(n: int | float | None, noun: str, more: str = "") -> str:
     """``3 sites``."""
-    return f"{number(n)} {one if n == 1 else more or one + 's'}"
+    return f"{number(n)} {noun if n == 1 else more or noun + 's'}"
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
@@ -235,6 +234,4 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "caption": caption,
     "cut": cut,
     "short": short,
-    "technique": attack_name,
-    "attack_link": attack_link,
 }

@@ -75,7 +75,7 @@ ROOMS = (
 
 def page(request: Request, template: str, status: int = 200, /, **shown: Any) -> Response:
     """The template as a page; only its block of the part that htmx asks for (``HX-Target``), where it has one."""
-    made, zone = environment().get_template(template), Zone.of(request, chosen(request).get("time_zone", ""))
+    compiled, zone = environment().get_template(template), Zone.of(request, chosen(request).get("time_zone", ""))
     who = maybe(request)
     context = {
         "who": who,
@@ -96,12 +96,13 @@ def page(request: Request, template: str, status: int = 200, /, **shown: Any) ->
     }
     context["ui"] = environment().get_template("parts.html.j2").make_module(context)
     block = "part_" + part(request).replace("-", "_")
-    text = "".join(made.blocks[block](made.new_context(context))) if block in made.blocks else made.render(context)
+    live = compiled.blocks.get(block)
+    text = "".join(live(compiled.new_context(context))) if live else compiled.render(context)
     return HTMLResponse(text, status, headers={"Cache-Control": "no-store", "Vary": "HX-Request, HX-Target, Cookie"})
 
 
 def error_page(request: Request, problem: Problem) -> Response:
-    """What is wrong, and what to do; with its status."""
+    """The page of an error, with its status."""
     return page(request, "error.html.j2", problem.status, problem=problem.body, status=problem.status)
 
 
@@ -116,13 +117,13 @@ def csrf(request: Request) -> str:
 
 
 def chosen(request: Request) -> Mapping[str, Any]:
-    """What admins set for all; read again after some seconds."""
+    """The choices of admins for all; read again after some seconds."""
     state, now = request.app.state, time.monotonic()
-    read_at, held = getattr(state, "page_choices", (0.0, {}))
+    read_at, choices = getattr(state, "page_choices", (0.0, {}))
     if now - read_at > CHOICES_HELD or not read_at:
-        held = state.store.choices.all()
-        state.page_choices = (now, held)
-    return dict(held)
+        choices = state.store.choices.all()
+        state.page_choices = (now, choices)
+    return dict(choices)
 
 
 def link(*parts: str) -> Markup:
@@ -131,14 +132,14 @@ def link(*parts: str) -> Markup:
 
 
 def search(term: str) -> Markup:
-    """Where the alerts are that ``term`` of the search language asks for."""
+    """The address of the alerts that ``term`` of the search language asks for."""
     return Markup("/alerts?q=" + quote(term, safe=""))
 
 
 @cache
 def environment() -> Environment:
-    """Jinja with what templates use; made once."""
-    made = Environment(
+    """Jinja with what templates use, the same for all pages."""
+    jinja = Environment(
         autoescape=True,
         finalize=_final,
         loader=PackageLoader("vedette_console.pages"),
@@ -146,9 +147,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= filters.FILTERS
-    made.globals |= {"link": link, "search": search}
-    return made
+    jinja.filters |= filters.FILTERS
+    jinja.globals |= {"link": link, "search": search}
+    return jinja
 
 
 def _final(value: Any) -> Any:
@@ -160,12 +161,12 @@ def _final(value: Any) -> Any:
 
 
 def _choice(request: Request, name: str, choices: tuple[str, ...]) -> str:
-    given = request.cookies.get(name, "")
-    return given if given in choices else choices[0]
+    value = request.cookies.get(name, "")
+    return value if value in choices else choices[0]
 
 
 def pager(request: Request, following: object) -> dict[str, Markup | str]:
-    """Where the first page of a list is, "" on it, and the next one, whose cursor is ``following``; "" for none."""
+    """Addresses of a list's first page, "" on it, and of the next one, whose cursor is ``following``; "" for none."""
     return {
         "first": query_of(request, after=None) if request.query_params.get("after") else "",
         "following": query_of(request, after=following) if following else "",
@@ -175,20 +176,20 @@ def pager(request: Request, following: object) -> dict[str, Markup | str]:
 def query_of(request: Request, **changed: object) -> Markup:
     """The page's own address with some of its query changed; None takes one out."""
     values: Mapping[str, str] = {**request.query_params, **{k: str(v) for k, v in changed.items() if v is not None}}
-    kept = [(key, value) for key, value in values.items() if changed.get(key, value) is not None and value != ""]
-    text = "&".join(f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in kept)
+    pairs = [(key, value) for key, value in values.items() if changed.get(key, value) is not None and value != ""]
+    text = "&".join(f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in pairs)
     return Markup(escape(request.url.path)) + Markup("?" + text if text else "")
 
 
 async def together(request: Request, *asked: Awaitable[Any]) -> list[Any]:
     """The answers in order; in the place of one that cannot be given is its Problem. Raises what else one raises."""
     gathered = asyncio.gather(*asked, return_exceptions=True)
-    found: list[Any] = list(await unless_gone(request.is_disconnected, gathered))
-    for one in found:
-        if isinstance(one, BaseException) and not isinstance(one, Problem):
-            raise one
-    return found
+    answers: list[Any] = list(await unless_gone(request.is_disconnected, gathered))
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, Problem):
+            raise answer
+    return answers
 
 
 async def nothing() -> None:
-    """In the place of what is not asked."""
+    """Nothing, in the place of what is not asked."""

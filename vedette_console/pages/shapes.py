@@ -55,8 +55,8 @@ class Bars(NamedTuple):
 
 
 def bars(columns: Sequence[tuple[str, str, Mapping[str, int]]], marks: Sequence[str]) -> Bars:
-    """Of each column a title, where it leads and its sums by level; ``marks`` are texts below, evenly apart from the
-    first column to the last."""
+    """Bars of columns, each with a title, where it leads and its sums by level; ``marks`` are texts below, evenly apart
+    from the first column to the last."""
     most = max((sum(levels.values()) for _, _, levels in columns), default=0)
     step = WIDTH / max(len(columns), 1)
     drawn = []
@@ -83,19 +83,18 @@ def bars(columns: Sequence[tuple[str, str, Mapping[str, int]]], marks: Sequence[
     return Bars(WIDTH, BASE + FOOT, BASE, most, tuple(drawn), tuple(ticks))
 
 
-def of_histogram(found: Histogram, zone: Zone, narrow: Callable[[datetime, datetime], str]) -> Bars:
+def of_histogram(histogram: Histogram, zone: Zone, narrow: Callable[[datetime, datetime], str]) -> Bars:
     """Bars of a search; ``narrow`` gives the address of the same search within two times."""
-    step = timedelta(seconds=found.step)
+    step = timedelta(seconds=histogram.step)
     columns = []
-    for one in found.buckets:
-        levels = {level if level in LEVELS else "other": 0 for level in one.levels}
-        for level, alerts in one.levels.items():
+    for bucket in histogram.buckets:
+        levels = {level if level in LEVELS else "other": 0 for level in bucket.levels}
+        for level, alerts in bucket.levels.items():
             levels[level if level in LEVELS else "other"] += alerts
-        here = zone.at(one.start)
-        columns.append(
-            (f"{here:%a} {here.day} {here:%b %H:%M}: {one.alerts:,}", narrow(one.start, one.start + step), levels)
-        )
-    return bars(columns, _marks([one.start for one in found.buckets], step, zone))
+        here = zone.at(bucket.start)
+        title = f"{here:%a} {here.day} {here:%b %H:%M}: {bucket.alerts:,}"
+        columns.append((title, narrow(bucket.start, bucket.start + step), levels))
+    return bars(columns, _marks([bucket.start for bucket in histogram.buckets], step, zone))
 
 
 def _marks(starts: Sequence[datetime], step: timedelta, zone: Zone) -> list[str]:
@@ -109,16 +108,16 @@ def _marks(starts: Sequence[datetime], step: timedelta, zone: Zone) -> list[str]
 
 def of_days(days: Sequence[Count], to: Callable[[str], str]) -> Bars:
     """Bars of days (``YYYY-MM-DD`` by name), oldest first; ``to`` gives where a day leads."""
-    ordered = sorted(days, key=lambda one: one.name)
+    ordered = sorted(days, key=lambda day: day.name)
     columns = [
         (
-            f"{one.label or one.name}: {one.alerts:,}",
-            to(one.name),
-            {one.level if one.level in LEVELS else "low": one.alerts},
+            f"{day.label or day.name}: {day.alerts:,}",
+            to(day.name),
+            {day.level if day.level in LEVELS else "low": day.alerts},
         )
-        for one in ordered
+        for day in ordered
     ]
-    marks = [ordered[0].name, ordered[-1].name] if len(ordered) > 1 else [one.name for one in ordered]
+    marks = [ordered[0].name, ordered[-1].name] if len(ordered) > 1 else [day.name for day in ordered]
     return bars(columns, marks)
 
 
@@ -147,18 +146,18 @@ class Lanes(NamedTuple):
 
 
 def lanes(steps: Sequence[Step], zone: Zone) -> Lanes:
-    """When a campaign was where: a lane a site in the order reached, a spot a step."""
+    """Lanes of when a campaign was where: a lane a site in the order reached, a spot a step."""
     timed = [(step.time, step) for step in steps if step.time is not None]
     sites: dict[tuple[str, str], list[tuple[datetime, Step]]] = defaultdict(list)
-    for time, step in sorted(timed, key=lambda one: one[0]):
+    for time, step in sorted(timed, key=lambda pair: pair[0]):
         sites[step.fleet, step.site].append((time, step))
-    kept = list(sites.items())[:MAX_LANES]
+    shown = list(sites.items())[:MAX_LANES]
     times = [time for time, _ in timed]
     first, last = (min(times), max(times)) if times else (datetime.min, datetime.min)
     whole = max((last - first).total_seconds(), 1.0)
     room = WIDTH - LEFT - 16
-    found = []
-    for number, ((fleet, site), here) in enumerate(kept):
+    drawn = []
+    for number, ((fleet, site), here) in enumerate(shown):
         y = LANE_TOP + number * LANE + LANE / 2
         spots = []
         for time, step in here:
@@ -167,7 +166,7 @@ def lanes(steps: Sequence[Step], zone: Zone) -> Lanes:
             x = LEFT + 8 + (time - first).total_seconds() / whole * room
             spots.append(Spot(round(x, 1), y, 4.0 + min(len(str(step.alerts)), 4), "high", title))
         label = cut(f"{fleet}/{site}", MAX_LABEL)
-        found.append(Lane(y, label, search(f'site:"{site}"'), tuple(spots)))
+        drawn.append(Lane(y, label, search(f'site:"{site}"'), tuple(spots)))
     ticks = (
         [Tick(LEFT, "", "start")]
         if not times
@@ -180,7 +179,7 @@ def lanes(steps: Sequence[Step], zone: Zone) -> Lanes:
             for n in range(4)
         ]
     )
-    return Lanes(WIDTH, LANE_TOP + len(kept) * LANE + 6, LEFT, tuple(found), tuple(ticks), len(sites) - len(kept))
+    return Lanes(WIDTH, LANE_TOP + len(shown) * LANE + 6, LEFT, tuple(drawn), tuple(ticks), len(sites) - len(shown))
 
 
 def _clock(zone: Zone, time: datetime, whole: float) -> str:

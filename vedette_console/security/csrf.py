@@ -1,4 +1,4 @@
-"""No other site acts in the name of one who is logged in.
+"""Protection against other sites that would act in the name of one who is logged in.
 
 A request that changes something and is known by its cookie must bring the session's token in ``X-CSRF-Token``; the
 token is a hash of the cookie's secret, so it needs no place of its own, and gives nothing away. Whatever changes
@@ -20,8 +20,8 @@ def token(cookie: str) -> str:
     return hmac.new(cookie.encode(), b"vedette csrf", hashlib.sha256).hexdigest()
 
 
-def valid(cookie: str, given: str) -> bool:
-    return hmac.compare_digest(token(cookie).encode(), given.encode())
+def valid(cookie: str, sent: str) -> bool:
+    return hmac.compare_digest(token(cookie).encode(), sent.encode())
 
 
 def foreign(origin: str, fetch_site: str, host: str) -> bool:

@@ -1,4 +1,4 @@
-"""From a request to the one who asks: by the cookie of a session, or by an API token."""
+"""The one who asks, from the request: by the cookie of a session, or by an API token."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ COOKIE = "vedette"
 
 
 def cookie_name(settings: Settings) -> str:
-    """With HTTPS a name that browsers give to no other host and no other path."""
+    """The cookie's name; with HTTPS one that browsers give to no other host and no other path."""
     return f"__Host-{COOKIE}" if settings.secure else COOKIE
 
 
 def bearer(request: HTTPConnection) -> str | None:
     """The token of the header Authorization, None without that header; "" for one of another kind."""
-    given = request.headers.get("authorization")
-    if given is None:
+    header = request.headers.get("authorization")
+    if header is None:
         return None
-    kind, _, text = given.partition(" ")
+    kind, _, text = header.partition(" ")
     return text.strip() if kind.lower() == "bearer" else ""
 
 
@@ -44,7 +44,7 @@ def principal(name: str, store: Store, within: float) -> Principal | None:
         user = store.accounts.get(name)
     except KeyError:
         return None
-    good = not user.disabled and user.known(within, utc_now())
+    good = not user.disabled and user.confirmed_within(within, utc_now())
     return Principal(user.name, "user", user.grants) if good else None
 
 

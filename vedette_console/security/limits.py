@@ -1,4 +1,4 @@
-"""How often one may fail to log in: by name and by address, in a sliding window.
+"""Limits on failed logins: by name and by address, in a sliding window.
 
 A name at an address may fail ``failures`` times, an address four times as often, a name at all addresses ten times as
 often; each further attempt waits twice as long as the one before, up to the window. A right password within the wait is
@@ -24,7 +24,7 @@ class Attempts:
 
     def __init__(self, failures: int, window: float) -> None:
         self._failures, self._window = failures, window
-        self._held: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
+        self._failed: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
         self._at_home: OrderedDict[tuple[str, str], None] = OrderedDict()
         """Names with an address where each has logged in."""
         self._lock = threading.Lock()
@@ -39,11 +39,11 @@ class Attempts:
     def failed(self, name: str, address: str, now: float) -> None:
         with self._lock:
             for key, allowed in self._keys(name, address):
-                times = self._held.setdefault(key, deque(maxlen=allowed + 12))
+                times = self._failed.setdefault(key, deque(maxlen=allowed + 12))
                 times.append(now)
-                self._held.move_to_end(key)
-            while len(self._held) > LARGEST:
-                self._held.popitem(last=False)
+                self._failed.move_to_end(key)
+            while len(self._failed) > LARGEST:
+                self._failed.popitem(last=False)
 
     def taken_back(self, name: str, address: str) -> None:
         """The newest failure of this name at this address was none."""
@@ -56,17 +56,17 @@ class Attempts:
         self.taken_back(name, address)
         with self._lock:
             (own, _), *_ = self._keys(name, address)
-            self._held.pop(own, None)
+            self._failed.pop(own, None)
             self._at_home[own] = None
             self._at_home.move_to_end(own)
             while len(self._at_home) > LARGEST:
                 self._at_home.popitem(last=False)
 
     def _forget_newest(self, key: tuple[str, str]) -> None:
-        if times := self._held.get(key):
+        if times := self._failed.get(key):
             times.pop()
         if not times:
-            self._held.pop(key, None)
+            self._failed.pop(key, None)
 
     def _keys(self, name: str, address: str) -> tuple[tuple[tuple[str, str], int], ...]:
         name = name.lower()[:64]
@@ -79,13 +79,13 @@ class Attempts:
         )
 
     def _wait(self, key: tuple[str, str], allowed: int, now: float) -> float:
-        times = self._held.get(key)
+        times = self._failed.get(key)
         if times is None:
             return 0.0
         while times and times[0] <= now - self._window:
             times.popleft()
         if not times:
-            del self._held[key]
+            del self._failed[key]
             return 0.0
         over = len(times) - allowed
         if over < 0:

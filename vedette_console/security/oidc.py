@@ -118,8 +118,9 @@ class Provider:
             if name in said and not confidential(str(said[name])):
                 raise ValueError(f"its {name} {said[name]!r} is not of HTTPS")
         offered = said.get("id_token_signing_alg_values_supported") or ["RS256"]
-        said["id_token_signing_alg_values_supported"] = good = [one for one in offered if one in ALGORITHMS]
-        if not good:
+        safe = [algorithm for algorithm in offered if algorithm in ALGORITHMS]
+        said["id_token_signing_alg_values_supported"] = safe
+        if not safe:
             raise ValueError(f"it signs by {', '.join(map(str, offered))}; wanted is one of {', '.join(ALGORITHMS)}")
 
     async def _with_user_info(self, token: Mapping[str, Any], claims: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +169,7 @@ class Provider:
         return max(roles, key=lambda role: role.rank, default=None)
 
     def _values(self, claims: Mapping[str, Any]) -> list[Any] | None:
-        """Of the claim that gives roles, by its name or by its path; None: it is not there."""
+        """Values of the claim that gives roles, by its name or by its path; None: it is not there."""
         value: Any = claims
         for name in [self.settings.claim] if self.settings.claim in claims else self.settings.claim.split("."):
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -195,5 +196,5 @@ class Provider:
 
 def local(path: str) -> str:
     """A path of this console; "/" for anything else."""
-    good = path.startswith("/") and not path.startswith(("//", "/\\")) and not re.search(r"[\x00-\x20\\]", path)
+    good = path.startswith("/") and not path.startswith("//") and path.isprintable() and not {*" \\"} & {*path}
     return path if good and len(path) <= 2_000 else "/"

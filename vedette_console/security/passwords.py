@@ -56,19 +56,19 @@ def _guessed(password: str, words: Iterable[str]) -> bool:
     for keys in _neighbours():
         text = text.replace(keys, "")
     return any(
-        len(one) - len(_letters(one)) < OTHERS and _made_of(_letters(one), parts)
-        for one in (text, text.translate(_AS_LETTERS))
+        len(form) - len(_letters(form)) < OTHERS and _made_of(_letters(form), parts)
+        for form in (text, text.translate(_AS_LETTERS))
     )
 
 
 @cache
 def _neighbours() -> tuple[str, ...]:
     """Four and more keys of a row, either way, the most first."""
-    found = {
+    parts = {
         keys[start:end] for row in ROWS for keys in (row, row[::-1])
         for start in range(len(keys)) for end in range(start + 4, len(keys) + 1)
     }  # fmt: skip
-    return tuple(sorted(found, key=lambda keys: (-len(keys), keys)))
+    return tuple(sorted(parts, key=lambda keys: (-len(keys), keys)))
 
 
 def _made_of(text: str, parts: Iterable[str]) -> bool:

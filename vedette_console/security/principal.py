@@ -72,7 +72,7 @@ class Grant:
         return self.fleet in (ALL, fleet or self.fleet) and self.site in (ALL, site or self.site)
 
     def meet(self, other: Grant) -> Grant | None:
-        """What both give; None when that is nothing."""
+        """The grant that both give; None for none."""
         fleets, sites = {self.fleet, other.fleet} - {ALL}, {self.site, other.site} - {ALL}
         if len(fleets) > 1 or len(sites) > 1:
             return None
@@ -88,7 +88,7 @@ class Scope:
     places: tuple[tuple[str, str], ...] = ()
 
     def sees(self, fleet: str, site: str) -> bool:
-        return self.all or any(one in (ALL, fleet) and two in (ALL, site) for one, two in self.places)
+        return self.all or any(place[0] in (ALL, fleet) and place[1] in (ALL, site) for place in self.places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Principal:
 
     @property
     def who(self) -> str:
-        """As the audit log has it."""
+        """The name as the audit log has it."""
         return self.name if self.kind == "user" else f"{self.name} (token {self.label})"
 
     @property
@@ -133,8 +133,8 @@ class Principal:
         return Scope((ALL, ALL) in places, tuple(sorted(places)))
 
 
-def limited(wanted: Iterable[Grant], held: Iterable[Grant]) -> tuple[Grant, ...]:
-    """Of the grants ``wanted`` what someone with the grants ``held`` can give: no role or place more."""
-    held = tuple(held)
-    met = (one.meet(other) for one in wanted for other in held)
+def limited(wanted: Iterable[Grant], own: Iterable[Grant]) -> tuple[Grant, ...]:
+    """The grants of ``wanted`` that someone with the grants ``own`` can give: no role or place more."""
+    own = tuple(own)
+    met = (grant.meet(other) for grant in wanted for other in own)
     return tuple(dict.fromkeys(grant for grant in met if grant is not None))

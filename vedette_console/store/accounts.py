@@ -37,7 +37,7 @@ class User:
     preferences: dict[str, Any]
     confirmed: int = 0
 
-    def known(self, within: float, now: int) -> bool:
+    def confirmed_within(self, within: float, now: int) -> bool:
         """Whether the provider has let them in within so many seconds; of a local user always."""
         return self.subject is None or now - self.confirmed <= within * 1e6
 
@@ -51,11 +51,11 @@ class Accounts:
         self._database = database
 
     def add(self, name: str, grants: Iterable[Grant], *, password: str = "", subject: str | None = None) -> User:
-        """A new user; ``password``: a hash. Raises ValueError for a bad name, Conflict for one that is or was taken."""
+        """A new user; ``password``: a hash. Raises ValueError for a bad name, Conflict for one in use, or once used."""
         if not re.fullmatch(NAME, name):
             raise ValueError(f"a user's name has 1 to 64 letters, digits and .@_- within, not {name[:80]!r}")
         with self._database.transaction("users"):
-            if self._database.one("SELECT name FROM gone WHERE name = ?", name) is not None:
+            if self._database.first("SELECT name FROM gone WHERE name = ?", name) is not None:
                 raise Conflict(f"{name} was the name of a user who was removed")
             self._database.run(
                 "INSERT INTO users (name, password, subject, disabled, created, preferences)"
@@ -67,14 +67,14 @@ class Accounts:
 
     def get(self, name: str) -> User:
         """Raises KeyError when there is none."""
-        row = self._database.one("SELECT * FROM users WHERE name = ?", name)
+        row = self._database.first("SELECT * FROM users WHERE name = ?", name)
         if row is None:
             raise KeyError(name)
         return self._user(row)
 
     def find(self, subject: str) -> User | None:
         """The user of an OpenID subject."""
-        row = self._database.one("SELECT * FROM users WHERE subject = ?", subject)
+        row = self._database.first("SELECT * FROM users WHERE subject = ?", subject)
         return None if row is None else self._user(row)
 
     def all(self) -> list[User]:
@@ -83,7 +83,7 @@ class Accounts:
     def administered(self) -> bool:
         """Whether anybody may administer the console."""
         return (
-            self._database.one(
+            self._database.first(
                 "SELECT users.name FROM users JOIN grants ON grants.name = users.name"
                 " WHERE role = 'admin' AND fleet = '*' AND site = '*' AND disabled = 0 LIMIT 1"
             )
@@ -91,13 +91,13 @@ class Accounts:
         )
 
     def first(self) -> User | None:
-        """A first admin, named ``admin`` or, when that is taken, after it; None when there is one already."""
+        """A first admin, named ``admin`` or, when that is in use, after it; None when there is one already."""
         with self._database.transaction("users"):
             if self.administered():
                 return None
             gone = self._database.rows("SELECT name FROM gone")
-            taken = {user.name for user in self.all()} | {row["name"] for row in gone}
-            name = next(name for name in ("admin", *(f"admin-{i}" for i in range(2, 1_000))) if name not in taken)
+            names = {user.name for user in self.all()} | {row["name"] for row in gone}
+            name = next(name for name in ("admin", *(f"admin-{i}" for i in range(2, 1_000))) if name not in names)
             return self.add(name, [Grant(Role.ADMIN)])
 
     def grant(self, name: str, grants: Iterable[Grant]) -> User:
@@ -118,7 +118,7 @@ class Accounts:
             return self.get(name)
 
     def remove(self, name: str) -> None:
-        """With all sessions and tokens. Raises KeyError and LastAdmin."""
+        """Remove a user with all sessions and tokens. Raises KeyError and LastAdmin."""
         with self._database.transaction("users"):
             self.get(name)
             self._database.run("DELETE FROM users WHERE name = ?", name)
@@ -150,8 +150,8 @@ class Accounts:
                 raise ValueError(
                     f"a grant is for a fleet and a site by name, or *, not {place[0][:80]!r}, {place[1][:80]!r}"
                 )
-            held = highest.get(place, grant.role)
-            highest[place] = grant.role if grant.role.covers(held) else held
+            other = highest.get(place, grant.role)
+            highest[place] = grant.role if grant.role.covers(other) else other
         if len(highest) > MAX_GRANTS:
             raise ValueError(f"a user has at most {MAX_GRANTS} grants")
         for (fleet, site), role in highest.items():
@@ -169,6 +169,6 @@ class Accounts:
         )
         return User(
             row["name"], row["password"], row["subject"], bool(row["disabled"]), row["created"],
-            tuple(Grant(Role(one["role"]), one["fleet"], one["site"]) for one in grants),
+            tuple(Grant(Role(grant["role"]), grant["fleet"], grant["site"]) for grant in grants),
             json.loads(row["preferences"]), row["confirmed"],
         )  # fmt: skip

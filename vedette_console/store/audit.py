@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from vedette.system.wallclock import utc_now
@@ -40,8 +40,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of ``rows`` rows all are as they were written, or those before ``broken``, a row's ``seq``; ``head``: the last
-    row's hash."""
+    """A result: all ``rows`` rows are as they were written, or those before ``broken``, a row's ``seq``; ``head``: the
+    last row's hash."""
 
     rows: int
     head: str
@@ -103,18 +103,15 @@ class Audit:
         if len(text := _json(details)) > MAX_WHAT:
             details = {"cut": text[:MAX_WHAT]}
         with self._database.transaction("audit"):
-            last = self._database.one("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1")
+            last = self._database.first("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1")
             seq, previous = (1, START) if last is None else (int(last["seq"]) + 1, str(last["hash"]))
             bare = Entry(
                 seq, utc_now(), _plain(who), act, json.loads(_json(details)), _plain(outcome), address, previous, ""
             )
-            entry = Entry(**{**_values(bare), "hash": digest(bare)})
-            self._database.run(
-                "INSERT INTO audit (seq, at, who, act, what, outcome, address, previous, hash)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                entry.seq, entry.at, entry.who, entry.act, _json(entry.what), entry.outcome, entry.address,
-                entry.previous, entry.hash,
-            )  # fmt: skip
+            entry = replace(bare, hash=digest(bare))
+            values = {**asdict(entry), "what": _json(entry.what)}
+            marks = ", ".join("?" for _ in values)
+            self._database.run(f"INSERT INTO audit ({', '.join(values)}) VALUES ({marks})", *values.values())
         return entry
 
     def read(self, *, who: str = "", act: str = "", since: int = 0, until: int = 2**62, before: int = 2**62,
@@ -139,21 +136,14 @@ class Audit:
         return verify(self.all(), noted=noted)
 
 
-def _values(entry: Entry) -> dict[str, Any]:
-    return {key: getattr(entry, key) for key in Entry.__slots__}
-
-
 def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace").decode()
 
 
 def _plain(text: str) -> str:
-    """As every database holds it: without lone surrogates and NUL."""
+    """The text as every database takes it: without lone surrogates and NUL."""
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
 
 
 def _entry(row: Row) -> Entry:
-    return Entry(
-        row["seq"], row["at"], row["who"], row["act"], json.loads(row["what"]), row["outcome"], row["address"],
-        row["previous"], row["hash"],
-    )  # fmt: skip
+    return Entry(**{**row, "what": json.loads(row["what"])})

@@ -38,14 +38,14 @@ class Database(ABC):
         self._depth = 0
 
     def rows(self, sql: str, *values: object) -> list[Row]:
-        """What a statement gives: [] for one that only writes."""
+        """The rows of a statement: [] for one that only writes."""
         with self._lock:
             return self._execute(sql, values)[0]
 
-    def one(self, sql: str, *values: object) -> Row | None:
+    def first(self, sql: str, *values: object) -> Row | None:
         """The first row, None without any."""
-        found = self.rows(sql, *values)
-        return found[0] if found else None
+        rows = self.rows(sql, *values)
+        return rows[0] if rows else None
 
     def run(self, sql: str, *values: object) -> int:
         """Write; gives the number of rows that were changed."""

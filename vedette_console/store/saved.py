@@ -33,13 +33,13 @@ class Searches:
     def save(self, owner: str, name: str, query: str, *, shared: bool = False) -> Search:
         """A new search, or another query for the owner's one of that name. Raises ValueError for too many."""
         with self._database.transaction("searches"):
-            row = self._database.one("SELECT id FROM searches WHERE owner = ? AND name = ?", owner, name)
+            row = self._database.first("SELECT id FROM searches WHERE owner = ? AND name = ?", owner, name)
             if row is not None:
                 self._database.run(
                     "UPDATE searches SET query = ?, shared = ? WHERE id = ?", query, int(shared), row["id"]
                 )
                 return self.get(row["id"])
-            count = self._database.one("SELECT count(*) AS count FROM searches WHERE owner = ?", owner)
+            count = self._database.first("SELECT count(*) AS count FROM searches WHERE owner = ?", owner)
             if count is not None and count["count"] >= MAX_SEARCHES:
                 raise ValueError(f"{owner} has {MAX_SEARCHES} saved searches: remove one first")
             id = new_id()
@@ -51,7 +51,7 @@ class Searches:
 
     def get(self, id: str) -> Search:
         """Raises KeyError when there is none."""
-        row = self._database.one("SELECT * FROM searches WHERE id = ?", id)
+        row = self._database.first("SELECT * FROM searches WHERE id = ?", id)
         if row is None:
             raise KeyError(id)
         return _search(row)
@@ -68,7 +68,7 @@ class Searches:
 
 
 class Choices:
-    """What admins set for all: JSON values by key."""
+    """Choices of admins for all: JSON values by key."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -84,4 +84,4 @@ class Choices:
 
 
 def _search(row: Row) -> Search:
-    return Search(row["id"], row["owner"], row["name"], row["query"], bool(row["shared"]), row["created"])
+    return Search(**{**row, "shared": bool(row["shared"])})

@@ -72,7 +72,7 @@ class Sessions:
         """The name of the user whose session it is, None when it is over or there is none."""
         now = utc_now() if now is None else now
         key = digest(cookie)
-        row = self._database.one("SELECT name, created, seen FROM sessions WHERE hash = ?", key)
+        row = self._database.first("SELECT name, created, seen FROM sessions WHERE hash = ?", key)
         if row is None or row["seen"] + self._idle < now or row["created"] + self._absolute < now:
             return None
         if row["seen"] + min(TOUCH, self._idle // 2) < now:
@@ -94,11 +94,9 @@ class Sessions:
 
     def of(self, name: str) -> list[Session]:
         """The sessions of a user, the last used first."""
-        rows = self._database.rows("SELECT * FROM sessions WHERE name = ? ORDER BY seen DESC", name)
-        return [
-            Session(row["hash"][:16], row["name"], row["created"], row["seen"], row["address"], row["browser"])
-            for row in rows
-        ]
+        columns = "substr(hash, 1, 16) AS id, name, created, seen, address, browser"
+        rows = self._database.rows(f"SELECT {columns} FROM sessions WHERE name = ? ORDER BY seen DESC", name)
+        return [Session(**row) for row in rows]
 
     def offer(self, name: str, *, first: bool = False) -> str:
         """A one-time link's secret. ``first``: it is for the first admin, who is made when it is used."""
@@ -164,7 +162,7 @@ class Tokens:
     def check(self, text: str, now: int | None = None) -> Token | None:
         """The token of this text; None when there is none or it has expired."""
         now = utc_now() if now is None else now
-        row = self._database.one("SELECT * FROM tokens WHERE hash = ?", digest(text))
+        row = self._database.first("SELECT * FROM tokens WHERE hash = ?", digest(text))
         if row is None or (row["expires"] is not None and row["expires"] < now):
             return None
         if row["used"] is None or row["used"] + TOUCH < now:
@@ -173,7 +171,7 @@ class Tokens:
 
     def get(self, id: str) -> Token:
         """Raises KeyError when there is none."""
-        row = self._database.one("SELECT * FROM tokens WHERE id = ?", id)
+        row = self._database.first("SELECT * FROM tokens WHERE id = ?", id)
         if row is None:
             raise KeyError(id)
         return _token(row)

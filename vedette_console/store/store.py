@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from starlette.requests import HTTPConnection
+
 from vedette_console.settings import Settings
 from vedette_console.store.accounts import Accounts
 from vedette_console.store.audit import Audit
@@ -17,7 +19,9 @@ from vedette_console.store.sessions import Sessions, Tokens
 STEPS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE users (name TEXT PRIMARY KEY, password TEXT NOT NULL, subject TEXT UNIQUE,"
-        " disabled BIGINT NOT NULL, created BIGINT NOT NULL, preferences TEXT NOT NULL)",
+        " disabled BIGINT NOT NULL, created BIGINT NOT NULL, preferences TEXT NOT NULL,"
+        " confirmed BIGINT NOT NULL DEFAULT 0)",
+        "CREATE TABLE gone (name TEXT PRIMARY KEY)",
         "CREATE TABLE grants (name TEXT NOT NULL REFERENCES users (name) ON DELETE CASCADE, role TEXT NOT NULL,"
         " fleet TEXT NOT NULL, site TEXT NOT NULL, PRIMARY KEY (name, fleet, site))",
         "CREATE TABLE sessions (hash TEXT PRIMARY KEY, name TEXT NOT NULL REFERENCES users (name) ON DELETE CASCADE,"
@@ -30,10 +34,6 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE searches (id TEXT PRIMARY KEY, owner TEXT NOT NULL REFERENCES users (name) ON DELETE CASCADE,"
         " name TEXT NOT NULL, query TEXT NOT NULL, shared BIGINT NOT NULL, created BIGINT NOT NULL,"
         " UNIQUE (owner, name))",
-        "CREATE TABLE jobs (id TEXT PRIMARY KEY, kind TEXT NOT NULL, owner TEXT NOT NULL, state TEXT NOT NULL,"
-        " request TEXT NOT NULL, progress TEXT NOT NULL, result TEXT NOT NULL, error TEXT NOT NULL,"
-        " runner TEXT NOT NULL, leased BIGINT NOT NULL, created BIGINT NOT NULL, updated BIGINT NOT NULL)",
-        "CREATE INDEX jobs_of ON jobs (kind, created)",
         "CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
         "CREATE TABLE audit (seq BIGINT PRIMARY KEY, at BIGINT NOT NULL, who TEXT NOT NULL, act TEXT NOT NULL,"
         " what TEXT NOT NULL, outcome TEXT NOT NULL, address TEXT NOT NULL, previous TEXT NOT NULL,"
@@ -41,12 +41,6 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX audit_who ON audit (who, seq)",
         "CREATE INDEX audit_act ON audit (act, seq)",
     ),
-    (
-        "ALTER TABLE users ADD COLUMN confirmed BIGINT NOT NULL DEFAULT 0",
-        "UPDATE users SET password = '' WHERE subject IS NOT NULL",
-        "CREATE TABLE gone (name TEXT PRIMARY KEY)",
-    ),
-    ("DROP TABLE jobs",),
 )
 
 
@@ -54,7 +48,7 @@ def migrate(database: Database) -> None:
     """Bring the tables to this release's. Raises ValueError for a database of a later one."""
     database.run("CREATE TABLE IF NOT EXISTS migrations (step BIGINT PRIMARY KEY)")
     with database.transaction("migrations"):
-        row = database.one("SELECT max(step) AS step FROM migrations")
+        row = database.first("SELECT max(step) AS step FROM migrations")
         done = 0 if row is None or row["step"] is None else int(row["step"])
         if done > len(STEPS):
             raise ValueError("the console's database was written by a later release: install that one")
@@ -76,6 +70,12 @@ class Store:
 
     def close(self) -> None:
         self.database.close()
+
+
+def store_of(request: HTTPConnection) -> Store:
+    """The store of the application."""
+    store: Store = request.app.state.store
+    return store
 
 
 def open_store(settings: Settings) -> Store:

@@ -1,4 +1,4 @@
-"""What is asked by HTTP, a module a noun: the API, ``/api/v1``, and the pages, from the same functions.
+"""Routes, a module a noun: the API, ``/api/v1``, and the pages, from the same functions.
 
 Routes take the one who asks from ``web.need`` and call the functions of ``data``, ``fleet`` and ``store``; those of the
 API answer models, a page (``show_…``) makes HTML of a template (``pages.render``) and is left out of the OpenAPI

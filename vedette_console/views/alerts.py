@@ -13,18 +13,16 @@ from markupsafe import Markup
 
 from spark_jobs.tables.ask import LEVELS
 from vedette_console.data import alerts, complete, counting, export
-from vedette_console.data.alerts import alert as ask_alert
-from vedette_console.data.alerts import related, search
-from vedette_console.data.counting import facets, histogram
 from vedette_console.data.models import Alert, AlertRow, Completion, Facets, Histogram, Related
 from vedette_console.data.query import MAX_SEARCH
-from vedette_console.data.reader import pool_of, unless_gone
+from vedette_console.data.reader import ask, pool_of
 from vedette_console.fleet.service import fleet_of
 from vedette_console.pages.filters import Zone
 from vedette_console.pages.render import nothing, page, part, query_of, together
 from vedette_console.pages.render import search as search_link
 from vedette_console.pages.shapes import Bars, of_histogram
 from vedette_console.security.principal import Principal
+from vedette_console.store.store import store_of
 from vedette_console.views.forms import After, Limit, Q
 from vedette_console.web import Listing, Problem, need
 
@@ -36,13 +34,13 @@ async def get_alerts(
     request: Request, q: Q = "", after: After = "", limit: Limit = 50, who: Principal = need("read")
 ) -> Listing[AlertRow]:
     """Alerts that the search finds, newest first."""
-    return await unless_gone(request.is_disconnected, pool_of(request).ask(alerts.search, who, q, after, limit))
+    return await ask(request, alerts.search, who, q, after, limit)
 
 
 @api.get("/alerts/facets")
 async def get_facets(request: Request, q: Q = "", who: Principal = need("read")) -> Facets:
     """The commonest values of fields in what the search finds."""
-    return await unless_gone(request.is_disconnected, pool_of(request).ask(counting.facets, who, q))
+    return await ask(request, counting.facets, who, q)
 
 
 @api.get("/alerts/histogram")
@@ -51,7 +49,7 @@ async def get_histogram(
     who: Principal = need("read"),
 ) -> Histogram:  # fmt: skip
     """What the search finds, by time and level."""
-    return await unless_gone(request.is_disconnected, pool_of(request).ask(counting.histogram, who, q, buckets))
+    return await ask(request, counting.histogram, who, q, buckets)
 
 
 @api.get("/alerts/complete")
@@ -60,7 +58,7 @@ async def get_completions(
     who: Principal = need("read"),
 ) -> Listing[Completion]:  # fmt: skip
     """What may be written where the character `at` of the search is; without it, at its end."""
-    return await pool_of(request).ask(complete.complete, who, q, len(q) if at is None else at)
+    return await ask(request, complete.complete, who, q, len(q) if at is None else at)
 
 
 @api.get(
@@ -84,7 +82,7 @@ async def export_alerts(
 @api.get("/alerts/{day}/{agent_id}/{alert_id}")
 async def get_alert(request: Request, day: str, agent_id: str, alert_id: str, who: Principal = need("read")) -> Alert:
     """One alert in full."""
-    return await pool_of(request).ask(alerts.alert, who, day, agent_id, alert_id)
+    return await ask(request, alerts.alert, who, day, agent_id, alert_id)
 
 
 @api.get("/alerts/{day}/{agent_id}/{alert_id}/related")
@@ -93,9 +91,7 @@ async def get_related(
     minutes: Annotated[int, Query(ge=alerts.MINUTES[0], le=alerts.MINUTES[1])] = 60, who: Principal = need("read"),
 ) -> Related:  # fmt: skip
     """Alerts near in time with an entity, the host or the rule in common, and its folds."""
-    return await unless_gone(
-        request.is_disconnected, pool_of(request).ask(alerts.related, who, day, agent_id, alert_id, minutes)
-    )
+    return await ask(request, alerts.related, who, day, agent_id, alert_id, minutes)
 
 
 pages = APIRouter()
@@ -114,16 +110,16 @@ async def show_alerts(
     q: Annotated[str, Query(max_length=4_000)] = "",
     after: Annotated[str, Query(max_length=500)] = "",
 ) -> Response:
-    """What a search finds, newest first; a search that is not understood is shown with what is wrong about it. What
+    """The page of a search, newest first; a search that is not understood is shown with what is wrong about it. What
     counts all that it finds comes as parts of its own, which nobody waits for."""
-    ask, store = request.app.state.pool.ask, request.app.state.store
+    question = pool_of(request).ask
     wanted = part(request)
     listing, faceted, over_time, saved = await together(
         request,
-        nothing() if wanted in PARTS else ask(search, who, q, after, ROWS),
-        ask(facets, who, q) if wanted == "facets" else nothing(),
-        ask(histogram, who, q) if wanted == "bars" else nothing(),
-        asyncio.to_thread(store.searches.of, who.name),
+        nothing() if wanted in PARTS else question(alerts.search, who, q, after, ROWS),
+        question(counting.facets, who, q) if wanted == "facets" else nothing(),
+        question(counting.histogram, who, q) if wanted == "bars" else nothing(),
+        asyncio.to_thread(store_of(request).searches.of, who.name),
     )
     problem = next((answer.body for answer in (listing, faceted, over_time) if isinstance(answer, Problem)), None)
     counted = over_time if isinstance(over_time, Histogram) else None
@@ -135,7 +131,7 @@ async def show_alerts(
         after=after,
         problem=problem,
         saved=saved,
-        found=listing if isinstance(listing, Listing) else None,
+        listing=listing if isinstance(listing, Listing) else None,
         quick=QUICK,
         levels=levels_of(counted),
         facets=faceted if isinstance(faceted, Facets) else None,
@@ -155,9 +151,8 @@ async def show_alert(
     request: Request, day: str, agent_id: str, alert_id: str, who: Principal = need("read")
 ) -> Response:
     """One alert. Raises Problem 404 when there is none that the asker sees."""
-    state = request.app.state
-    shown = await state.pool.ask(ask_alert, who, day, agent_id, alert_id)
-    near = await state.pool.ask(related, who, day, agent_id, alert_id)
+    shown = await ask(request, alerts.alert, who, day, agent_id, alert_id)
+    near = await ask(request, alerts.related, who, day, agent_id, alert_id)
     return page(
         request,
         "alert.html.j2",
@@ -184,8 +179,8 @@ def within(since: datetime, until: datetime) -> str:
 
 
 def narrowed(q: str, term: str) -> str:
-    """Where the alerts are that ``q`` and ``term`` find; a new range of time takes the place of one in ``q``. Empty for
-    long texts: a page has a hundred such links."""
+    """The address of the alerts that ``q`` and ``term`` find; a new range of time takes the place of one in ``q``.
+    Empty for long texts: a page has a hundred such links."""
     if len(q) > MAX_LINKED or len(term) > MAX_LINKED:
         return ""
     words = q.split(" ")

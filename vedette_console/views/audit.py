@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -14,7 +15,7 @@ from vedette.model.times import written_time
 from vedette_console.pages.render import page, pager
 from vedette_console.security.principal import ACTS, Principal
 from vedette_console.store.audit import as_json
-from vedette_console.store.store import Store
+from vedette_console.store.store import store_of
 from vedette_console.views.forms import Moment, Stored
 from vedette_console.web import MAX_LIMIT, Listing, Model, Problem, need
 
@@ -65,8 +66,8 @@ async def get_audit(
 
 async def _rows(request: Request, limit: int, after: int | None, **wanted: Any) -> Listing[EntryOut]:
     """``limit`` rows before ``after``, the newest first; ``wanted``: as ``Audit.read`` has it."""
-    store: Store = request.app.state.store
-    rows = await asyncio.to_thread(lambda: store.audit.read(**wanted, before=after or 2**62, limit=limit + 1))
+    read = partial(store_of(request).audit.read, **wanted, before=after or 2**62, limit=limit + 1)
+    rows = await asyncio.to_thread(read)
     following = str(rows[limit - 1].seq) if len(rows) > limit else None
     return Listing(items=[EntryOut.model_validate(row) for row in rows[:limit]], next=following)
 
@@ -78,10 +79,9 @@ async def get_audit_export(
     request: Request, who: Principal = need("audit.read", audit=True)
 ) -> StreamingResponse:  # fmt: skip
     """The whole log, a row a line, in order; `vedette region console audit verify FILE` verifies it."""
-    store: Store = request.app.state.store
 
     def lines() -> Iterator[str]:
-        for entry in store.audit.all():
+        for entry in store_of(request).audit.all():
             yield as_json(entry) + "\n"
 
     name = 'attachment; filename="vedette-audit.ndjson"'
@@ -95,10 +95,9 @@ async def get_audit_verify(
     hash: Annotated[str, Query(pattern=r"^([0-9a-f]{64})?$")] = "",
 ) -> Verified:  # fmt: skip
     """Whether all rows are as they were written. ``seq`` and ``hash``: a row's that were noted elsewhere."""
-    store: Store = request.app.state.store
     if (seq is None) != (hash == ""):
         raise Problem(422, "seq and hash go together", where="hash" if seq else "seq")
-    result = await asyncio.to_thread(store.audit.verify, {seq: hash} if seq is not None else None)
+    result = await asyncio.to_thread(store_of(request).audit.verify, {seq: hash} if seq is not None else None)
     said = f"All {result.rows:,} rows are as they were written."
     if result.broken is not None:
         said = f"Row {result.broken} is not as it was written: {result.reason}."

@@ -1,4 +1,4 @@
-"""What the jobs found: campaigns with their stories, anomalies, risks; and what people decide about them."""
+"""Findings of the jobs: campaigns with their stories, anomalies, risks; and what people decide about them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 
 from vedette_console.data import campaigns, findings
-from vedette_console.data.campaigns import campaign as ask_campaign
-from vedette_console.data.campaigns import campaigns as ask_campaigns
 from vedette_console.data.findings import Decide
 from vedette_console.data.models import Anomaly, Campaign, CampaignRow, Risk
 from vedette_console.data.models_fleet import DecisionMade
-from vedette_console.data.reader import pool_of
+from vedette_console.data.reader import ask, pool_of
 from vedette_console.pages.filters import Zone
 from vedette_console.pages.render import page, pager
 from vedette_console.pages.shapes import drawing, lanes
@@ -30,13 +28,13 @@ async def get_campaigns(
     limit: Limit = 50, who: Principal = need("read"),
 ) -> Listing[CampaignRow]:  # fmt: skip
     """Campaigns that were active in the last days, by score."""
-    return await pool_of(request).ask(campaigns.campaigns, who, state, after, limit, days)
+    return await ask(request, campaigns.campaigns, who, state, after, limit, days)
 
 
 @api.get("/campaigns/{campaign_id}")
 async def get_campaign(request: Request, campaign_id: str, who: Principal = need("read")) -> Campaign:
     """A campaign with its story, steps, entities and graph."""
-    return await pool_of(request).ask(campaigns.campaign, who, campaign_id)
+    return await ask(request, campaigns.campaign, who, campaign_id)
 
 
 @api.get("/anomalies")
@@ -45,7 +43,7 @@ async def get_anomalies(
     who: Principal = need("read"),
 ) -> Listing[Anomaly]:  # fmt: skip
     """Anomalies of the last days, those furthest from the usual first."""
-    return await pool_of(request).ask(findings.anomalies, who, kind, after, limit, days)
+    return await ask(request, findings.anomalies, who, kind, after, limit, days)
 
 
 @api.get("/risks")
@@ -54,7 +52,7 @@ async def get_risks(
     who: Principal = need("read"),
 ) -> Listing[Risk]:  # fmt: skip
     """Entities of the newest day, those over their threshold first."""
-    return await pool_of(request).ask(findings.risks, who, kind, over, after, limit)
+    return await ask(request, findings.risks, who, kind, over, after, limit)
 
 
 @api.post("/findings/{finding:path}/triage")
@@ -81,11 +79,11 @@ async def show_campaigns(
     after: Annotated[str, Query(max_length=500)] = "",
 ) -> Response:
     """The ones to look at first on top."""
-    listing = await request.app.state.pool.ask(ask_campaigns, who, state=state, after=after, limit=ROWS)
+    listing = await ask(request, campaigns.campaigns, who, state=state, after=after, limit=ROWS)
     return page(
         request,
         "campaigns.html.j2",
-        found=listing,
+        listing=listing,
         after=after,
         choices=CHOICES,
         chosen=f"state={state}" if state else "",
@@ -96,7 +94,6 @@ async def show_campaigns(
 @pages.get("/campaigns/{campaign_id}")
 async def show_campaign(request: Request, campaign_id: str, who: Principal = need("read")) -> Response:
     """One with its story, its timeline and its graph. Raises Problem 404 when there is none that the asker sees."""
-    shown = await request.app.state.pool.ask(ask_campaign, who, campaign_id)
-    return page(
-        request, "campaign.html.j2", one=shown, lanes=lanes(shown.steps, Zone.of(request)), graph=drawing(shown.graph)
-    )
+    shown = await ask(request, campaigns.campaign, who, campaign_id)
+    drawn = {"lanes": lanes(shown.steps, Zone.of(request)), "graph": drawing(shown.graph)}
+    return page(request, "campaign.html.j2", campaign=shown, **drawn)

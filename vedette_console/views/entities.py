@@ -8,12 +8,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from spark_jobs.tables.schema import ENTITY_KINDS
-from vedette_console.data import entities
-from vedette_console.data.entities import entities as ask_entities
-from vedette_console.data.entities import entity as ask_entity
-from vedette_console.data.findings import risks as ask_risks
+from vedette_console.data import entities, findings
 from vedette_console.data.models_fleet import Count, EntityPage, EntityRow
-from vedette_console.data.reader import pool_of, unless_gone
+from vedette_console.data.reader import ask, pool_of
 from vedette_console.pages.render import page, pager, together
 from vedette_console.pages.render import search as search_link
 from vedette_console.pages.shapes import of_days
@@ -30,9 +27,7 @@ async def get_entities(
     who: Principal = need("read"),
 ) -> Listing[EntityRow]:  # fmt: skip
     """Entities of the last days, those with the largest risk first, then by alerts."""
-    return await unless_gone(
-        request.is_disconnected, pool_of(request).ask(entities.entities, who, q, kind, days, after, limit)
-    )
+    return await ask(request, entities.entities, who, q, kind, days, after, limit)
 
 
 @api.get("/entities/{kind}/{value:path}")
@@ -41,9 +36,7 @@ async def get_entity(
     who: Principal = need("read"),
 ) -> EntityPage:  # fmt: skip
     """One entity: its risk over time, sites, rules, newest alerts; `scope` is `FLEET/SITE`, for that site only."""
-    return await unless_gone(
-        request.is_disconnected, pool_of(request).ask(entities.entity, who, kind, value, scope, days)
-    )
+    return await ask(request, entities.entity, who, kind, value, scope, days)
 
 
 pages = APIRouter()
@@ -60,18 +53,18 @@ async def show_entities(
     after: Annotated[str, Query(max_length=500)] = "",
 ) -> Response:
     """Those over their threshold, and the ones with most alerts."""
-    ask = request.app.state.pool.ask
+    question = pool_of(request).ask
     listing, risks = await together(
         request,
-        ask(ask_entities, who, q=q, kind=kind, after=after, limit=ROWS),
-        ask(ask_risks, who, over=True, limit=12),
+        question(entities.entities, who, q=q, kind=kind, after=after, limit=ROWS),
+        question(findings.risks, who, over=True, limit=12),
     )
     if isinstance(listing, Problem):
         raise listing
     return page(
         request,
         "entities.html.j2",
-        found=listing,
+        listing=listing,
         risks=None if q or kind or after or isinstance(risks, Problem) else risks,
         q=q,
         kind=kind,
@@ -89,7 +82,7 @@ async def show_entity(
     scope: Annotated[str, Query(max_length=300)] = "",
 ) -> Response:
     """One: its ledger, where it was seen, its newest alerts."""
-    shown = await request.app.state.pool.ask(ask_entity, who, kind, value, scope)
+    shown = await ask(request, entities.entity, who, kind, value, scope)
     scores = [
         Count(
             name=risk_day.day,
@@ -101,4 +94,4 @@ async def show_entity(
         for risk_day in shown.risk_days
     ]
     by_day = of_days(shown.by_day, lambda day: search_link(f"{shown.query} from:{day} to:{day}"))
-    return page(request, "entity.html.j2", one=shown, days=of_days(scores, lambda day: ""), alerts_by_day=by_day)
+    return page(request, "entity.html.j2", entity=shown, days=of_days(scores, lambda day: ""), alerts_by_day=by_day)

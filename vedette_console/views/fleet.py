@@ -17,8 +17,8 @@ from vedette.system.within import NAME
 from vedette_console.data import agents
 from vedette_console.data import models_fleet as landed
 from vedette_console.data.models_fleet import AgentAccount, AgentListing, SiteRow
-from vedette_console.data.reader import pool_of
-from vedette_console.data.rules import titles as ask_titles
+from vedette_console.data.reader import ask, pool_of
+from vedette_console.data.rows import titles
 from vedette_console.fleet.models import AgentPage, AgentRow, FleetPage, Sample
 from vedette_console.fleet.models_asked import Action, AnswerPage, Job, Question
 from vedette_console.fleet.service import fleet_of
@@ -96,19 +96,19 @@ async def get_agents(
     limit: Limit = 100, who: Principal = need("read"),
 ) -> AgentListing:  # fmt: skip
     """Agents by their newest heartbeats, those in trouble first."""
-    return await pool_of(request).ask(agents.agents, who, q, state, after, limit)
+    return await ask(request, agents.agents, who, q, state, after, limit)
 
 
 @api_agents.get("/agents/{fleet}/{agent_id}")
 async def get_agent_account(request: Request, fleet: str, agent_id: str, who: Principal = need("read")) -> AgentAccount:
     """An agent with what its newest heartbeat says."""
-    return await pool_of(request).ask(agents.agent, who, fleet, agent_id)
+    return await ask(request, agents.agent, who, fleet, agent_id)
 
 
 @api_agents.get("/sites")
 async def get_sites(request: Request, days: Days = 1, who: Principal = need("read")) -> Listing[SiteRow]:
     """Every site with its place, alerts and agents."""
-    return await pool_of(request).ask(agents.sites, who, days)
+    return await ask(request, agents.sites, who, days)
 
 
 pages = APIRouter()
@@ -127,10 +127,10 @@ async def show_fleet(
 ) -> Response:
     """All agents that the asker sees: live, or, where no broker is configured, as they have landed. ``group`` "": those
     in none."""
-    app = request.app.state
+    question = pool_of(request).ask
     live = request.headers.get("hx-target") == "agents"
     sites, from_tables = await together(
-        request, nothing() if live else app.pool.ask(agents.sites, who), app.pool.ask(agents.agents, who)
+        request, nothing() if live else question(agents.sites, who), question(agents.agents, who)
     )
     from_heartbeats = [] if isinstance(from_tables, Problem) else from_tables.items
     overview = await asyncio.to_thread(fleet_of(request).overview.page, who, q, group, state, start, ROWS)
@@ -153,11 +153,10 @@ async def show_fleet(
 @pages.get("/fleet/{fleet}/{agent}")
 async def show_agent(request: Request, fleet: str, agent: str, who: Principal = need("read")) -> Response:
     """One agent by its newest heartbeat and by what has landed. Raises Problem 404 when neither knows it."""
-    app = request.app.state
     live, from_tables = await together(
         request,
         asyncio.to_thread(fleet_of(request).overview.agent, who, fleet, agent),
-        app.pool.ask(agents.agent, who, fleet, agent),
+        pool_of(request).ask(agents.agent, who, fleet, agent),
     )
     heard = live if isinstance(live, AgentPage) else None
     account = from_tables if isinstance(from_tables, landed.AgentAccount) else None
@@ -167,7 +166,7 @@ async def show_agent(request: Request, fleet: str, agent: str, who: Principal = 
         )
     history = rates(heard.history if heard else [], Zone.of(request))
     ids = list(heard.alerting) if heard else []
-    (titles,) = await together(request, app.pool.ask(lambda reader, _: ask_titles(reader, ids), who))
+    (titled,) = await together(request, pool_of(request).ask(lambda reader: titles(reader, ids), who))
     return page(
         request,
         "agent.html.j2",
@@ -176,7 +175,7 @@ async def show_agent(request: Request, fleet: str, agent: str, who: Principal = 
         live=heard,
         landed=account,
         history=history,
-        titles={} if isinstance(titles, Problem) else titles,
+        titles={} if isinstance(titled, Problem) else titled,
     )
 
 

@@ -1,4 +1,4 @@
-"""What several routes take or give: parameters, grants, and times as the API writes them."""
+"""Forms that several routes take or give: parameters, grants, and times as the API writes them."""
 
 from __future__ import annotations
 

@@ -29,18 +29,18 @@ LANGUAGE = (
 
 @pages.get("/help")
 def show_help(request: Request, who: Principal = need("read")) -> Response:
-    """How the console works."""
+    """The page of help."""
     roles = [(role.value, [act for act, least in ACTS.items() if least is role]) for role in Role]
     return page(request, "help.html.j2", language=LANGUAGE, fields=sorted(FIELDS.items()), roles=roles)
 
 
 class Route(NamedTuple):
-    """``given``: names of its parameters; ``body``: fields of what is sent, those that must be there with a star."""
+    """``parameters``: their names; ``body``: fields of what is sent, those that must be there with a star."""
 
     method: str
     path: str
     text: str
-    given: list[str]
+    parameters: list[str]
     body: list[str]
 
 

@@ -15,13 +15,13 @@ from pydantic import Field
 from vedette_console.pages.render import page
 from vedette_console.security import csrf
 from vedette_console.security.identity import cookie_name
-from vedette_console.security.oidc import CALLBACK, Provider, Refused
+from vedette_console.security.oidc import CALLBACK, Provider, Refused, local
 from vedette_console.security.oidc import COOKIE as FLOW_COOKIE
 from vedette_console.security.passwords import Busy
 from vedette_console.security.principal import Principal
 from vedette_console.settings import Settings
 from vedette_console.store.accounts import User
-from vedette_console.store.store import Store
+from vedette_console.store.store import Store, store_of
 from vedette_console.web import Done, Model, Problem, Sent, address, maybe, note, who
 
 api = APIRouter(tags=["login"])
@@ -81,7 +81,7 @@ async def post_login(body: Login, request: Request, response: Response) -> Logge
 @api.post("/login/once")
 async def post_login_once(body: Once, request: Request, response: Response) -> LoggedIn:
     """Log in by the token of a one-time link; the first one makes the first admin."""
-    store: Store = request.app.state.store
+    store = store_of(request)
     _audited(request, "", way="one-time link")
     name = await asyncio.to_thread(_redeem, store, body.token)
     if name is None:
@@ -100,7 +100,7 @@ async def post_logout(request: Request, response: Response, who: Principal = Dep
     if who.kind != "user":
         raise Problem(403, "a token has no session", what_to_do="revoke the token")
     name = cookie_name(settings)
-    await asyncio.to_thread(request.app.state.store.sessions.end, request.cookies.get(name, ""))
+    await asyncio.to_thread(store_of(request).sessions.end, request.cookies.get(name, ""))
     response.delete_cookie(name, path="/", secure=settings.secure, httponly=True, samesite="lax")
     return Done()
 
@@ -120,7 +120,7 @@ async def get_login_oidc_callback(request: Request) -> Response:
     provider = _provider(request)
     try:
         claims, then = await provider.finish(request)
-        user = await asyncio.to_thread(provider.enter, claims, request.app.state.store)
+        user = await asyncio.to_thread(provider.enter, claims, store_of(request))
     except Refused as refused:
         return _back(request, refused)
     _audited(request, user.name, way=provider.settings.name)
@@ -188,9 +188,9 @@ async def _start(request: Request, response: Response, name: str) -> LoggedIn:
     cookie_is = cookie_name(settings)
     old = request.cookies.get(cookie_is, "")
     if old:
-        await asyncio.to_thread(state.store.sessions.end, old)
+        await asyncio.to_thread(store_of(request).sessions.end, old)
     cookie = await asyncio.to_thread(
-        state.store.sessions.start, name, address=address(request), browser=request.headers.get("user-agent", "")
+        store_of(request).sessions.start, name, address=address(request), browser=request.headers.get("user-agent", "")
     )
     response.set_cookie(
         cookie_is, cookie, max_age=round(settings.sessions.absolute), path="/", secure=settings.secure, httponly=True,
@@ -210,8 +210,8 @@ ERRORS = {
 
 @pages.get("/login")
 def show_login(request: Request, next: str = "/", error: str = "") -> Response:
-    """Where one logs in; who is logged in already goes on."""
-    then = inside(next)
+    """The page to log in; who is logged in already goes on."""
+    then = "/" if next.startswith("/login") else local(next)
     if maybe(request) is not None:
         return RedirectResponse(then, 303)
     oidc = request.app.state.settings.oidc
@@ -224,9 +224,3 @@ def show_login(request: Request, next: str = "/", error: str = "") -> Response:
 def show_once(request: Request, token: str = "") -> Response:
     """A one-time link: reading it changes nothing, so that a mail scanner does not use it up."""
     return page(request, "login.html.j2", next="/", error="", once=token[:200], oidc=None)
-
-
-def inside(path: str) -> str:
-    """``path`` when it is one of this console, else the first page."""
-    within = path.startswith("/") and path[1:2] not in ("/", "\\") and "\\" not in path and path.isprintable()
-    return path if within and not path.startswith("/login") else "/"

@@ -7,11 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from vedette_console.data import now
-from vedette_console.data.counting import histogram
+from vedette_console.data import counting, now
 from vedette_console.data.models_fleet import Now
-from vedette_console.data.now import now as ask_now
-from vedette_console.data.reader import pool_of
+from vedette_console.data.reader import ask, pool_of
 from vedette_console.pages.filters import Zone
 from vedette_console.pages.render import page, together
 from vedette_console.security.principal import Principal
@@ -25,7 +23,7 @@ api = APIRouter(tags=["now"])
 @api.get("/now")
 async def get_now(request: Request, days: Days = 1, who: Principal = need("read")) -> Now:
     """What to look at first, of the last days."""
-    return await pool_of(request).ask(now.now, who, days)
+    return await ask(request, now.now, who, days)
 
 
 pages = APIRouter()
@@ -36,8 +34,10 @@ async def show_now(
     request: Request, who: Principal = need("read"), days: Annotated[int, Query(ge=1, le=31)] = 2
 ) -> Response:
     """Cards, what calls for attention, critical alerts, risks, agents in trouble."""
-    ask = request.app.state.pool.ask
-    first, over_time = await together(request, ask(ask_now, who, days), ask(histogram, who, f"since:{days}d"))
+    question = pool_of(request).ask
+    first, over_time = await together(
+        request, question(now.now, who, days), question(counting.histogram, who, f"since:{days}d")
+    )
     if isinstance(first, Problem):
         raise first
     counted = None if isinstance(over_time, Problem) or first.empty or not over_time.total else over_time

@@ -55,4 +55,4 @@ pages = APIRouter()
 async def show_reports(request: Request, who: Principal = need("read")) -> Response:
     """Those that were made, the newest first."""
     rows = await asyncio.to_thread(request.app.state.reports.rows, who)
-    return page(request, "reports.html.j2", found=rows, kept=request.app.state.settings.reports is not None)
+    return page(request, "reports.html.j2", reports=rows, enabled=request.app.state.settings.reports is not None)

@@ -17,14 +17,9 @@ from uuid import uuid4
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from vedette_console.data import rules
-from vedette_console.data.alerts import alert as ask_alert
+from vedette_console.data import alerts, rules
 from vedette_console.data.models_fleet import Coverage, RuleNoise, RulePage, RuleRow
-from vedette_console.data.reader import pool_of
-from vedette_console.data.rules import coverage as ask_coverage
-from vedette_console.data.rules import noise as ask_noise
-from vedette_console.data.rules import rule as ask_rule
-from vedette_console.data.rules import rules as ask_rules
+from vedette_console.data.reader import ask
 from vedette_console.fleet.models_asked import EventInput, Explained, Linted, RuleInput, Tested
 from vedette_console.fleet.service import fleet_of
 from vedette_console.pages.render import page, pager
@@ -43,13 +38,13 @@ async def get_rules(
     after: After = "", limit: Limit = 100, who: Principal = need("read"),
 ) -> Listing[RuleRow]:  # fmt: skip
     """Rules with what they did in the last days, those with most alerts first."""
-    return await pool_of(request).ask(rules.rules, who, q, show, days, after, limit)
+    return await ask(request, rules.rules, who, q, show, days, after, limit)
 
 
 @api.get("/rules/coverage")
 async def get_coverage(request: Request, days: Days = 14, who: Principal = need("read")) -> Coverage:
     """The ATT&CK matrix, and the deployed rules that never fired."""
-    return await pool_of(request).ask(rules.coverage, who, days)
+    return await ask(request, rules.coverage, who, days)
 
 
 @api.get("/rules/noise")
@@ -57,13 +52,13 @@ async def get_noise(
     request: Request, after: After = "", limit: Limit = 50, who: Principal = need("read")
 ) -> Listing[RuleNoise]:
     """How loud rules were, the loudest first, with filters that would help."""
-    return await pool_of(request).ask(rules.noise, who, after, limit)
+    return await ask(request, rules.noise, who, after, limit)
 
 
 @api.get("/rules/{rule_id:path}")
 async def get_rule(request: Request, rule_id: str, days: Days = 14, who: Principal = need("read")) -> RulePage:
     """A rule: by day, site, host and entity, and its newest alerts."""
-    return await pool_of(request).ask(rules.rule, who, rule_id, days)
+    return await ask(request, rules.rule, who, rule_id, days)
 
 
 @api.post("/rules/lint")
@@ -168,20 +163,19 @@ async def show_rules(
     after: Annotated[str, Query(max_length=500)] = "",
 ) -> Response:
     """A list of rules, or the ATT&CK matrix."""
-    ask = request.app.state.pool.ask
     listing, coverage, noise = Listing[RuleRow](items=[]), None, None
     if show == "attack":
-        coverage = await ask(ask_coverage, who)
+        coverage = await ask(request, rules.coverage, who)
     elif show == "noise":
-        noise = (await ask(ask_noise, who)).items
+        noise = (await ask(request, rules.noise, who)).items
     else:
-        listing = await ask(ask_rules, who, show=show, after=after, limit=ROWS)
+        listing = await ask(request, rules.rules, who, show=show, after=after, limit=ROWS)
     return page(
         request,
         "rules.html.j2",
         show=show,
         tabs=TABS,
-        found=listing,
+        listing=listing,
         coverage=coverage,
         noise=noise,
         **pager(request, listing.next),
@@ -202,7 +196,7 @@ async def show_editor(
     opened, event = await _opened(request, who, rule, filter)
     if alert.count("/") >= 2:
         day, agent, alert_id = alert.split("/", 2)
-        event = (await pool_of(request).ask(ask_alert, who, day, agent, alert_id)).raw
+        event = (await ask(request, alerts.alert, who, day, agent, alert_id)).raw
     groups = [group.name for group in (await asyncio.to_thread(fleet.overview.page, who, limit=1)).groups if group.name]
     tried = await asyncio.to_thread(fleet.backtests.listed, who)
     return page(
@@ -228,7 +222,7 @@ async def _opened(request: Request, who: Principal, rule: str, filter: str) -> t
         return RuleText(SKETCH_PATH, SKETCH.format(id=uuid4()), ""), ""
     file = await asyncio.to_thread(find, folders, rule or filter)
     if filter:
-        loud = await request.app.state.pool.ask(ask_rule, who, filter)
+        loud = await ask(request, rules.rule, who, filter)
         if loud.noise is None or not loud.noise.proposal:
             raise Problem(404, "no filter is proposed for this rule", what_to_do="run vedette-spark noise")
         event = next((alert.raw for alert in loud.newest if alert.raw), "")
@@ -252,6 +246,6 @@ def _name(rule_id: str) -> str:
 @pages.get("/rules/{rule_id:path}")
 async def show_rule(request: Request, rule_id: str, who: Principal = need("read")) -> Response:
     """One rule: what it speaks for and how it does."""
-    shown = await request.app.state.pool.ask(ask_rule, who, rule_id)
+    shown = await ask(request, rules.rule, who, rule_id)
     days = of_days(shown.by_day, lambda day: search_link(f"{shown.query} from:{day} to:{day}"))
-    return page(request, "rule.html.j2", one=shown, days=days)
+    return page(request, "rule.html.j2", rule=shown, days=days)

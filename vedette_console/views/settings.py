@@ -21,7 +21,7 @@ from vedette_console.security.principal import ACTS, Principal, limited
 from vedette_console.settings import Settings
 from vedette_console.store.accounts import MAX_GRANTS
 from vedette_console.store.sessions import Token, digest
-from vedette_console.store.store import Store
+from vedette_console.store.store import Store, store_of
 from vedette_console.views.forms import GrantForm, Label, Moment, Stored, forms, iso
 from vedette_console.views.login import attempt
 from vedette_console.views.users import hashed
@@ -70,7 +70,7 @@ async def get_settings(request: Request, who: Principal = need("read")) -> Setti
 async def put_settings(body: Chosen, request: Request, who: Principal = need("settings")) -> SettingsOut:
     """Set it for all."""
     note(request, **body.model_dump())
-    store: Store = request.app.state.store
+    store = store_of(request)
 
     def write() -> SettingsOut:
         with store.database.transaction("settings"):
@@ -124,7 +124,7 @@ class Me(Model):
 @api_me.get("/me")
 async def get_me(request: Request, who: Principal = Depends(who)) -> Me:
     """Who one is, and what one may."""
-    user = await asyncio.to_thread(request.app.state.store.accounts.get, who.name)
+    user = await asyncio.to_thread(store_of(request).accounts.get, who.name)
     return Me(
         name=who.name, kind="user" if who.kind == "user" else "token", role=who.role, grants=forms(who.grants),
         acts=[act for act in ACTS if who.may(act)], preferences=Preferences(**user.preferences),
@@ -138,7 +138,7 @@ async def set_preferences(body: Preferences, request: Request, who: Principal = 
     request.state.act = "preferences"
     note(request, **body.model_dump())
     _only_users(who)
-    await asyncio.to_thread(request.app.state.store.accounts.prefer, who.name, body.model_dump())
+    await asyncio.to_thread(store_of(request).accounts.prefer, who.name, body.model_dump())
     return Done()
 
 
@@ -195,7 +195,7 @@ async def get_own_sessions(request: Request, who: Principal = Depends(who)) -> L
     """Where one is logged in, the last used first."""
     state = request.app.state
     here = digest(request.cookies.get(cookie_name(state.settings), ""))[:16]
-    rows = await asyncio.to_thread(state.store.sessions.of, who.name)
+    rows = await asyncio.to_thread(store_of(request).sessions.of, who.name)
     items = [SessionOut.model_validate(row).model_copy(update={"here": row.id == here}) for row in rows]
     return Listing(items=items, total=len(items))
 
@@ -206,7 +206,7 @@ async def delete_own_session(id: str, request: Request, who: Principal = Depends
     request.state.act = "logout"
     note(request, session=id)
     _only_users(who)
-    if not await asyncio.to_thread(request.app.state.store.sessions.end_one, who.name, id):
+    if not await asyncio.to_thread(store_of(request).sessions.end_one, who.name, id):
         raise Problem(404, "there is no such session of yours", where="id")
     return Done()
 
@@ -259,9 +259,8 @@ async def get_tokens(
     """One's own tokens, the newest first."""
     if all:
         require(who, "tokens")
-    store: Store = request.app.state.store
-    tokens = [token_out(token) for token in await asyncio.to_thread(store.tokens.of, "" if all else who.name)]
-    return Listing(items=tokens, total=len(tokens))
+    tokens = await asyncio.to_thread(store_of(request).tokens.of, "" if all else who.name)
+    return Listing(items=[*map(token_out, tokens)], total=len(tokens))
 
 
 @api_tokens.post("/tokens")
@@ -270,7 +269,6 @@ async def post_token(body: NewToken, request: Request, who: Principal = need("to
     note(request, label=body.label)
     if who.kind != "user":
         raise Problem(403, "a token makes no tokens", what_to_do="log in")
-    store: Store = request.app.state.store
     wanted = who.grants if body.grants is None else [grant.grant() for grant in body.grants]
     grants = limited(wanted, who.grants)
     if body.grants is not None and set(grants) != set(wanted):
@@ -280,7 +278,7 @@ async def post_token(body: NewToken, request: Request, who: Principal = need("to
     expires = None if body.days is None else utc_now() + body.days * DAY
     try:
         token, secret = await asyncio.to_thread(
-            lambda: store.tokens.add(who.name, body.label, grants, acts=body.acts, expires=expires)
+            lambda: store_of(request).tokens.add(who.name, body.label, grants, acts=body.acts, expires=expires)
         )
     except ValueError as error:
         raise Problem(422, str(error), where="acts" if "act" in str(error) else "") from error
@@ -292,7 +290,7 @@ async def post_token(body: NewToken, request: Request, who: Principal = need("to
 async def delete_token(id: str, request: Request, who: Principal = need("tokens.own")) -> Done:
     """Revoke a token; of others, an admin."""
     note(request, token=id)
-    store: Store = request.app.state.store
+    store = store_of(request)
     try:
         token = await asyncio.to_thread(store.tokens.get, id)
     except KeyError as error:
@@ -340,19 +338,17 @@ class SearchOut(Stored):
 @api_searches.get("/searches")
 async def get_searches(request: Request, who: Principal = need("read")) -> Listing[SearchOut]:
     """One's own searches and the shared ones, by name."""
-    store: Store = request.app.state.store
-    searches = [SearchOut.model_validate(search) for search in await asyncio.to_thread(store.searches.of, who.name)]
-    return Listing(items=searches, total=len(searches))
+    searches = await asyncio.to_thread(store_of(request).searches.of, who.name)
+    return Listing(items=[*map(SearchOut.model_validate, searches)], total=len(searches))
 
 
 @api_searches.post("/searches")
 async def post_search(body: NewSearch, request: Request, who: Principal = need("search.save")) -> SearchOut:
     """Save a search; one of the same name is replaced."""
     note(request, name=body.name, query=body.query, shared=body.shared)
-    store: Store = request.app.state.store
     try:
         search = await asyncio.to_thread(
-            lambda: store.searches.save(who.name, body.name, body.query, shared=body.shared)
+            lambda: store_of(request).searches.save(who.name, body.name, body.query, shared=body.shared)
         )
     except ValueError as error:
         raise Problem(409, str(error), where="name") from error
@@ -363,7 +359,7 @@ async def post_search(body: NewSearch, request: Request, who: Principal = need("
 async def delete_search(id: str, request: Request, who: Principal = need("search.save")) -> Done:
     """Remove one of one's own; of others' an admin."""
     note(request, search=id)
-    store: Store = request.app.state.store
+    store = store_of(request)
     try:
         search = await asyncio.to_thread(store.searches.get, id)
         if search.owner != who.name and not who.may("settings"):
@@ -380,7 +376,7 @@ pages = APIRouter()
 @pages.get("/settings")
 async def show_settings(request: Request, who: Principal = need("read")) -> Response:
     """One's own settings; for admins the console's, too."""
-    store: Store = request.app.state.store
+    store = store_of(request)
 
     def read() -> dict[str, Any]:
         tokens = store.tokens.of("" if who.may("tokens") else who.name)
@@ -419,7 +415,7 @@ def token_note(token: Token) -> str:
 
 
 def facts(settings: Settings) -> list[tuple[str, str]]:
-    """What the console was started with; no secret among it."""
+    """Facts that the console was started with; no secret among it."""
     return [
         ("Tables", settings.tables),
         ("Database", settings.database.partition(":")[0]),

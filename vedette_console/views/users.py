@@ -16,7 +16,7 @@ from vedette_console.security.passwords import Busy, mistake
 from vedette_console.security.principal import Principal
 from vedette_console.store.accounts import MAX_GRANTS, LastAdmin, User
 from vedette_console.store.database import Conflict
-from vedette_console.store.store import Store
+from vedette_console.store.store import Store, store_of
 from vedette_console.views.forms import GrantForm, UserName, forms, iso
 from vedette_console.web import Done, Listing, Model, Problem, Sent, need, note
 
@@ -74,7 +74,7 @@ class Link(Model):
 @api.get("/users")
 async def get_users(request: Request, who: Principal = need("users")) -> Listing[UserOut]:
     """All users, by name."""
-    users = await asyncio.to_thread(_all, request.app.state.store)
+    users = await asyncio.to_thread(_all, store_of(request))
     return Listing(items=users, total=len(users))
 
 
@@ -82,7 +82,7 @@ async def get_users(request: Request, who: Principal = need("users")) -> Listing
 async def post_user(body: NewUser, request: Request, who: Principal = need("users")) -> MadeUser:
     """A new user."""
     note(request, user=body.name, grants=_written(body.grants))
-    store: Store = request.app.state.store
+    store = store_of(request)
     password = await hashed(request, body.password, body.name) if body.password is not None else ""
     grants = [grant.grant() for grant in body.grants]
     user = await _try(lambda: store.accounts.add(body.name, grants, password=password))
@@ -94,7 +94,7 @@ async def post_user(body: NewUser, request: Request, who: Principal = need("user
 @api.put("/users/{name}")
 async def put_user(name: UserName, body: ChangedUser, request: Request, who: Principal = need("users")) -> UserOut:
     """Other grants, disabled or not."""
-    store: Store = request.app.state.store
+    store = store_of(request)
     note(request, user=name)
 
     def change() -> UserOut:
@@ -120,7 +120,7 @@ async def put_user_password(
     name: UserName, body: NewPassword, request: Request, who: Principal = need("users")
 ) -> Done:  # fmt: skip
     """Another password; ends the user's sessions."""
-    store: Store = request.app.state.store
+    store = store_of(request)
     note(request, user=name, password="removed" if body.password is None else "changed")
     await _try(lambda: store.accounts.get(name))
     password = "" if body.password is None else await hashed(request, body.password, name)
@@ -137,7 +137,7 @@ async def put_user_password(
 @api.post("/users/{name}/link")
 async def post_user_link(name: UserName, request: Request, who: Principal = need("users")) -> Link:
     """A one-time link by which the user logs in."""
-    store: Store = request.app.state.store
+    store = store_of(request)
     note(request, user=name)
     await _try(lambda: store.accounts.get(name))
     return Link(link=_link(request, await asyncio.to_thread(store.sessions.offer, name)))
@@ -146,9 +146,8 @@ async def post_user_link(name: UserName, request: Request, who: Principal = need
 @api.delete("/users/{name}")
 async def delete_user(name: UserName, request: Request, who: Principal = need("users")) -> Done:
     """Remove a user, with sessions, tokens and searches."""
-    store: Store = request.app.state.store
     note(request, user=name)
-    await _try(lambda: store.accounts.remove(name))
+    await _try(lambda: store_of(request).accounts.remove(name))
     return Done()
 
 
@@ -204,4 +203,4 @@ pages = APIRouter()
 @pages.get("/users")
 async def show_users(request: Request, who: Principal = need("users")) -> Response:
     """All of them, by name."""
-    return page(request, "users.html.j2", users=await asyncio.to_thread(_all, request.app.state.store))
+    return page(request, "users.html.j2", users=await asyncio.to_thread(_all, store_of(request)))

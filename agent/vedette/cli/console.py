@@ -77,33 +77,6 @@ EXTRAS = {"sigma": "rules", "yaml": "rules", "pyarrow": "region", "ijson": "regi
 """Libraries that some commands take, and the extra of the package that brings them."""
 
 
-_BROKER = {"--ca": "--ca-file", "--cert": "--cert-file"}
-OPTIONS: dict[tuple[str, ...], dict[str, str]] = {
-    ("alerts",): {"--number": "--limit"},
-    ("region", "publish"): _BROKER,
-    ("region", "land"): {"--folder": "--landing", **_BROKER},
-    ("region", "status"): {"--folder": "--landing"},
-}
-"""Options of the release before, by command: the old name and the new one. With a release that no longer takes an
-option its row goes. What ``region enroll`` did is four commands; its old form is in ``region.py``."""
-
-
-def renew(args: list[str]) -> tuple[list[str], list[str]]:
-    """``args`` of the command line with the names of today, and a warning for each old one."""
-    command = next((path for path in OPTIONS if tuple(args[: len(path)]) == path), None)
-    if command is None:
-        return args, []
-    end = args.index("--") if "--" in args else len(args)
-    made, warnings = [], []
-    for arg in args[:end]:
-        name, sign, value = arg.partition("=")
-        new = OPTIONS[command].get(name)
-        if new is not None:
-            warnings.append(f"{name} is now {new}; the next release refuses the old name")
-        made.append(arg if new is None else new + sign + value)
-    return made + args[end:], warnings
-
-
 class Commands(click.Group):
     """A group whose further commands are imported when they are used.
 
@@ -139,12 +112,6 @@ class Commands(click.Group):
 
 class Main(Commands):
     """The group of all commands: what one raises ends it with exit code 2 and the error's text."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        args, warnings = renew(args)
-        for warning in warnings:
-            click.echo(f"vedette: {safe(warning)}", err=True)
-        return super().parse_args(ctx, args)
 
     def make_context(self, *args: Any, **attributes: Any) -> click.Context:
         with _printing():  # --help and mistakes in the command line

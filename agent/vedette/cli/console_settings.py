@@ -69,6 +69,8 @@ OPTIONS = (
     click.option("--crl", "revoked", type=_path, help="The region's crl.pem: replies of revoked agents are refused."),
     click.option("--work", type=_path, help="Folder for proposals and backtests; default: beside the SQLite file."),
     click.option("--authorities", type=_path, help="Authority of agents' certificates (PEM): whose replies count."),
+    click.option("--members", type=_path, metavar="FOLDER",
+                 help="The region's folder, or a copy of its members.json: agents are at the sites it says."),
     click.option("--rules", type=_path, multiple=True, help="Rule files and folders, for the editor; repeatable."),
     click.option("--pipeline", "pipelines", type=_path, multiple=True, help="A pySigma pipeline for them."),
     click.option("--lookup", "lookups", type=_path, multiple=True, help="A lookup that they ask."),

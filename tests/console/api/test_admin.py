@@ -16,19 +16,19 @@ EVERYWHERE = [{"role": "viewer", "fleet": "*", "site": "*"}]
 
 
 @pytest.fixture
-def it(tmp_path: Path) -> Iterator[Console]:
-    with console(tmp_path) as found:
-        yield found
+def served(tmp_path: Path) -> Iterator[Console]:
+    with console(tmp_path) as served:
+        yield served
 
 
-def test_users(it: Console) -> None:
+def test_users(served: Console) -> None:
     """A user's life, each step in the audit log with its details."""
-    root = it.session("root")
-    made = root.post("/api/v1/users", json={"name": "ann", "grants": EVERYWHERE}).json()
-    assert (made["user"]["name"], made["user"]["password"]) == ("ann", False)
-    assert made["link"].startswith(f"{it.app.state.settings.url}/login/once?token=")
-    ann = it.client()
-    assert ann.post("/api/v1/login/once", json={"token": made["link"].partition("=")[2]}).status_code == 200
+    root = served.session("root")
+    created = root.post("/api/v1/users", json={"name": "ann", "grants": EVERYWHERE}).json()
+    assert (created["user"]["name"], created["user"]["password"]) == ("ann", False)
+    assert created["link"].startswith(f"{served.app.state.settings.url}/login/once?token=")
+    ann = served.client()
+    assert ann.post("/api/v1/login/once", json={"token": created["link"].partition("=")[2]}).status_code == 200
     grants = [{"role": "operator", "fleet": "plants", "site": "vienna"}]
     assert root.put("/api/v1/users/ann", json={"grants": grants}).json()["grants"] == grants
     assert ann.get("/api/v1/me").json()["grants"] == grants, "at once"
@@ -42,7 +42,7 @@ def test_users(it: Console) -> None:
     assert [user["name"] for user in root.get("/api/v1/users").json()["items"]] == ["ann", "root"]
     assert root.delete("/api/v1/users/ann").status_code == 200
     assert root.delete("/api/v1/users/ann").status_code == 404
-    rows = it.store.audit.read(who="root", act="users")
+    rows = served.store.audit.read(who="root", act="users")
     assert rows[-1].what == {"request": "POST /api/v1/users", "user": "ann", "grants": "viewer */*"}
     assert all(row.what["user"] == "ann" for row in rows)
     assert "horse" not in repr(rows)
@@ -60,15 +60,15 @@ def test_users(it: Console) -> None:
         ({"name": "ann", "grants": EVERYWHERE, "admin": True}, 422, "admin"),
     ],
 )
-def test_bad_users(it: Console, body: dict[str, object], status: int, where: str) -> None:
+def test_bad_users(served: Console, body: dict[str, object], status: int, where: str) -> None:
     """Are refused with the place of the mistake."""
-    refused = it.session("root").post("/api/v1/users", json=body)
+    refused = served.session("root").post("/api/v1/users", json=body)
     assert (refused.status_code, refused.json()["where"]) == (status, where)
 
 
-def test_the_last_admin(it: Console) -> None:
+def test_the_last_admin(served: Console) -> None:
     """Stays."""
-    root = it.session("root")
+    root = served.session("root")
     for answer in (
         root.delete("/api/v1/users/root"),
         root.put("/api/v1/users/root", json={"disabled": True}),
@@ -78,37 +78,37 @@ def test_the_last_admin(it: Console) -> None:
     assert root.get("/api/v1/me").json()["role"] == "admin"
 
 
-def test_tokens(it: Console) -> None:
+def test_tokens(served: Console) -> None:
     """Give a part of what their owner may, as long as the owner may it."""
-    ann = it.as_user("ann", "operator", "plants")
+    ann = served.as_user("ann", "operator", "plants")
     wanted = {"label": "script", "grants": [{"role": "analyst", "fleet": "plants", "site": "vienna"}], "acts": ["read"]}
-    made = ann.post("/api/v1/tokens", json=wanted).json()
-    script = it.client({"Authorization": f"Bearer {made['secret']}"})
+    created = ann.post("/api/v1/tokens", json=wanted).json()
+    script = served.client({"Authorization": f"Bearer {created['secret']}"})
     me = script.get("/api/v1/me").json()
     assert (me["name"], me["kind"], me["acts"], me["csrf"]) == ("ann", "token", ["read"], "")
     assert script.post("/api/v1/tokens", json=wanted).status_code == 403
     assert ann.get("/api/v1/tokens").json()["items"][0]["used"] is not None
-    it.store.accounts.grant("ann", [Grant(Role.VIEWER, "plants", "vienna")])
+    served.store.accounts.grant("ann", [Grant(Role.VIEWER, "plants", "vienna")])
     assert script.get("/api/v1/me").json()["grants"] == [{"role": "viewer", "fleet": "plants", "site": "vienna"}]
-    it.store.accounts.grant("ann", [Grant(Role.VIEWER, "shops")])
+    served.store.accounts.grant("ann", [Grant(Role.VIEWER, "shops")])
     assert script.get("/api/v1/me").json()["grants"] == []
     assert script.get("/api/v1/searches").status_code == 403
-    it.store.accounts.disable("ann", True)
+    served.store.accounts.disable("ann", True)
     assert script.get("/api/v1/me").status_code == 401
 
 
-def test_more_than_one_has(it: Console) -> None:
+def test_more_than_one_has(served: Console) -> None:
     """Cannot be put into a token."""
-    ann = it.as_user("ann", "analyst", "plants")
+    ann = served.as_user("ann", "analyst", "plants")
     for grant in ({"role": "operator", "fleet": "plants"}, {"role": "viewer", "fleet": "shops"}, {"role": "viewer"}):
         refused = ann.post("/api/v1/tokens", json={"label": "x", "grants": [grant]})
         assert (refused.status_code, refused.json()["where"]) == (422, "grants")
     assert ann.post("/api/v1/tokens", json={"label": "x", "acts": ["fly"]}).json()["where"] == "acts"
 
 
-def test_whose_tokens(it: Console) -> None:
+def test_whose_tokens(served: Console) -> None:
     """Everybody sees and revokes their own; an admin those of all."""
-    ann, bob, root = it.as_user("ann", "viewer"), it.as_user("bob", "viewer"), it.session("root")
+    ann, bob, root = served.as_user("ann", "viewer"), served.as_user("bob", "viewer"), served.session("root")
     id = ann.post("/api/v1/tokens", json={"label": "x"}).json()["token"]["id"]
     assert bob.get("/api/v1/tokens").json()["items"] == []
     assert bob.get("/api/v1/tokens?all=true").status_code == 403
@@ -118,29 +118,29 @@ def test_whose_tokens(it: Console) -> None:
     assert ann.delete(f"/api/v1/tokens/{id}").status_code == 404
 
 
-def test_searches(it: Console) -> None:
+def test_searches(served: Console) -> None:
     """One's own and the shared ones of others; only one's own are removed."""
-    ann, bob = it.as_user("ann", "viewer"), it.as_user("bob", "viewer")
-    made = ann.post("/api/v1/searches", json={"name": "critical", "query": "level:critical", "shared": True}).json()
-    assert bob.get("/api/v1/searches").json()["items"] == [made]
-    assert bob.delete(f"/api/v1/searches/{made['id']}").status_code == 404
-    assert ann.delete(f"/api/v1/searches/{made['id']}").status_code == 200
+    ann, bob = served.as_user("ann", "viewer"), served.as_user("bob", "viewer")
+    created = ann.post("/api/v1/searches", json={"name": "critical", "query": "level:critical", "shared": True}).json()
+    assert bob.get("/api/v1/searches").json()["items"] == [created]
+    assert bob.delete(f"/api/v1/searches/{created['id']}").status_code == 404
+    assert ann.delete(f"/api/v1/searches/{created['id']}").status_code == 200
     assert bob.get("/api/v1/searches").json()["items"] == []
 
 
-def test_settings(it: Console) -> None:
+def test_settings(served: Console) -> None:
     """Everybody reads them, admins set them."""
-    root, ann = it.session("root"), it.as_user("ann", "operator")
+    root, ann = served.session("root"), served.as_user("ann", "operator")
     assert ann.put("/api/v1/settings", json={"banner": "x"}).status_code == 403
     assert root.put("/api/v1/settings", json={"banner": "Maintenance at 18:00"}).status_code == 200
-    found = ann.get("/api/v1/settings").json()
-    assert found["chosen"] == {"banner": "Maintenance at 18:00", "time_zone": ""}
-    assert not any(found["features"].values())
+    answer = ann.get("/api/v1/settings").json()
+    assert answer["chosen"] == {"banner": "Maintenance at 18:00", "time_zone": ""}
+    assert not any(answer["features"].values())
 
 
-def test_audit(it: Console) -> None:
+def test_audit(served: Console) -> None:
     """Is read in pages, exported whole, verified; who reads the export stands in it."""
-    root = it.session("root")
+    root = served.session("root")
     for number in range(5):
         root.put("/api/v1/settings", json={"banner": str(number)})
     first = root.get("/api/v1/audit?limit=2").json()
@@ -155,7 +155,7 @@ def test_audit(it: Console) -> None:
     noted = {"seq": rows[-1].seq, "hash": rows[-1].hash}
     whole = root.get("/api/v1/audit/verify", params=noted).json()
     assert (whole["whole"], whole["rows"]) == (True, len(rows))
-    it.store.database.run("UPDATE audit SET who = 'bob' WHERE seq = 3")
+    served.store.database.run("UPDATE audit SET who = 'bob' WHERE seq = 3")
     broken = root.get("/api/v1/audit/verify").json()
     assert (broken["whole"], broken["broken"], broken["reason"]) == (False, 3, "it was changed")
     assert root.get("/api/v1/audit?since=yesterday").json()["where"] == "since"
@@ -163,11 +163,11 @@ def test_audit(it: Console) -> None:
     assert json.loads(lines[0])["previous"] == "0" * 64
 
 
-def test_refused_acts_are_audited(it: Console) -> None:
+def test_refused_acts_are_audited(served: Console) -> None:
     """Those of users; those of strangers do not fill the log."""
-    it.as_user("ann", "viewer").delete("/api/v1/users/root")
-    row = it.store.audit.read(limit=1)[0]
+    served.as_user("ann", "viewer").delete("/api/v1/users/root")
+    row = served.store.audit.read(limit=1)[0]
     assert (row.who, row.act, row.outcome) == ("ann", "users", "refused: ann may not do this: users")
-    it.client().delete("/api/v1/users/root")
-    it.client().post("/nothing")
-    assert it.store.audit.read(limit=1)[0].seq == row.seq
+    served.client().delete("/api/v1/users/root")
+    served.client().post("/nothing")
+    assert served.store.audit.read(limit=1)[0].seq == row.seq

@@ -13,13 +13,13 @@ import httpx2
 
 from tests.console.kit import WAIT, Console, console
 from tests.waits import eventually
-from vedette_console.hub import HELD, Hub
+from vedette_console.hub import BACKLOG, Hub
 from vedette_console.security.principal import Grant, Principal, Role
 from vedette_console.settings import Limits
 
 
 @contextmanager
-def reading(it: Console, client: httpx2.Client, topics: str = "now,alerts") -> Iterator[list[tuple[str, Any]]]:
+def reading(served: Console, client: httpx2.Client, topics: str = "now,alerts") -> Iterator[list[tuple[str, Any]]]:
     """The events that a page is sent, as they come; at the end it goes away."""
     seen: list[tuple[str, Any]] = []
     here, over = threading.Event(), threading.Event()
@@ -44,24 +44,20 @@ def reading(it: Console, client: httpx2.Client, topics: str = "now,alerts") -> I
         yield seen
     finally:
         over.set()
-        publish(it, topics.partition(",")[0], {})  # wakes it
+        served.publish(topics.partition(",")[0], {})  # wakes it
         thread.join(WAIT)
-
-
-def publish(it: Console, topic: str, data: Any) -> None:
-    it.app.state.hub.publish_soon(topic, data)
 
 
 async def test_who_gets_what(tmp_path: Path) -> None:
     """Each the topics that were asked for, and of what is new as much as they may see."""
-    with console(tmp_path) as it:
-        vienna, root = it.as_user("ann", "viewer", "*", "vienna"), it.session("root")
-        with reading(it, vienna) as ann, reading(it, root, "alerts,jobs") as all:
-            publish(it, "now", {"n": 1})
-            publish(it, "alerts", lambda who: {"n": 2} if who.sites().sees("plants", "graz") else None)
-            publish(it, "alerts", lambda who: {"n": 3 if who.sites().all else 4})
-            publish(it, "jobs", {"n": 5})
-            publish(it, "alerts", {"text": "a\nb\r\n\u2028event: now"})
+    with console(tmp_path) as served:
+        vienna, root = served.as_user("ann", "viewer", "*", "vienna"), served.session("root")
+        with reading(served, vienna) as ann, reading(served, root, "alerts,jobs") as all:
+            served.publish("now", {"n": 1})
+            served.publish("alerts", lambda who: {"n": 2} if who.sites().sees("plants", "graz") else None)
+            served.publish("alerts", lambda who: {"n": 3 if who.sites().all else 4})
+            served.publish("jobs", {"n": 5})
+            served.publish("alerts", {"text": "a\nb\r\n\u2028event: now"})
             await eventually("the events", lambda: len(ann) == 3 and len(all) == 4)
             assert [data.get("n") for _, data in ann] == [1, 4, None]
             assert [data.get("n") for _, data in all] == [2, 3, 5, None]
@@ -70,28 +66,28 @@ async def test_who_gets_what(tmp_path: Path) -> None:
 
 async def test_a_page_that_goes_leaves_its_place(tmp_path: Path) -> None:
     """And one user takes only so many."""
-    with console(tmp_path, limits=Limits(streams_each=2)) as it:
-        ann, bob = it.as_user("ann", "viewer"), it.as_user("bob", "viewer")
-        with reading(it, ann), reading(it, ann):
+    with console(tmp_path, limits=Limits(streams_each=2)) as served:
+        ann, bob = served.as_user("ann", "viewer"), served.as_user("bob", "viewer")
+        with reading(served, ann), reading(served, ann):
             refused = ann.get("/api/v1/events")
             assert refused.status_code == 429
             assert "retry-after" in refused.headers
-            with reading(it, bob):
-                assert len(it.app.state.hub) == 3
-        await eventually("their places", lambda: len(it.app.state.hub) == 0)
-        with reading(it, ann):
+            with reading(served, bob):
+                assert len(served.app.state.hub) == 3
+        await eventually("their places", lambda: len(served.app.state.hub) == 0)
+        with reading(served, ann):
             pass
         assert ann.get("/api/v1/events?topics=x").json()["where"] == "topics"
-        assert it.client().get("/api/v1/events").status_code == 401
+        assert served.client().get("/api/v1/events").status_code == 401
 
 
 async def test_the_end_of_the_console_ends_streams(tmp_path: Path) -> None:
     """It does not wait for pages to go."""
-    with console(tmp_path) as it, it.as_user("ann", "viewer").stream("GET", "/api/v1/events") as answer:
+    with console(tmp_path) as served, served.as_user("ann", "viewer").stream("GET", "/api/v1/events") as answer:
         lines = answer.iter_lines()
         next(lines)
-        publish(it, "now", {})
-        it.stop()
+        served.publish("now", {})
+        served.stop()
         with suppress(httpx2.HTTPError):
             assert [line for line in lines if line.startswith("data: ")] in ([], ["data: {}"])
 
@@ -101,11 +97,11 @@ async def test_who_does_not_read_loses_the_oldest() -> None:
     hub = Hub(Limits())
     who = Principal("ann", "user", (Grant(Role.VIEWER),))
     with hub.subscribe(who, ["now"]) as slow:
-        for number in range(HELD + 10):
+        for number in range(BACKLOG + 10):
             hub.publish("now", number)
-        got = [message async for message in _first(slow.messages(1), HELD + 1)]
+        got = [message async for message in _first(slow.messages(1), BACKLOG + 1)]
         assert got[0] == ("missed", '{"messages":10}')
-        assert [json.loads(message[1]) for message in got[1:] if message] == [*range(10, HELD + 10)]
+        assert [json.loads(message[1]) for message in got[1:] if message] == [*range(10, BACKLOG + 10)]
 
 
 async def _first(messages: Any, number: int) -> Any:

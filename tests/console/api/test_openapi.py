@@ -18,14 +18,14 @@ LEFT_OUT = r"/events$|/users/\{name\}"
 """A stream without an end; and what takes the role of the one who asks."""
 
 
-def run(it: Console, folder: Path, *options: str) -> str:
+def run(served: Console, folder: Path, *options: str) -> str:
     """What schemathesis reports; fails with it when it found something. ``Allow`` is not looked at: it does not
     see that ``/rules/{rule_id}`` takes GET at ``/rules/lint``, too."""
-    it.client().get("/api/v1/openapi.json")  # made now: schemathesis waits for it no longer than ten seconds
-    _, token = it.store.tokens.add("root", "schemathesis", [Grant(Role.ADMIN)])
+    served.client().get("/api/v1/openapi.json")  # made now: schemathesis waits for it no longer than ten seconds
+    _, token = served.store.tokens.add("root", "schemathesis", [Grant(Role.ADMIN)])
     command = [
         str(Path(sys.executable).parent / "schemathesis"), "--config-file", str(CONFIG), "run",
-        f"{it.url}/api/v1/openapi.json", "-H", f"Authorization: Bearer {token}", "--seed", "1", "--no-color",
+        f"{served.url}/api/v1/openapi.json", "-H", f"Authorization: Bearer {token}", "--seed", "1", "--no-color",
         "--generation-database", "none", "--request-timeout", "120", "--checks", "all", "--exclude-checks",
         "positive_data_acceptance,allow_header_conformance", *options,
     ]  # fmt: skip
@@ -38,8 +38,10 @@ def run(it: Console, folder: Path, *options: str) -> str:
 def test_every_operation(tmp_path: Path) -> None:
     """No answer is a server's error, undocumented, or of another shape; nothing invalid is taken; nothing is open that
     should not be."""
-    with console(tmp_path) as it:
-        out = run(it, tmp_path, "--max-examples", "3", "--phases", "examples,fuzzing", "--exclude-path-regex", LEFT_OUT)
+    with console(tmp_path) as served:
+        out = run(
+            served, tmp_path, "--max-examples", "3", "--phases", "examples,fuzzing", "--exclude-path-regex", LEFT_OUT
+        )
         tested = re.search(r"Tested: (\d+)", out)
         assert tested is not None
         assert int(tested[1]) > 25
@@ -48,14 +50,14 @@ def test_every_operation(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_operations_on_users(tmp_path: Path) -> None:
     """The same of what changes users, where the one who asks is the only admin."""
-    with console(tmp_path) as it:
-        run(it, tmp_path, "--max-examples", "5", "--include-path-regex", r"/users/\{name\}")
+    with console(tmp_path) as served:
+        run(served, tmp_path, "--max-examples", "5", "--include-path-regex", r"/users/\{name\}")
 
 
 def test_the_document(tmp_path: Path) -> None:
     """It describes every operation, and how each may fail; it is open to all, and has no example of a secret."""
-    with console(tmp_path) as it:
-        document = it.client().get("/api/v1/openapi.json").json()
+    with console(tmp_path) as served:
+        document = served.client().get("/api/v1/openapi.json").json()
         operations = {
             f"{method.upper()} {path}": operation
             for path, item in document["paths"].items()

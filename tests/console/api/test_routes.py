@@ -82,23 +82,23 @@ class Call(NamedTuple):
 
 
 def calls() -> list[Call]:
-    found = []
+    calls = []
     for names, prefix in ((views.API, "/api/v1"), (views.PAGES, "")):
         for name in names:
             for route in resolve_name(f"vedette_console.{name}").routes:
                 acts = [*_acts(route.dependant)]
                 assert len(acts) < 2, f"{route.path} needs several acts"
-                known = bool(acts) or _uses_who(route.dependant)
-                found += [Call(method, prefix + route.path, "".join(acts), not known) for method in route.methods]
-    return found
+                needs_login = bool(acts) or _uses_who(route.dependant)
+                calls += [Call(method, prefix + route.path, "".join(acts), not needs_login) for method in route.methods]
+    return calls
 
 
 def _acts(dependant: Any) -> Iterator[str]:
-    yield from (act for one in dependant.dependencies if (act := getattr(one.call, "act", "")))
+    yield from (act for dependency in dependant.dependencies if (act := getattr(dependency.call, "act", "")))
 
 
 def _uses_who(dependant: Any) -> bool:
-    return any(one.call is who or _uses_who(one) for one in dependant.dependencies)
+    return any(dependency.call is who or _uses_who(dependency) for dependency in dependant.dependencies)
 
 
 CALLS = calls()
@@ -113,7 +113,9 @@ def test_which_are_open() -> None:
 def test_the_act_of_each_route() -> None:
     """As it is listed here, by hand."""
     acts = {
-        f"{one.method} {one.path.removeprefix('/api/v1')}": one.act for one in CALLS if one.path.startswith("/api/")
+        f"{call.method} {call.path.removeprefix('/api/v1')}": call.act
+        for call in CALLS
+        if call.path.startswith("/api/")
     }
     assert {route: act for route, act in acts.items() if act not in ("", "read")} == ACT_OF
 
@@ -126,9 +128,9 @@ def test_what_changes_something_is_no_reading() -> None:
 
 
 @pytest.fixture(scope="module")
-def it(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    with console(tmp_path_factory.mktemp("console")) as found:
-        yield found
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    with console(tmp_path_factory.mktemp("console")) as served:
+        yield served
 
 
 def ask(client: httpx2.Client, call: Call) -> int:
@@ -137,12 +139,12 @@ def ask(client: httpx2.Client, call: Call) -> int:
     return client.request(call.method, call.url, **body).status_code  # type: ignore[arg-type]
 
 
-def test_each_role_and_each_route(it: Console) -> None:
+def test_each_role_and_each_route(served: Console) -> None:
     """A stranger is sent to log in, a role below the act's is refused, each from there on is not; an admin of one site
     does not reach what concerns the console. Some 500 requests: seconds of work."""
-    stranger = it.client()
-    roles = {role: it.as_user(f"a-{role}", str(role)) for role in Role}
-    local = it.as_user("local-admin", "admin", "plants", "vienna")
+    stranger = served.client()
+    roles = {role: served.as_user(f"a-{role}", str(role)) for role in Role}
+    local = served.as_user("local-admin", "admin", "plants", "vienna")
     wrong = []
     for call in CALLS:
         if call.open:
@@ -153,7 +155,7 @@ def test_each_role_and_each_route(it: Console) -> None:
             status = ask(client, call)
             if not call.act:  # it may end the session
                 client.close()
-                roles[role] = it.session(f"a-{role}")
+                roles[role] = served.session(f"a-{role}")
             refused = (401, 403) if call.act else (401,)
             if (status in refused) == (not call.act or role.covers(ACTS[call.act])):
                 wrong.append(f"{call.method} {call.path}: {status} for a {role}")
@@ -162,9 +164,9 @@ def test_each_role_and_each_route(it: Console) -> None:
     assert wrong == []
 
 
-def test_nothing_changes_without_the_sessions_token(it: Console) -> None:
+def test_nothing_changes_without_the_sessions_token(served: Console) -> None:
     """Nor with that of another session, whoever is logged in."""
-    bare, other = it.as_user("root-1", "admin"), it.as_user("root-2", "admin")
+    bare, other = served.as_user("root-1", "admin"), served.as_user("root-2", "admin")
     statuses = {}
     for token in ("", other.headers["X-CSRF-Token"]):
         bare.headers["X-CSRF-Token"] = token
@@ -174,27 +176,27 @@ def test_nothing_changes_without_the_sessions_token(it: Console) -> None:
     assert len(statuses) > 20
 
 
-def test_tokens_have_the_acts_that_they_were_made_for(it: Console) -> None:
+def test_tokens_have_the_acts_that_they_were_made_for(served: Console) -> None:
     """A token of an admin that is for another act is refused."""
     first, second = list(ACTS)[:2]
-    of_first, of_second = (it.token("root", Grant(Role.ADMIN), acts=[act]) for act in (first, second))
+    of_first, of_second = (served.token("root", Grant(Role.ADMIN), acts=[act]) for act in (first, second))
     calls = [call for call in CALLS if call.act]
     statuses = {f"{call.method} {call.path}": ask(of_second if call.act == first else of_first, call) for call in calls}
     assert {route: status for route, status in statuses.items() if status != 403} == {}
 
 
-def test_what_is_refused_is_audited(it: Console) -> None:
+def test_what_is_refused_is_audited(served: Console) -> None:
     """With the act, by whom, and that it was refused: one row; of every route whose act not everybody may do, and that
     changes something."""
-    viewer = it.as_user("viewer", "viewer")
+    viewer = served.as_user("viewer", "viewer")
     wrong, asked = [], 0
     for call in CALLS:
         if call.method not in CHANGING or not call.act or call.path in UNAUDITED or ACTS[call.act] is Role.VIEWER:
             continue
         asked += 1
-        before = it.store.audit.read(limit=1)
+        before = served.store.audit.read(limit=1)
         ask(viewer, call)
-        row = it.store.audit.read(limit=1)[0]
+        row = served.store.audit.read(limit=1)[0]
         seen = row.seq - (before[0].seq if before else 0), row.who, row.act, row.outcome.partition(":")[0].split()[0]
         if seen != (1, "viewer", call.act, "refused"):
             wrong.append((f"{call.method} {call.path}", seen))

@@ -44,43 +44,43 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     seen = {"first_seen": NOW - timedelta(hours=2), "last_seen": NOW, "date": DAY}
     write(tables, CAMPAIGNS, campaign(1, **seen))
     write_agents(tables, [agent("agent-1", NOW)], [beat("agent-1", NOW, "{}")])
-    with console(folder, reports=folder / "reports") as it:
-        yield it
+    with console(folder, reports=folder / "reports") as served:
+        yield served
 
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_viewer_reads_everything(running: Console, route: str) -> None:
     """JSON that a script can read; nobody reads without a login."""
     path = f"/api/v1/{route}"
-    found = running.as_user("vic", "viewer").get(path)
-    assert found.status_code == 200, found.text
+    answer = running.as_user("vic", "viewer").get(path)
+    assert answer.status_code == 200, answer.text
     if route == "alerts/export":
-        assert [json.loads(line)["alert_id"] for line in found.text.splitlines()] == ["one", "three", "two"]
+        assert [json.loads(line)["alert_id"] for line in answer.text.splitlines()] == ["one", "three", "two"]
     else:
-        assert isinstance(found.json(), dict)
+        assert isinstance(answer.json(), dict)
     assert running.client().get(path).status_code == 401
 
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_nothing_of_other_sites(running: Console, route: str) -> None:
     """Who sees another fleet gets empty lists, and 404 for what has a name."""
-    found = running.as_user("mia", "viewer", fleet="south").get(f"/api/v1/{route}")
-    assert found.status_code in (200, 404)
+    answer = running.as_user("mia", "viewer", fleet="south").get(f"/api/v1/{route}")
+    assert answer.status_code in (200, 404)
     for text in ("rule-a", "campaign-1", "agent-1", "north", json.dumps(ODD)):
-        assert text not in found.text
+        assert text not in answer.text
 
 
 def test_pages_of_alerts(running: Console) -> None:
     """``next`` leads through all of them."""
     vic = running.as_user("vic", "viewer")
-    found, after = [], ""
+    ids, after = [], ""
     while True:
         page = vic.get("/api/v1/alerts", params={"limit": 1, "after": after}).json()
-        found += [one["alert_id"] for one in page["items"]]
+        ids += [alert["alert_id"] for alert in page["items"]]
         if page["next"] is None:
             break
         after = page["next"]
-    assert found == ["one", "three", "two"]
+    assert ids == ["one", "three", "two"]
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_pages_of_alerts(running: Console) -> None:
 )
 def test_what_is_wrong_is_refused(running: Console, path: str, status: int, where: str) -> None:
     """With the place and what to do."""
-    found = running.as_user("vic", "viewer").get(f"/api/v1/{path}")
-    assert (found.status_code, found.json()["where"]) == (status, where), found.text
-    assert set(found.json()) == {"error", "where", "what_to_do"}
+    answer = running.as_user("vic", "viewer").get(f"/api/v1/{path}")
+    assert (answer.status_code, answer.json()["where"]) == (status, where), answer.text
+    assert set(answer.json()) == {"error", "where", "what_to_do"}
 
 
 def test_triage_by_role(running: Console) -> None:
@@ -120,18 +120,18 @@ def test_triage_by_role(running: Console) -> None:
     assert running.as_user("vic", "viewer").post(path, json=body).status_code == 403
     assert running.as_user("oli", "analyst", site="office").post(path, json=body).status_code == 404
     ann = running.as_user("ann", "analyst")
-    made = ann.post(path, json=body)
-    assert made.status_code == 200, made.text
-    assert (made.json()["triage"]["author"], made.json()["kind"]) == ("ann", "alert")
+    created = ann.post(path, json=body)
+    assert created.status_code == 200, created.text
+    assert (created.json()["triage"]["author"], created.json()["kind"]) == ("ann", "alert")
     assert ann.get(f"/api/v1/alerts/{DAY}/agent-1/one").json()["triage"]["closed"] is True
     refused = ann.post("/api/v1/findings/campaign-1/triage", json={"state": "true-positive"})
     assert (refused.status_code, refused.json()["where"]) == (422, "reason")
     assert ann.post("/api/v1/findings/campaign-1/triage", json={"state": "done"}).status_code == 422
     assert ann.post("/api/v1/findings/none/triage", json={"state": "new"}).status_code == 404
     written = DeltaTables(running.settings.tables).arrow(TRIAGE).to_pylist()
-    assert [(one["finding_id"], one["author"]) for one in written] == [("alert:agent-1/one", "ann")]
+    assert [(row["finding_id"], row["author"]) for row in written] == [("alert:agent-1/one", "ann")]
     noted = running.as_user("adam", "admin").get("/api/v1/audit", params={"limit": 50}).json()["items"]
-    assert any(one["act"] == "triage" and "false-positive" in json.dumps(one) for one in noted)
+    assert any(row["act"] == "triage" and "false-positive" in json.dumps(row) for row in noted)
 
 
 def test_surrogates_and_nul_are_texts(running: Console) -> None:
@@ -171,8 +171,8 @@ def test_reports(running: Console) -> None:
 
 def test_a_console_without_tables_answers(tmp_path: Path) -> None:
     """Every list is empty, and *Now* says what to run."""
-    with console(tmp_path) as it:
-        vic = it.as_user("vic", "viewer")
+    with console(tmp_path) as served:
+        vic = served.as_user("vic", "viewer")
         for route in ("now", "alerts", "alerts/facets", "alerts/histogram", "campaigns", "anomalies", "risks",
                       "entities", "rules", "rules/coverage", "rules/noise", "agents", "sites", "reports"):  # fmt: skip
             assert vic.get(f"/api/v1/{route}").status_code == 200

@@ -15,7 +15,7 @@ LEVELS = {"informational": 1, "low": 2, "medium": 3, "high": 4, "critical": 5}
 OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, ":": operator.eq}
 
 
-def found(search: Search, row: Mapping[str, Any]) -> bool:
+def matches(search: Search, row: Mapping[str, Any]) -> bool:
     """Whether ``row`` of ``alerts`` is found."""
     if not search.has("kind") and row["kind"] == "fold":
         return False
@@ -27,50 +27,50 @@ def holds(tree: Tree, row: Mapping[str, Any]) -> bool:
         case Not(part):
             return not holds(part, row)
         case All(parts):
-            return all(holds(one, row) for one in parts)
+            return all(holds(part, row) for part in parts)
         case query.Any(parts):
-            return any(holds(one, row) for one in parts)
+            return any(holds(part, row) for part in parts)
         case Term():
             return term(tree, row)
 
 
-def term(one: Term, row: Mapping[str, Any]) -> bool:
+def term(asked: Term, row: Mapping[str, Any]) -> bool:
     tags = [tag.lower() for tag in row["tags"] or ()]
     attack = [tag.removeprefix("attack.") for tag in tags if tag.startswith("attack.")]
     fields = dict(row["fields"] or {})
-    match one.field:
-        case "level" if one.op != ":":
-            return bool(OPERATORS[one.op](LEVELS.get(row["level"] or "", 0), one.number))
+    match asked.field:
+        case "level" if asked.op != ":":
+            return bool(OPERATORS[asked.op](LEVELS.get(row["level"] or "", 0), asked.number))
         case "count" | "seq":
-            return bool(OPERATORS[one.op](row[one.field] or 0, one.number))
+            return bool(OPERATORS[asked.op](row[asked.field] or 0, asked.number))
         case "fields.NAME":
-            value = fields.get(one.name) or ""
-            if one.op == ":":
-                return like(value, one.pattern)
+            value = fields.get(asked.name) or ""
+            if asked.op == ":":
+                return like(value, asked.pattern)
             is_number = re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", value)
-            return bool(is_number and OPERATORS[one.op](float(value), one.number))
+            return bool(is_number and OPERATORS[asked.op](float(value), asked.number))
         case "rule":
-            return any(like(row[name] or "", one.pattern) for name in ("rule_id", "rule_title"))
+            return any(like(row[name] or "", asked.pattern) for name in ("rule_id", "rule_title"))
         case "tag":
-            return any(like(tag, one.pattern) for tag in tags)
+            return any(like(tag, asked.pattern) for tag in tags)
         case "flag":
-            return any(like(flag, one.pattern) for flag in row["flags"] or ())
+            return any(like(flag, asked.pattern) for flag in row["flags"] or ())
         case "tactic":
-            dashed = Pattern(tuple(part.replace("_", "-") for part in one.pattern.parts))
+            dashed = Pattern(tuple(part.replace("_", "-") for part in asked.pattern.parts))
             return any(like(name.replace("_", "-"), dashed) for name in attack)
         case "technique":
-            below = Pattern((*one.pattern.parts[:-1], one.pattern.parts[-1] + ".", ""))
+            below = Pattern((*asked.pattern.parts[:-1], asked.pattern.parts[-1] + ".", ""))
             names = [name for name in attack if name.startswith("t")]
-            return any(like(name, one.pattern) or like(name, below) for name in names)
+            return any(like(name, asked.pattern) or like(name, below) for name in names)
         case "text":
-            inside = Pattern(("", *one.pattern.parts, ""))
+            inside = Pattern(("", *asked.pattern.parts, ""))
             texts = [row["rule_title"] or "", row["raw"] or "", *(value or "" for value in fields.values())]
             return any(like(text, inside) for text in texts)
         case field if field in KINDS or field == "entity":
             those = [e["value"] or "" for e in row["entities"] or () if field in ("entity", e["kind"])]
-            return any(like(value, one.pattern) for value in those)
+            return any(like(value, asked.pattern) for value in those)
         case field:
-            return like(row[COLUMNS[field]] or "", one.pattern)
+            return like(row[COLUMNS[field]] or "", asked.pattern)
 
 
 def like(value: str, pattern: Pattern) -> bool:

@@ -39,16 +39,16 @@ async def asked(tables: DeltaTables, function: Any, *args: Any, **more: Any) -> 
 
 async def every(tables: DeltaTables, q: str, limit: int) -> list[int]:
     """The numbers (``seq``) of all alerts of a search, page by page."""
-    found: list[int] = []
+    numbers: list[int] = []
     after = ""
     pool = Pool(tables.root, seconds=600.0)
     try:
         while True:
             page = await pool.ask(alerts.search, ALL, q, after, limit, AT + timedelta(days=30))
             assert len(page.items) <= limit
-            found += [int(one.raw.rpartition(" ")[2]) for one in page.items]
+            numbers += [int(alert.raw.rpartition(" ")[2]) for alert in page.items]
             if page.next is None:
-                return found
+                return numbers
             assert len(page.items) == limit
             after = page.next
     finally:
@@ -75,10 +75,15 @@ ORDER = [8, 7, 6, 5, 4, 9, 2, 3, 1, 0, 10]
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 100])
 async def test_pages_are_in_order(tables: DeltaTables, limit: int) -> None:
     """Newest first whatever the pages' size, each alert once, whichever file holds it."""
-    found = await every(tables, "", limit)
-    assert sorted(found) == list(range(11))
-    assert [n for n in found if n not in (2, 3)] == [n for n in ORDER if n not in (2, 3)]
-    assert found.index(9) < min(found.index(2), found.index(3)) <= max(found.index(2), found.index(3)) < found.index(1)
+    numbers = await every(tables, "", limit)
+    assert sorted(numbers) == list(range(11))
+    assert [n for n in numbers if n not in (2, 3)] == [n for n in ORDER if n not in (2, 3)]
+    assert (
+        numbers.index(9)
+        < min(numbers.index(2), numbers.index(3))
+        <= max(numbers.index(2), numbers.index(3))
+        < numbers.index(1)
+    )
 
 
 async def test_a_search_finds_its_alerts(tables: DeltaTables) -> None:
@@ -117,25 +122,27 @@ async def test_an_alert_in_full(tmp_path: Path) -> None:
     """Hostile texts come through unchanged; what the row lacks is empty; values are found in the text."""
     tables = DeltaTables(str(tmp_path))
     ref = {"log_id": "0" * 32, "offset": 5, "length": 7}
-    one = row(
+    planted = row(
         1, raw=f"user root from 203.0.113.9 {HOSTILE}", tags=["attack.t1110", "attack.credential_access"],
         fields={"user": "root", "src_ip": "203.0.113.9", HOSTILE: HOSTILE}, host=HOSTILE,
         contributing=[{"rule_id": "rule-a", "event_time": NOON, "raw_ref": ref}],
         asset={"owner": "ann", "role": None, "environment": None, "criticality": 3}, flags=["cut"],
     )  # fmt: skip
-    write_alerts(tables, [one, row(2, tags=None, fields=None, entities=None, raw=None, raw_ref=None, group_by=None)])
-    found: Alert = await asked(tables, alerts.alert, "2026-11-20", "agent-1", one["alert_id"])
-    assert (found.raw, found.host, found.fields[HOSTILE]) == (one["raw"], HOSTILE, HOSTILE)
-    assert [(t.id, t.name) for t in found.techniques] == [("T1110", "Brute Force")]
-    assert found.tactics == ["credential-access"]
-    assert found.contributing[0].rule_title == "Failed logins"
-    assert (found.asset and found.asset.criticality, found.place, found.triage.state) == (3, None, "new")
-    marked = {one.field: found.raw[one.start : one.end] for one in found.highlights}
+    write_alerts(
+        tables, [planted, row(2, tags=None, fields=None, entities=None, raw=None, raw_ref=None, group_by=None)]
+    )
+    shown: Alert = await asked(tables, alerts.alert, "2026-11-20", "agent-1", planted["alert_id"])
+    assert (shown.raw, shown.host, shown.fields[HOSTILE]) == (planted["raw"], HOSTILE, HOSTILE)
+    assert [(t.id, t.name) for t in shown.techniques] == [("T1110", "Brute Force")]
+    assert shown.tactics == ["credential-access"]
+    assert shown.contributing[0].rule_title == "Failed logins"
+    assert (shown.asset and shown.asset.criticality, shown.place, shown.triage.state) == (3, None, "new")
+    marked = {span.field: shown.raw[span.start : span.end] for span in shown.highlights}
     assert marked == {"user": "root", "src_ip": "203.0.113.9", HOSTILE: HOSTILE}
     empty = await asked(tables, alerts.alert, "2026-11-20", "agent-1", row(2)["alert_id"])
     assert (empty.raw, empty.fields, empty.entities, empty.raw_ref) == ("", {}, [], None)
-    assert json.loads(found.model_dump_json())["time"] == "2026-11-20T12:00:01Z"
-    for day, agent, alert in (("2026-11-21", "agent-1", one["alert_id"]), ("2026-11-20", "x", one["alert_id"]),
+    assert json.loads(shown.model_dump_json())["time"] == "2026-11-20T12:00:01Z"
+    for day, agent, alert in (("2026-11-21", "agent-1", planted["alert_id"]), ("2026-11-20", "x", planted["alert_id"]),
                               ("' OR 1", "\x00", "\ud800")):  # fmt: skip
         with pytest.raises(Problem, match="no such alert"):
             await asked(tables, alerts.alert, day, agent, alert)
@@ -143,8 +150,8 @@ async def test_an_alert_in_full(tmp_path: Path) -> None:
 
 def test_highlights_do_not_overlap() -> None:
     """The longest value wins; a value that stands nowhere is none."""
-    found = highlights("10.0.0.10 10.0.0.1", {"a": "10.0.0.1", "b": "10.0.0.10", "c": "x", "d": "zz"})
-    assert [(one.field, one.start, one.end) for one in found] == [("b", 0, 9), ("a", 10, 18)]
+    spans = highlights("10.0.0.10 10.0.0.1", {"a": "10.0.0.1", "b": "10.0.0.10", "c": "x", "d": "zz"})
+    assert [(span.field, span.start, span.end) for span in spans] == [("b", 0, 9), ("a", 10, 18)]
 
 
 async def test_related_alerts(tmp_path: Path) -> None:
@@ -160,30 +167,30 @@ async def test_related_alerts(tmp_path: Path) -> None:
         row(6, **{**own, "event_time": NOON + 2 * HOUR, "detected_at": NOON}),
         row(7, **other, kind="fold", parent_id=first["alert_id"], **soon),
     ])  # fmt: skip
-    found = await asked(tables, alerts.related, "2026-11-20", "agent-1", first["alert_id"])
-    assert {one.by: [item.raw for item in one.items] for one in found.groups} == {
+    related = await asked(tables, alerts.related, "2026-11-20", "agent-1", first["alert_id"])
+    assert {group.by: [item.raw for item in group.items] for group in related.groups} == {
         "fold": ["<38>event 7"], "entity": ["<38>event 4"], "host": ["<38>event 2"], "rule": ["<38>event 3"],
     }  # fmt: skip
-    by_entity = next(one for one in found.groups if one.by == "entity")
+    by_entity = next(group for group in related.groups if group.by == "entity")
     assert by_entity.query.startswith('user:"o\'hara" from:2026-11-20T11:00:00')
     page = await asked(tables, alerts.search, by_entity.query)
-    assert {one.raw for one in page.items} == {"<38>event 1", "<38>event 4"}
+    assert {alert.raw for alert in page.items} == {"<38>event 1", "<38>event 4"}
 
 
 async def test_facets_and_histogram_count_alike(tables: DeltaTables) -> None:
     """Each alert once; a facet's term finds as many as it says."""
-    found = await asked(tables, counting.facets, "", AT)
-    assert (found.total, found.complete) == (11, True)
-    levels = next(one for one in found.facets if one.field == "level")
-    assert [(one.value, one.alerts, one.term) for one in levels.values] == [("high", 10, "level:high"),
+    facets = await asked(tables, counting.facets, "", AT)
+    assert (facets.total, facets.complete) == (11, True)
+    levels = next(facet for facet in facets.facets if facet.field == "level")
+    assert [(value.value, value.alerts, value.term) for value in levels.values] == [("high", 10, "level:high"),
                                                                            ("low", 1, "level:low")]  # fmt: skip
-    for facet in found.facets:
+    for facet in facets.facets:
         for value in facet.values:
             assert len(await every(tables, value.term, 100)) == value.alerts
     shown = await asked(tables, counting.histogram, "", 60, AT)
-    assert (shown.total, sum(one.alerts for one in shown.buckets)) == (11, 11)
+    assert (shown.total, sum(bucket.alerts for bucket in shown.buckets)) == (11, 11)
     assert shown.buckets[0].levels == {"low": 1}
-    starts = [one.start for one in shown.buckets]
+    starts = [bucket.start for bucket in shown.buckets]
     assert {b - a for a, b in itertools.pairwise(starts)} == {timedelta(seconds=shown.step)}
     nothing = await asked(tables, counting.histogram, "host:nobody", 60, AT)
     assert (nothing.total, nothing.buckets) == (0, [])
@@ -193,11 +200,14 @@ async def test_completion(tables: DeltaTables) -> None:
     """Names of fields, fixed values, values that there are; what it gives is a search."""
     now = AT + timedelta(days=2)
     fields = await asked(tables, complete.complete, "level:high -si", 14, now)
-    assert [(one.text, one.start, one.end) for one in fields.items] == [("-site:", 11, 14), ("-since:", 11, 14)]
+    assert [(completion.text, completion.start, completion.end) for completion in fields.items] == [
+        ("-site:", 11, 14),
+        ("-since:", 11, 14),
+    ]
     levels = await asked(tables, complete.complete, "level:h", 7, now)
-    assert [one.text for one in levels.items] == ["level:high "]
+    assert [completion.text for completion in levels.items] == ["level:high "]
     rules = await asked(tables, complete.complete, 'rule:"fail', 10, now)
-    assert [one.text for one in rules.items] == ['rule:"Failed logins" ']
+    assert [completion.text for completion in rules.items] == ['rule:"Failed logins" ']
     addresses = await asked(tables, complete.complete, "ip:192.0", 8, now)
     assert len(addresses.items) == 10
     assert (await asked(tables, complete.complete, "nofield:x", 9, now)).items == []
@@ -223,12 +233,12 @@ async def test_export(tmp_path: Path, format: str) -> None:
     text = b"".join(pieces).decode()
     if format == "ndjson":
         rows = [json.loads(line) for line in text.splitlines()]
-        assert [one["raw"] for one in rows] == [HOSTILE, "<38>event 1"]
+        assert [row["raw"] for row in rows] == [HOSTILE, "<38>event 1"]
         assert rows[1]["fields"] == {"user": "root"}
         assert rows[1]["counted_at"].endswith("Z")
     else:
         cells = list(csv.DictReader(io.StringIO(text, newline="")))
-        assert [one["raw"] for one in cells] == [HOSTILE, "<38>event 1"]
+        assert [cell["raw"] for cell in cells] == [HOSTILE, "<38>event 1"]
         assert cells[1]["host"] == "'=cmd()"
 
 

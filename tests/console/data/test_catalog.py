@@ -27,12 +27,12 @@ def test_a_checkpoint_has_what_commits_no_longer_have(tmp_path: Path) -> None:
     tables = DeltaTables(str(tmp_path))
     for number in range(3):
         write_alerts(tables, [row(number)])
-    before = sorted(str(one.bounds) for one in Catalog(tables.root).files(ALERTS))
+    before = sorted(str(file.bounds) for file in Catalog(tables.root).files(ALERTS))
     DeltaTable(str(tmp_path / "alerts")).create_checkpoint()
     write_alerts(tables, [row(9)])
     for name in ("00000000000000000000.json", "00000000000000000001.json"):
         (tmp_path / "alerts" / "_delta_log" / name).unlink()
-    after = sorted(str(one.bounds) for one in Catalog(tables.root).files(ALERTS))
+    after = sorted(str(file.bounds) for file in Catalog(tables.root).files(ALERTS))
     assert set(before) < set(after)
     assert len(after) == 4
 
@@ -40,5 +40,5 @@ def test_a_checkpoint_has_what_commits_no_longer_have(tmp_path: Path) -> None:
 def test_unknown_files_have_no_bounds(tmp_path: Path) -> None:
     """So that they are never left out."""
     write_alerts(DeltaTables(str(tmp_path)), [row(1)])
-    found = Statistics(str(tmp_path / "alerts"), ["counted_at"]).of(["received_date=2026-11-20/other.parquet"])
-    assert found == {"received_date=2026-11-20/other.parquet": {}}
+    bounds = Statistics(str(tmp_path / "alerts"), ["counted_at"]).of(["received_date=2026-11-20/other.parquet"])
+    assert bounds == {"received_date=2026-11-20/other.parquet": {}}

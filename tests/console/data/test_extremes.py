@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from spark_jobs.tables.delta import DeltaTables
-from tests.spark_jobs.extremes import LONGS, fill
+from tests.console.made import agent, beat, write_agents
+from tests.spark_jobs.extremes import LONGS, fill, payload
 from tests.spark_jobs.found import AT, write_all
 from vedette_console.data import agents, alerts, campaigns, counting, export, findings, now, rules
 from vedette_console.data.reader import Pool
@@ -52,3 +53,19 @@ async def test_questions_of_extremes(tmp_path: Path, who: Principal) -> None:
             assert [piece async for piece in await pool.stream(export.lines, who, "kind:*", form, WHEN)]
     finally:
         await pool.close()
+
+
+async def test_a_lag_that_is_no_number(tmp_path: Path) -> None:
+    """An agent's heartbeats are shown without it."""
+    tables = DeltaTables(str(tmp_path))
+    beats = [
+        beat("a", AT + timedelta(minutes=15 * place), payload(said))
+        for place, said in enumerate(("NaN", "Infinity", "-Infinity", 1.5))
+    ]
+    write_agents(tables, [agent("a", AT)], beats)
+    pool = Pool(tables.root, seconds=600.0)
+    try:
+        account = await pool.ask(agents.agent, ALL, "north", "a", now=WHEN)
+    finally:
+        await pool.close()
+    assert [one.lag_seconds for one in account.beats] == [None, None, None, 1.5]

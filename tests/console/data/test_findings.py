@@ -91,23 +91,23 @@ async def test_campaigns(tables: DeltaTables) -> None:
     """By score, without those taken back; in full with titles, story in words, graph, samples and decisions."""
     async with opened(Path(tables.root)) as pool:
         listed = await pool.ask(campaigns.campaigns, ANN, now=WHEN)
-        assert [one.campaign_id for one in listed.items] == ["campaign-1", "campaign-2"]
+        assert [row.campaign_id for row in listed.items] == ["campaign-1", "campaign-2"]
         assert (listed.total, listed.next) == (2, None)
         first = await pool.ask(campaigns.campaigns, ANN, limit=1, now=WHEN)
         second = await pool.ask(campaigns.campaigns, ANN, after=first.next or "", limit=1, now=WHEN)
         assert (first.items + second.items, second.next) == (listed.items, None)
-        one: Campaign = await pool.ask(campaigns.campaign, ANN, "campaign-1", now=WHEN)
-        assert [step.rule_title for step in one.steps] == ["Failed logins", HOSTILE]
-        assert [part.text for part in one.story] == ["Execution at north/office: 1 alert",
+        campaign: Campaign = await pool.ask(campaigns.campaign, ANN, "campaign-1", now=WHEN)
+        assert [step.rule_title for step in campaign.steps] == ["Failed logins", HOSTILE]
+        assert [part.text for part in campaign.story] == ["Execution at north/office: 1 alert",
                                                      "No known stage at north/plant: 2 alerts"]  # fmt: skip
-        assert [(node.kind, node.label, node.alerts) for node in one.graph.nodes] == [
+        assert [(node.kind, node.label, node.alerts) for node in campaign.graph.nodes] == [
             ("ip", "203.0.113.9", 3), ("site", "north/plant", 2), ("site", "north/office", 1)]  # fmt: skip
-        assert [(edge.source, edge.target, edge.alerts) for edge in one.graph.edges] == [
+        assert [(edge.source, edge.target, edge.alerts) for edge in campaign.graph.edges] == [
             ("e0", "s0", 2),
             ("e0", "s1", 1),
         ]
-        assert one.samples[0].level == "critical"
-        assert one.against == ["the own scanner"]
+        assert campaign.samples[0].level == "critical"
+        assert campaign.against == ["the own scanner"]
         with pytest.raises(Problem, match="no such campaign"):
             await pool.ask(campaigns.campaign, ANN, "x' OR 'a'='a")
 
@@ -116,22 +116,27 @@ async def test_what_happened_elsewhere_is_left_out(tables: DeltaTables) -> None:
     """Who sees one site gets a campaign with its steps there only, and no words or sums that tell of others."""
     async with opened(Path(tables.root)) as pool:
         listed = await pool.ask(campaigns.campaigns, BEN, now=WHEN)
-        assert [one.campaign_id for one in listed.items] == ["campaign-1"]
-        one = await pool.ask(campaigns.campaign, BEN, "campaign-1", now=WHEN)
-        assert (one.sites, one.rules, one.reason, one.alerts) == (["north/plant"], ["rule-a"], "", 0)
-        assert [step.site for step in one.steps] == ["plant"]
-        assert [part.sites for part in one.story] == [["north/plant"]]
-        assert {node.label for node in one.graph.nodes} == {"203.0.113.9", "north/plant"}
-        assert {alert.site for alert in one.samples} == {"plant"}
-        assert "office" not in one.model_dump_json()
+        assert [row.campaign_id for row in listed.items] == ["campaign-1"]
+        campaign = await pool.ask(campaigns.campaign, BEN, "campaign-1", now=WHEN)
+        assert (campaign.sites, campaign.rules, campaign.reason, campaign.alerts) == (
+            ["north/plant"],
+            ["rule-a"],
+            "",
+            0,
+        )
+        assert [step.site for step in campaign.steps] == ["plant"]
+        assert [part.sites for part in campaign.story] == [["north/plant"]]
+        assert {node.label for node in campaign.graph.nodes} == {"203.0.113.9", "north/plant"}
+        assert {alert.site for alert in campaign.samples} == {"plant"}
+        assert "office" not in campaign.model_dump_json()
         assert [a.anomaly_id for a in (await pool.ask(findings.anomalies, BEN, now=WHEN)).items] == ["anomaly-2"]
         risks = (await pool.ask(findings.risks, BEN, now=WHEN)).items
-        assert {one.risk_id: len(one.contributions) for one in risks} == {"risk-1": 0, "risk-3": 1}
+        assert {risk.risk_id: len(risk.contributions) for risk in risks} == {"risk-1": 0, "risk-3": 1}
         listed_rules = (await pool.ask(rules.rules, BEN, now=WHEN)).items
-        assert {one.rule_id: (one.alerts, one.fired) for one in listed_rules} == {"rule-a": (2, True),
-                                                                                 "rule-z": (0, False)}  # fmt: skip
+        fired = {rule.rule_id: (rule.alerts, rule.fired) for rule in listed_rules}
+        assert fired == {"rule-a": (2, True), "rule-z": (0, False)}
         assert (await pool.ask(rules.noise, BEN)).items[0].top_value == ""
-        assert [one.agent_id for one in (await pool.ask(agents.agents, BEN, now=WHEN)).items] == ["agent-1"]
+        assert [agent.agent_id for agent in (await pool.ask(agents.agents, BEN, now=WHEN)).items] == ["agent-1"]
         with pytest.raises(Problem, match="no such agent"):
             await pool.ask(agents.agent, BEN, "north", "agent-2", now=WHEN)
         shown = await pool.ask(now.now, BEN, at=WHEN)
@@ -146,13 +151,13 @@ async def test_a_decision_is_kept_and_shown(tables: DeltaTables) -> None:
     async with opened(Path(tables.root)) as pool:
         before = await pool.ask(now.now, ANN, at=WHEN)
         assert before.first[0].link == "/campaigns/campaign-1"
-        made = await pool.ask(findings.decide, ANN, "campaign-1",
+        decision = await pool.ask(findings.decide, ANN, "campaign-1",
                               Decide(state="true-positive", reason=reason, expires="30d"), now=WHEN)  # fmt: skip
-        assert (made.kind, made.triage.closed) == ("campaign", True)
-        assert (made.triage.author, made.triage.reason) == ("ann", reason)
-        one = await pool.ask(campaigns.campaign, ANN, "campaign-1", now=WHEN)
-        assert one.triage == made.triage
-        assert [past.state for past in one.decisions] == ["true-positive"]
+        assert (decision.kind, decision.triage.closed) == ("campaign", True)
+        assert (decision.triage.author, decision.triage.reason) == ("ann", reason)
+        campaign = await pool.ask(campaigns.campaign, ANN, "campaign-1", now=WHEN)
+        assert campaign.triage == decision.triage
+        assert [past.state for past in campaign.decisions] == ["true-positive"]
         (written,) = tables.arrow(TRIAGE).to_pylist()
         assert written == {
             "finding_id": "campaign-1", "kind": "campaign", "state": "true-positive", "assignee": "",
@@ -160,8 +165,8 @@ async def test_a_decision_is_kept_and_shown(tables: DeltaTables) -> None:
         }  # fmt: skip
         alert = f"alert:agent-1/{row(1)['alert_id']}"
         for finding, kind in (("anomaly-1", "anomaly"), ("risk-1", "risk"), (alert, "alert")):
-            made = await pool.ask(findings.decide, ANN, finding, Decide(state="assigned", assignee="ben"), now=WHEN)
-            assert (made.kind, made.triage.words[:15]) == (kind, "assigned to ben")
+            decision = await pool.ask(findings.decide, ANN, finding, Decide(state="assigned", assignee="ben"), now=WHEN)
+            assert (decision.kind, decision.triage.words[:15]) == (kind, "assigned to ben")
 
 
 @pytest.mark.parametrize(
@@ -196,19 +201,24 @@ async def test_entities(tables: DeltaTables) -> None:
     """Those over their threshold first; one with its days, places, rules, newest alerts and campaigns."""
     async with opened(Path(tables.root)) as pool:
         listed = await pool.ask(entities.entities, ANN, now=WHEN)
-        assert {(one.kind, one.value): (one.alerts, one.rules, one.sites) for one in listed.items} == {
+        sums = {(entity.kind, entity.value): (entity.alerts, entity.rules, entity.sites) for entity in listed.items}
+        assert sums == {
             ("ip", "203.0.113.9"): (3, 1, 2), ("host", "web1"): (2, 1, 1), ("host", "web2"): (1, 1, 1),
             ("host", "web3"): (1, 1, 1),
             ("user", HOSTILE): (1, 1, 1), ("site", "north/plant"): (0, 0, 0),
         }  # fmt: skip
-        assert {one.value for one in listed.items[:3]} == {"203.0.113.9", "web2", "north/plant"}
-        assert [one.kind for one in (await pool.ask(entities.entities, ANN, HOSTILE[:9], now=WHEN)).items] == ["user"]
-        one = await pool.ask(entities.entity, ANN, "ip", "203.0.113.9", now=WHEN)
-        assert (one.alerts, one.risk and one.risk.score, len(one.newest)) == (3, 120.0, 3)
-        assert [(count.name, count.alerts) for count in one.sites] == [("north/plant", 2), ("north/office", 1)]
-        assert [(count.label, count.alerts) for count in one.rules] == [("Failed logins", 3)]
-        assert [day.alerts for day in one.by_day][-1] == 3
-        assert [found.campaign_id for found in one.campaigns] == ["campaign-1", "campaign-2"][: len(one.campaigns)]
+        assert {entity.value for entity in listed.items[:3]} == {"203.0.113.9", "web2", "north/plant"}
+        assert [entity.kind for entity in (await pool.ask(entities.entities, ANN, HOSTILE[:9], now=WHEN)).items] == [
+            "user"
+        ]
+        entity = await pool.ask(entities.entity, ANN, "ip", "203.0.113.9", now=WHEN)
+        assert (entity.alerts, entity.risk and entity.risk.score, len(entity.newest)) == (3, 120.0, 3)
+        assert [(count.name, count.alerts) for count in entity.sites] == [("north/plant", 2), ("north/office", 1)]
+        assert [(count.label, count.alerts) for count in entity.rules] == [("Failed logins", 3)]
+        assert [day.alerts for day in entity.by_day][-1] == 3
+        assert [campaign.campaign_id for campaign in entity.campaigns] == ["campaign-1", "campaign-2"][
+            : len(entity.campaigns)
+        ]
         for kind, value, scope in (("user", HOSTILE, ""), ("host", "web1", "north/plant"), ("site", "north/plant", "")):
             assert (await pool.ask(entities.entity, ANN, kind, value, scope, now=WHEN)).alerts >= 1
         with pytest.raises(Problem, match="no such entity"):
@@ -218,18 +228,20 @@ async def test_entities(tables: DeltaTables) -> None:
 async def test_rules(tables: DeltaTables) -> None:
     """Deployed and other ones, what fired and what never did, the matrix, one rule."""
     async with opened(Path(tables.root)) as pool:
-        listed = {one.rule_id: one for one in (await pool.ask(rules.rules, ANN, now=WHEN)).items}
-        assert {name: (one.deployed, one.fired, one.alerts) for name, one in listed.items()} == {
+        listed = {rule.rule_id: rule for rule in (await pool.ask(rules.rules, ANN, now=WHEN)).items}
+        assert {name: (rule.deployed, rule.fired, rule.alerts) for name, rule in listed.items()} == {
             "rule-a": (True, True, 3), "rule-b": (False, True, 1), "rule-z": (True, False, 0)}  # fmt: skip
-        assert [one.rule_id for one in (await pool.ask(rules.rules, ANN, show="silent", now=WHEN)).items] == ["rule-z"]
+        assert [rule.rule_id for rule in (await pool.ask(rules.rules, ANN, show="silent", now=WHEN)).items] == [
+            "rule-z"
+        ]
         matrix = await pool.ask(rules.coverage, ANN, now=WHEN)
-        cells = {(one.tactic, cell.technique.id): (cell.of_rules, cell.silent, cell.alerts)
-                 for one in matrix.tactics for cell in one.cells}  # fmt: skip
+        cells = {(tactic.tactic, cell.technique.id): (cell.of_rules, cell.silent, cell.alerts)
+                 for tactic in matrix.tactics for cell in tactic.cells}  # fmt: skip
         assert cells == {("credential-access", "T1110"): (1, 0, 3), ("credential-access", "T1003"): (1, 1, 0)}
-        one = await pool.ask(rules.rule, ANN, "rule-a", now=WHEN)
-        assert ([count.alerts for count in one.by_site], len(one.newest)) == ([2, 1], 3)
-        assert one.noise is not None
-        assert one.noise.proposal.startswith("filter:")
+        rule = await pool.ask(rules.rule, ANN, "rule-a", now=WHEN)
+        assert ([count.alerts for count in rule.by_site], len(rule.newest)) == ([2, 1], 3)
+        assert rule.noise is not None
+        assert rule.noise.proposal.startswith("filter:")
         with pytest.raises(Problem, match="no such rule"):
             await pool.ask(rules.rule, ANN, "'", now=WHEN)
 
@@ -238,17 +250,19 @@ async def test_agents_and_sites(tables: DeltaTables) -> None:
     """Those in trouble first, with labels of the heartbeat; one in full; a heartbeat that is no JSON does no harm."""
     async with opened(Path(tables.root)) as pool:
         listed = await pool.ask(agents.agents, ANN, now=WHEN)
-        assert [one.agent_id for one in listed.items] == ["agent-2", "agent-1"]
+        assert [agent.agent_id for agent in listed.items] == ["agent-2", "agent-1"]
         assert listed.items[0].troubles == ["connection lost"]
         assert listed.items[1].labels == {"site": HOSTILE, "ring": "1"}
         assert (listed.sums.agents, listed.sums.lost) == (2, 1)
-        one = await pool.ask(agents.agent, ANN, "north", "agent-1", now=WHEN)
-        assert (one.group, one.problems, one.inputs[0].evaluated, one.inputs[0].dropped) == ("g", ["p"], 8, 2)
-        assert one.troubles == ["two machines have its id"]  # a note of the landing
+        agent = await pool.ask(agents.agent, ANN, "north", "agent-1", now=WHEN)
+        assert (agent.group, agent.problems, agent.inputs[0].evaluated, agent.inputs[0].dropped) == ("g", ["p"], 8, 2)
+        assert agent.troubles == ["two machines have its id"]  # a note of the landing
         assert (await pool.ask(agents.agent, ANN, "north", "agent-2", now=WHEN)).heartbeat == {}
         sites = (await pool.ask(agents.sites, ANN, now=WHEN)).items
-        assert [(one.site, one.alerts, one.critical, one.troubled) for one in sites] == [("plant", 2, 1, 0),
-                                                                                       ("office", 2, 0, 1)]  # fmt: skip
+        assert [(site.site, site.alerts, site.critical, site.troubled) for site in sites] == [
+            ("plant", 2, 1, 0),
+            ("office", 2, 0, 1),
+        ]
 
 
 async def test_now_of_nothing(tmp_path: Path) -> None:

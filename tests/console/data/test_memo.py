@@ -9,11 +9,11 @@ from vedette_console.data.memo import Memo
 
 def test_an_answer_is_kept_while_its_state_stays() -> None:
     """Made once for a state, again for another."""
-    memo, made = Memo(), []
+    memo, makings = Memo(), []
 
     def make() -> int:
-        made.append(1)
-        return len(made)
+        makings.append(1)
+        return len(makings)
 
     assert [memo.get("k", state, make) for state in (1, 1, 2, 2)] == [1, 1, 2, 2]
     assert memo.get("k", 3, make, least=60) == 2

@@ -68,8 +68,8 @@ TREES = st.recursive(
 
 @pytest.fixture(scope="module")
 def duck() -> Iterator[Any]:
-    with duckdb.connect() as made:
-        yield made
+    with duckdb.connect() as opened:
+        yield opened
 
 
 @settings(max_examples=150, deadline=None)
@@ -77,10 +77,10 @@ def duck() -> Iterator[Any]:
 def test_the_sql_finds_what_the_reference_finds(duck: Any, tree: query.Tree, rows: list[dict[str, Any]]) -> None:
     """Any tree over any alerts, hostile texts in both."""
     search = query.Search(tree)
-    table = rows_of(ALERTS, [{**one, "seq": number} for number, one in enumerate(rows)])
+    table = rows_of(ALERTS, [{**row, "seq": number} for number, row in enumerate(rows)])
     duck.register("alerts", table)
-    kept = duck.sql(f"SELECT seq FROM alerts WHERE {sql.condition(search)} ORDER BY seq").fetchall()
-    assert [n for (n,) in kept] == [n for n, one in enumerate(table.to_pylist()) if naive.found(search, one)]
+    numbers = duck.sql(f"SELECT seq FROM alerts WHERE {sql.condition(search)} ORDER BY seq").fetchall()
+    assert [n for (n,) in numbers] == [n for n, row in enumerate(table.to_pylist()) if naive.matches(search, row)]
 
 
 @settings(max_examples=200, deadline=None)

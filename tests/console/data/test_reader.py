@@ -38,20 +38,20 @@ async def opened(folder: Path, **settings: float) -> AsyncIterator[Pool]:
         await pool.close()
 
 
-def counted(reader: Reader, who: Principal) -> int:
+def counted(reader: Reader) -> int:
     reader.view("alerts", ALERTS)
-    found: int = reader.only("SELECT count(*) AS n FROM alerts")["n"]
-    return found
+    count: int = reader.only("SELECT count(*) AS n FROM alerts")["n"]
+    return count
 
 
-def slow(reader: Reader, who: Principal) -> object:
+def slow(reader: Reader) -> object:
     return reader.rows(SLOW)
 
 
 async def test_missing_tables_are_empty(tmp_path: Path) -> None:
     """Every table that is not there has all its columns and no rows, for who sees all and who sees one site."""
 
-    def columns(reader: Reader, who: Principal, name: str) -> object:
+    def columns(reader: Reader, name: str) -> object:
         table = TABLES[name]
         reader.view("it", table)
         names = ", ".join(table.names)
@@ -97,14 +97,14 @@ class Begins:
     def __init__(self) -> None:
         self.asked = threading.Event()
 
-    def __call__(self, reader: Reader, who: Principal) -> object:
+    def __call__(self, reader: Reader) -> object:
         self.asked.set()
         until("the interrupt", lambda: reader.stopped)
         return reader._duck.sql(SLOW).fetchall()
 
-    def pieces(self, reader: Reader, who: Principal) -> Iterator[bytes]:
+    def pieces(self, reader: Reader) -> Iterator[bytes]:
         yield b"the first"
-        yield str(self(reader, who)).encode()
+        yield str(self(reader)).encode()
 
 
 async def test_who_goes_away_frees_the_reader(tmp_path: Path) -> None:
@@ -167,9 +167,9 @@ async def test_a_console_that_ends_waits_for_no_question(tmp_path: Path, late: b
     """What runs when the pool is closed is interrupted, and whoever asked is answered so."""
     asked = threading.Event()
 
-    def at_work(reader: Reader, who: Principal) -> object:
+    def at_work(reader: Reader) -> object:
         asked.set()
-        return slow(reader, who)
+        return slow(reader)
 
     question = Begins() if late else at_work
     async with opened(tmp_path, seconds=NEVER) as pool:
@@ -181,7 +181,7 @@ async def test_a_console_that_ends_waits_for_no_question(tmp_path: Path, late: b
 async def test_memory_is_bounded(tmp_path: Path) -> None:
     """A question that needs more than there is is refused, with what to do."""
 
-    def large(reader: Reader, who: Principal) -> object:
+    def large(reader: Reader) -> object:
         return reader.rows("SELECT list(a.range) FROM range(40000000) a")
 
     pool = Pool(str(tmp_path), memory="32MB")
@@ -196,12 +196,12 @@ async def test_as_many_at_a_time_as_readers(tmp_path: Path) -> None:
     """Further questions wait for a reader."""
     running, most, lock = 0, 0, threading.Lock()
 
-    def watched(reader: Reader, who: Principal) -> None:
+    def watched(reader: Reader) -> None:
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
-        counted(reader, who)
+        counted(reader)
         with lock:
             running -= 1
 
@@ -234,6 +234,6 @@ async def test_the_log_names_the_files_of_a_day(tmp_path: Path) -> None:
     write_alerts(DeltaTables(str(tmp_path)), [row(1), row(2, received_date="2026-11-22")])
     async with opened(tmp_path) as pool:
         assert len(pool.catalog.files(ALERTS)) == 2
-        assert [one.partition for one in pool.catalog.files(ALERTS, Where(only=["2026-11-22"]))] == ["2026-11-22"]
+        assert [file.partition for file in pool.catalog.files(ALERTS, Where(only=["2026-11-22"]))] == ["2026-11-22"]
         assert pool.catalog.days(ALERTS) == ["2026-11-20", "2026-11-22"]
         assert pool.catalog.version(AGENTS) == -1

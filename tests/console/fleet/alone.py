@@ -11,21 +11,21 @@ from typing import Any
 from tests.console.fleet.kit import ADMIN
 from tests.waits import eventually
 from vedette.mqtt.settings import MqttSettings
-from vedette_console.fleet.means import Means
 from vedette_console.fleet.models import RuleFile
 from vedette_console.fleet.models_asked import HuntOrder
 from vedette_console.fleet.service import Fleet
+from vedette_console.settings import Settings
 
 
-def given(row: dict[str, Any]) -> Means:
-    """Of paths as JSON has them."""
-    broker: dict[str, Any] = {key: Path(one) if key.endswith("_file") else one for key, one in row["broker"].items()}
-    paths: dict[str, Any] = {key: Path(one) for key, one in row.items() if key not in ("broker", "operator")}
-    return Means(**paths, broker=MqttSettings(**broker), operator=row["operator"])
+def settings_of(row: dict[str, Any]) -> Settings:
+    """The settings of paths as JSON has them."""
+    broker = {key: Path(value) if key.endswith("_file") else value for key, value in row["broker"].items()}
+    paths: dict[str, Any] = {key: Path(value) for key, value in row.items() if key not in ("broker", "operator")}
+    return Settings("", **paths, broker=MqttSettings(**broker), operator=row["operator"])
 
 
 async def main(row: dict[str, Any], rule: str, agents: int, said: Path) -> None:
-    fleet = Fleet(given(row), "plants", lambda topic, data: None)
+    fleet = Fleet(settings_of(row), "plants", lambda topic, data: None)
     await fleet.start()
     await eventually("all agents", lambda: len([*fleet.live.beats()]) >= agents)
     rules = [RuleFile(path="rule.yml", text=rule)]

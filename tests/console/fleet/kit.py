@@ -26,9 +26,9 @@ from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.system.wallclock import utc_now
-from vedette_console.fleet.means import Means
 from vedette_console.fleet.service import Fleet
 from vedette_console.security.principal import Grant, Principal, Role
+from vedette_console.settings import Settings
 
 ADMIN = Principal("ada", "user", (Grant(Role.ADMIN),))
 VIENNA = Principal("vic", "user", (Grant(Role.OPERATOR, FLEET, "vienna"),))
@@ -98,13 +98,13 @@ class Agents:
                 await self._reply(agent, request)
 
     async def _again(self, agent: str, request: Request) -> None:
-        known = self._known.get((agent, request.body["request"]))
-        if known is None:
+        request_before = self._known.get((agent, request.body["request"]))
+        if request_before is None:
             await self._part(agent, request.body["request"], [], "unknown")
         elif request.kind == CANCEL:
-            await self._part(agent, known.id, [], "cancelled")
+            await self._part(agent, request_before.id, [], "cancelled")
         elif not request.body["done"]:
-            await self._reply(agent, known)
+            await self._reply(agent, request_before)
 
     async def _reply(self, agent: str, request: Request) -> None:
         answer = self.answers.get(agent)
@@ -152,8 +152,8 @@ class Region:
         path.chmod(0o600)
 
     def desire(self, document: Desired, blobs: Mapping[str, bytes] | None = None) -> None:
-        known = self.documents.repository.operators()
-        serial = known.serial + 1 if known is not None else 1
+        operators = self.documents.repository.operators()
+        serial = operators.serial + 1 if operators is not None else 1
         otto = Operator("otto", self.key.public_key(), frozenset(self.roles), self.until)
         self.documents.repository.stage_desired(document, blobs or {}, Operators(FLEET, serial, {"otto": otto}))
         for key in self.documents.operators[:2]:
@@ -164,18 +164,18 @@ class Region:
     def settings(self) -> MqttSettings:
         return MqttSettings(self.broker.url)
 
-    def given(self, **more: Any) -> Means:
-        known = {
-            "work": self.folder / "work", "broker": self.settings, "trust": self.folder / "trust",
-            "requests": self.folder / "requests", "evidence": self.folder / "evidence", "operator": "otto",
-            "operator_key": self.folder / "otto.pem", "authorities": self.folder / "ca.pem",
+    def console_settings(self, **more: Any) -> Settings:
+        usual = {
+            "work": self.folder / "work", "tables": str(self.folder / "tables"), "broker": self.settings,
+            "trust": self.folder / "trust", "requests": self.folder / "requests", "evidence": self.folder / "evidence",
+            "operator": "otto", "operator_key": self.folder / "otto.pem", "authorities": self.folder / "ca.pem",
         }  # fmt: skip
-        return Means(**{**known, **more})
+        return Settings("", **{**usual, **more})
 
     @contextlib.asynccontextmanager
     async def console(self, *, heard: int = 0, **more: Any) -> AsyncIterator[Fleet]:
         """A console's fleet at work, once it has heard ``heard`` agents."""
-        fleet = Fleet(self.given(**more), FLEET, lambda topic, data: None)
+        fleet = Fleet(self.console_settings(**more), FLEET, lambda topic, data: None)
         await fleet.start()
         try:
             await eventually(f"{heard} agents", lambda: len([*fleet.live.beats()]) >= heard)

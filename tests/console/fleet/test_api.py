@@ -20,10 +20,10 @@ API = "/api/v1"
 
 @pytest.fixture
 def region(tmp_path: Path) -> Iterator[Region]:
-    made = Region(tmp_path / "region", desired(1, group("vienna", "site = vienna"), group("rest")))
-    made.broker.start()
-    yield made
-    made.broker.kill()
+    region = Region(tmp_path / "region", desired(1, group("vienna", "site = vienna"), group("rest")))
+    region.broker.start()
+    yield region
+    region.broker.kill()
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def served(region: Region, tmp_path: Path) -> Iterator[Console]:
     with console(
         tmp_path, broker=region.settings, trust=folder / "trust", requests=folder / "requests", operator="otto",
         evidence=folder / "evidence", operator_key=folder / "otto.pem", authorities=folder / "ca.pem",
-    ) as made:  # fmt: skip
-        yield made
+    ) as served:  # fmt: skip
+        yield served
 
 
 def test_a_broker_that_is_away(served: Console, region: Region) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from vedette_console.fleet import authoring
 from vedette_console.fleet.authoring import Authoring
-from vedette_console.fleet.means import Means
 from vedette_console.fleet.models import RuleFile
 from vedette_console.fleet.models_asked import EventInput, RuleInput
+from vedette_console.settings import Settings
 from vedette_console.web import Problem
 
 pytestmark = pytest.mark.long
@@ -41,32 +41,32 @@ SQL = "-- title: X\nINSERT INTO alerts SELECT foo FROM auth HAVIN 3\n"
 def desk(tmp_path: Path) -> Authoring:
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "hay.yml").write_text(BESIDE)
-    return Authoring(Means(work=tmp_path, rules=(tmp_path / "rules",)))
+    return Authoring(Settings("", work=tmp_path, rules=(tmp_path / "rules",)))
 
 
 async def test_lint(desk: Authoring) -> None:
     """Mistakes have line and column, in Sigma and in SQL; a rule may refer to those in the folders beside it."""
     wrong = RULE.replace("k: [needle]", "k: {message|frob: x}")
-    found = await desk.lint(RuleInput(text=wrong, kind="sigma"))
-    (error,) = [one for one in found.problems if one.severity == "error"]
-    assert not found.runs
+    answer = await desk.lint(RuleInput(text=wrong, kind="sigma"))
+    (error,) = [problem for problem in answer.problems if problem.severity == "error"]
+    assert not answer.runs
     assert (error.line, error.column) == (5, 9)
     assert "frob" in error.message
     (error,) = (await desk.lint(RuleInput(text=SQL, kind="sql"))).problems
     assert (error.line, error.column, error.path) == (2, 47, "console_rule.sql")
-    found = await desk.lint(RuleInput(text=RULE, kind="sigma"))
-    assert found.runs
-    assert [(one.title, one.level, one.kind) for one in found.rules] == [("Needle", "high", "detection")]
+    answer = await desk.lint(RuleInput(text=RULE, kind="sigma"))
+    assert answer.runs
+    assert [(rule.title, rule.level, rule.kind) for rule in answer.rules] == [("Needle", "high", "detection")]
     assert (await desk.lint(RuleInput(text=CORRELATION, kind="sigma"))).runs
     assert not (await desk.lint(RuleInput(text=CORRELATION, kind="sigma", beside=False))).runs
 
 
 async def test_explain_and_test_events(desk: Authoring) -> None:
     """Why a rule fires on an event or not; test events that pass, fail, and are none."""
-    found = await desk.explain(EventInput(text=RULE, kind="sigma", event="a needle <b>"))
-    assert found.matches
-    assert any("MATCH" in line for line in found.lines)
-    assert not found.problems
+    answer = await desk.explain(EventInput(text=RULE, kind="sigma", event="a needle <b>"))
+    assert answer.matches
+    assert any("MATCH" in line for line in answer.lines)
+    assert not answer.problems
     assert not (await desk.explain(EventInput(text=RULE, kind="sigma", event="hay"))).matches
     wrong = await desk.explain(EventInput(text=RULE, kind="sigma", event="x", format="nonsense"))
     assert "format" in wrong.stopped
@@ -95,8 +95,8 @@ async def test_explain_and_test_events(desk: Authoring) -> None:
 )
 async def test_hostile_text(desk: Authoring, text: str) -> None:
     """Is answered, as every other."""
-    found = await desk.lint(RuleInput(text=text, kind="sigma", beside=False))
-    assert found.problems or found.stopped or found.runs
+    answer = await desk.lint(RuleInput(text=text, kind="sigma", beside=False))
+    assert answer.problems or answer.stopped or answer.runs
 
 
 async def test_bounds(desk: Authoring, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,18 +108,18 @@ async def test_bounds(desk: Authoring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authoring, "MEMORY", 40 << 20)
     assert (await desk.lint(RuleInput(text=RULE, kind="sigma"))).stopped
     monkeypatch.setattr(authoring, "WAITING", 1)
-    one = asyncio.create_task(desk.lint(RuleInput(text=RULE, kind="sigma")))
+    running = asyncio.create_task(desk.lint(RuleInput(text=RULE, kind="sigma")))
     await asyncio.sleep(0)
     with pytest.raises(Problem) as refused:
         await desk.lint(RuleInput(text=RULE, kind="sigma"))
     assert refused.value.status == 429
-    await one
+    await running
 
 
 async def test_paths(desk: Authoring, tmp_path: Path) -> None:
     """A rule file lies below its folder, whatever it is called."""
     for path in ("../x.yml", "/etc/x.yml", "a//b.yml", "a/../../b.yml"):
         with pytest.raises((Problem, ValueError)):
-            authoring.written({RuleFile(path=path, text=RULE).path: RULE}, tmp_path / "below")
+            authoring.write_rules({RuleFile(path=path, text=RULE).path: RULE}, tmp_path / "below")
     with pytest.raises(Problem, match="a file and a folder"):
-        await asyncio.to_thread(authoring.written, {"a.yml": RULE, "a.yml/b.yml": RULE}, tmp_path)
+        await asyncio.to_thread(authoring.write_rules, {"a.yml": RULE, "a.yml/b.yml": RULE}, tmp_path)

@@ -13,16 +13,17 @@ import pytest
 
 from tests.console.fleet.kit import ADMIN, VIENNA, VIEWER
 from tests.fleet.kit import FLEET
-from tests.waits import pauses
-from vedette.config.settings import RawLogSettings
+from tests.settings import SegmentedLog
+from tests.waits import eventually, pauses
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk
 from vedette.rawlog.log import RawLog
+from vedette_console.fleet import backtest
 from vedette_console.fleet.backtest import Backtests, link, logged_agents
 from vedette_console.fleet.live import Beat, Live
-from vedette_console.fleet.means import Means
 from vedette_console.fleet.models import RuleFile
 from vedette_console.fleet.models_asked import BacktestOrder
+from vedette_console.settings import Settings
 from vedette_console.web import Problem
 
 HOUR = 3_600_000_000
@@ -42,7 +43,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten hours of two agents, an hour a segment; a needle in each."""
     folder = tmp_path_factory.mktemp("export")
     for agent in AGENTS:
-        clock, settings = [NOW - 10 * HOUR], RawLogSettings(segment_bytes=256)
+        clock, settings = [NOW - 10 * HOUR], SegmentedLog(segment_bytes=256)
         log = RawLog.open(folder / agent / "raw", settings, Counters(), clock=partial(clock.__getitem__, 0))
         for hour in range(10):
             time = clock[0] = NOW - (10 - hour) * HOUR
@@ -59,16 +60,16 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def given(tmp_path: Path, source: Path) -> Means:
-    return Means(work=tmp_path / "work", sources={"export": source})
+def settings(tmp_path: Path, source: Path) -> Settings:
+    return Settings("", work=tmp_path / "work", backtest_sources=(str(source),))
 
 
 def live() -> Live:
     """Has heard both agents."""
-    found = Live(None, FLEET, lambda topic: None)
+    heard = Live(None, FLEET, lambda topic: None)
     for agent, site in AGENTS.items():
-        found._beats[FLEET, agent] = Beat(FLEET, agent, site)
-    return found
+        heard._beats[FLEET, agent] = Beat(FLEET, agent, site)
+    return heard
 
 
 def order(**more: Any) -> BacktestOrder:
@@ -100,74 +101,81 @@ def test_which_segments(source: Path, tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.spark
-async def test_a_backtest(given: Means) -> None:
+async def test_a_backtest(settings: Settings) -> None:
     """Counts by rule, host and hour, of that time alone; who may at one site gets that one's; what it did is told after
     a restart; rules that do not run end it with their reason."""
     news: list[str] = []
-    desk = Backtests(given, live(), news.append)
-    made = await desk.begin(ADMIN, order())
+    desk = Backtests(settings, live(), news.append)
+    every = await desk.begin(ADMIN, order())
     mine = await desk.begin(VIENNA, order())
-    page = await ended(desk, made.backtest.id)
+    page = await ended(desk, every.backtest.id)
     assert page.backtest.state == "done", page
-    assert [(one.title, one.level, one.kind, one.matches, one.agents) for one in page.rules] == [
+    assert [(rule.title, rule.level, rule.kind, rule.matches, rule.agents) for rule in page.rules] == [
         ("Needle", "high", "detection", 8, 2),
     ]  # fmt: skip
-    assert [(one.agent, one.site, one.matches) for one in page.hosts] == [
+    assert [(host.agent, host.site, host.matches) for host in page.hosts] == [
         ("linz-1", "linz", 4),
         ("vienna-1", "vienna", 4),
     ]
     assert page.matches_count == 8
     assert "needle <b>" in page.matches[0].fields["raw"]
     assert page.events >= 1600
-    assert sum(one.matches for one in page.by_hour) == 8
+    assert sum(hour.matches for hour in page.by_hour) == 8
     assert page.backtest.seconds > 0
     assert news
     page = await ended(desk, mine.backtest.id)
-    assert {one.agent for one in page.hosts} == {"vienna-1"}
+    assert {host.agent for host in page.hosts} == {"vienna-1"}
     with pytest.raises(Problem) as refused:
-        desk.backtest(VIENNA, made.backtest.id)
+        desk.backtest(VIENNA, every.backtest.id)
     assert refused.value.status == 404
     bad = await desk.begin(ADMIN, order(rules=[RuleFile(path="bad.yml", text="title: x\ndetection: 7\n")]))
     page = await ended(desk, bad.backtest.id)
     assert page.backtest.state == "failed"
     assert "no rule runs" in page.backtest.why
     assert page.not_run
-    again = Backtests(given, live(), news.append)
+    again = Backtests(settings, live(), news.append)
     await again.start()
-    assert again.backtest(ADMIN, made.backtest.id).matches_count == 8
+    assert again.backtest(ADMIN, every.backtest.id).matches_count == 8
     assert len(again.listed(ADMIN, 0, 10).items) == 3
 
 
-async def test_ends(given: Means) -> None:
-    """Cancelled, it is over at once with all that it started; a console that ends says so afterwards."""
-    desk = Backtests(given, live(), lambda id: None)
-    one, two = await desk.begin(ADMIN, order()), await desk.begin(ADMIN, order())
+async def test_ends(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancelled, it is over at once with all that it started; a console that ends says so afterwards. None keeps its
+    links to the logs. Who has OWN waiting is refused, another is not."""
+    monkeypatch.setattr(backtest, "OWN", 2)
+    desk = Backtests(settings, live(), lambda id: None)
+    first, two = await desk.begin(ADMIN, order()), await desk.begin(ADMIN, order())
     assert two.backtest.state == "queued"
-    page = await desk.cancel(ADMIN, one.backtest.id)
+    with pytest.raises(Problem, match="too many backtests"):
+        await desk.begin(ADMIN, order())
+    await desk.begin(VIENNA, order())
+    await eventually("links", lambda: [*settings.work_folder.glob("backtests/*/logs")])
+    page = await desk.cancel(ADMIN, first.backtest.id)
     assert page.backtest.state == "cancelled"
     assert not page.backtest.may_cancel
     await desk.stop()
-    again = Backtests(given, live(), lambda id: None)
+    again = Backtests(settings, live(), lambda id: None)
     await again.start()
     page = again.backtest(ADMIN, two.backtest.id)
     assert page.backtest.state == "interrupted"
+    assert [*settings.work_folder.glob("backtests/*/logs")] == []
     assert "ended" in page.backtest.why
     with pytest.raises(Problem) as refused:
         await again.cancel(ADMIN, two.backtest.id)
     assert refused.value.status == 409
 
 
-async def test_what_is_refused(given: Means, tmp_path: Path) -> None:
+async def test_what_is_refused(settings: Settings, tmp_path: Path) -> None:
     """No source, another's, no log, a time that is none, a role that may not."""
     for who, options, more, status in (
-        (ADMIN, replace(given, sources={}), {}, 503), (ADMIN, given, {"source": "other"}, 422),
-        (ADMIN, replace(given, sources={"empty": tmp_path / "none"}), {}, 409), (VIEWER, given, {}, 403),
-        (ADMIN, given, {"since": "soon"}, 422),
+        (ADMIN, replace(settings, backtest_sources=()), {}, 503), (ADMIN, settings, {"source": "other"}, 422),
+        (ADMIN, replace(settings, backtest_sources=(str(tmp_path / "none"),)), {}, 409), (VIEWER, settings, {}, 403),
+        (ADMIN, settings, {"since": "soon"}, 422),
     ):  # fmt: skip
         with pytest.raises(Problem) as refused:
             await Backtests(options, live(), lambda id: None).begin(who, order(**more))
         assert refused.value.status == status
-    desk = Backtests(given, live(), lambda id: None)
+    desk = Backtests(settings, live(), lambda id: None)
     page = await ended(
         desk, (await desk.begin(ADMIN, order(until="2020-01-01T00:00:00Z", since="2019-01-01T00:00:00Z"))).backtest.id
     )

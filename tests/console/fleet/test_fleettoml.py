@@ -51,10 +51,10 @@ name = "rest"
 )
 def test_only_that(group: str, ruleset: str, before: str, after: str) -> None:
     """The text is the same but for it."""
-    made = with_bundle(TEXT, group, ruleset, "new")
-    assert made == TEXT.replace(before, after, 1)
-    tomllib.loads(made)
-    assert with_bundle(made, group, ruleset, "new") == made
+    changed = with_bundle(TEXT, group, ruleset, "new")
+    assert changed == TEXT.replace(before, after, 1)
+    tomllib.loads(changed)
+    assert with_bundle(changed, group, ruleset, "new") == changed
 
 
 @pytest.mark.parametrize(

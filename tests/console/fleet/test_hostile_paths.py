@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from vedette_console.fleet.authoring import written
-from vedette_console.fleet.means import Means
+from vedette_console.fleet.authoring import write_rules
 from vedette_console.fleet.models import Proposal, RuleFile
 from vedette_console.fleet.models_asked import EvidenceOrder
-from vedette_console.fleet.propose import Proposals, over
+from vedette_console.fleet.propose import _below, over
 from vedette_console.web import Problem
 
 LINKED = "out/console.db"
@@ -36,12 +35,12 @@ def rule(path: str, text: str | None) -> RuleFile:
 def roots(tmp_path: Path) -> list[Path]:
     """Two folders of rules in a proposal's, with the console's database above them, and a link that leads there."""
     (tmp_path / "console.db").write_text("all users")
-    made = [tmp_path / "proposal" / name for name in ("0", "1")]
-    for root in made:
+    roots = [tmp_path / "proposal" / name for name in ("0", "1")]
+    for root in roots:
         root.mkdir(parents=True)
         (root / "out").symlink_to(tmp_path)
-    (made[1] / "old.yml").write_text("title: old")
-    return made
+    (roots[1] / "old.yml").write_text("title: old")
+    return roots
 
 
 @pytest.mark.parametrize("text", [None, "title: x"])
@@ -70,7 +69,7 @@ def test_a_proposal_removes_and_writes_rules(roots: list[Path]) -> None:
 def test_rules_that_are_tried_stay_in_their_folder(roots: list[Path], tmp_path: Path, path: str) -> None:
     """Those of a backtest, a hunt, the editor."""
     with pytest.raises(Problem) as refused:
-        written({absolute(path, tmp_path): "title: x"}, roots[0])
+        write_rules({absolute(path, tmp_path): "title: x"}, roots[0])
     assert refused.value.status == 422
     assert (tmp_path / "console.db").read_text() == "all users"
 
@@ -80,17 +79,15 @@ def test_a_bundle_lies_below_fleet_toml(tmp_path: Path, path: str) -> None:
     """A proposal of a bundle that is there names no file outside, with the right ending either."""
     (tmp_path / "fleet").mkdir()
     (tmp_path / "fleet" / "out").symlink_to(tmp_path)
-    given = Means(work=tmp_path / "work", fleet_file=tmp_path / "fleet" / "fleet.toml")
-    proposals = Proposals(given, None, None, lambda id: None)  # type: ignore[arg-type]
     for named in (path, f"{path}/x.vbundle", f"{path}.vbundle"):
         if named in (".vbundle", "..vbundle", "...vbundle"):  # names like others
             continue
         with pytest.raises(Problem) as refused:
-            proposals._below(named)
+            _below(tmp_path / "fleet" / "fleet.toml", named)
         assert refused.value.status == 422
 
 
-@pytest.mark.parametrize("path", [*(one for one in HOSTILE if one != LINKED), ".hidden.yml", "a/.hidden.yml"])
+@pytest.mark.parametrize("path", [*(path for path in HOSTILE if path != LINKED), ".hidden.yml", "a/.hidden.yml"])
 def test_models_refuse_paths(path: str) -> None:
     """Before anything is done: a request with such a path is answered by 422."""
     for text in (None, "title: x"):

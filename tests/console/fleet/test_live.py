@@ -47,7 +47,7 @@ async def test_desired_against_actual(region: Region) -> None:
                 ]  # fmt: skip
                 assert page.items[0].reasons == ["bundle: too new"]
                 assert page.items[2].reasons == ["follows desired serial 0, not 1"]
-                assert [(one.name, one.agents, one.as_wanted) for one in page.groups] == [
+                assert [(group.name, group.agents, group.as_wanted) for group in page.groups] == [
                     ("vienna", 2, 1),
                     ("rest", 1, 0),
                 ]
@@ -55,7 +55,7 @@ async def test_desired_against_actual(region: Region) -> None:
                 assert page.controller.state == "silent"
                 assert page.items[1].events_lost == 2
                 assert page.labels == {"site": {"vienna": 2, "linz": 1}}
-                assert [one.name for one in page.operators if one.console] == ["otto"]
+                assert [operator.name for operator in page.operators if operator.console] == ["otto"]
 
                 await agents.lost("linz-1")
                 await eventually("the last will", lambda: fleet.live.beat(FLEET, "linz-1").lost)  # type: ignore[union-attr]
@@ -144,8 +144,8 @@ async def test_what_is_no_heartbeat(region: Region, monkeypatch: pytest.MonkeyPa
             page = fleet.overview.page(ADMIN)
             assert page.total == 4
             assert page.link.dropped == 4
-            kept = [(fleet.overview.agent(ADMIN, FLEET, row.agent)).raw is not None for row in page.items]
-            assert kept.count(True) == 1
+            whole = [(fleet.overview.agent(ADMIN, FLEET, row.agent)).raw is not None for row in page.items]
+            assert whole.count(True) == 1
     finally:
         region.broker.kill()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.console.fleet.alone import given
+from tests.console.fleet.alone import settings_of
 from tests.console.fleet.kit import ADMIN
 from tests.e2e.agent import up
 from tests.e2e.test_asking import EVENTS, Asked, Operators
@@ -35,9 +35,9 @@ level: high
 
 @pytest.fixture
 def centre(tmp_path: Path) -> Iterator[Operators]:
-    made = Operators(tmp_path / "centre")
-    yield made
-    made.broker.kill()
+    centre = Operators(tmp_path / "centre")
+    yield centre
+    centre.broker.kill()
 
 
 def options(centre: Operators) -> dict[str, Any]:
@@ -68,7 +68,7 @@ async def test_killed_in_the_middle(centre: Operators, tmp_path: Path) -> None:
             console.kill()
         id = said.read_text()
         linz.start()
-        fleet = Fleet(given(options(centre)), FLEET, lambda topic, data: None)
+        fleet = Fleet(settings_of(options(centre)), FLEET, lambda topic, data: None)
         await fleet.start()
         try:
             await eventually("the end of the hunt", lambda: fleet.desk.at_work(id) is None)
@@ -77,7 +77,7 @@ async def test_killed_in_the_middle(centre: Operators, tmp_path: Path) -> None:
             assert {(row.agent, row.state, row.matches) for row in page.agents} == {
                 ("vienna-1", "done", 1), ("linz-1", "done", 1),
             }, page  # fmt: skip
-            assert [one.title for one in page.rules] == ["Event of Seventeen"]
+            assert [rule.title for rule in page.rules] == ["Event of Seventeen"]
             assert page.hunt.events == 2 * EVENTS
             assert all("s3cret" not in str(match.fields) for match in page.matches)
 
@@ -87,10 +87,10 @@ async def test_killed_in_the_middle(centre: Operators, tmp_path: Path) -> None:
             order = EvidenceOrder(alert="a-17", agent="vienna-1", day="2026-11-22", around=2, reason="case 17")
             job = (await fleet.evidence.pull(ADMIN, order)).job.id
             await eventually("the evidence", lambda: fleet.desk.at_work(job) is None)
-            found = fleet.evidence.reply(ADMIN, job)
-            assert [line.text.split("event ")[1][:6] for line in found.lines] == [f"{n:06}" for n in range(148, 153)]
-            assert ["000150" in line.text for line in found.lines if line.alert] == [True]
-            assert all("[redacted]" in line.text for line in found.lines)
+            reply = fleet.evidence.reply(ADMIN, job)
+            assert [line.text.split("event ")[1][:6] for line in reply.lines] == [f"{n:06}" for n in range(148, 153)]
+            assert ["000150" in line.text for line in reply.lines if line.alert] == [True]
+            assert all("[redacted]" in line.text for line in reply.lines)
             answer = await fleet.questions.ask(ADMIN, FLEET, "vienna-1", Question(question="versions"))
             assert answer.records["vienna-1"][0]["vedette"]
         finally:

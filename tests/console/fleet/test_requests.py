@@ -20,9 +20,10 @@ from tests.waits import eventually, pauses
 from vedette.fleet.audit import Audit
 from vedette.fleet.replies import Part, pack, packed
 from vedette.fleet.requests import CANCEL, Request
+from vedette.region import requests
 from vedette.region.evidence import Found
 from vedette.system.wallclock import utc_now
-from vedette_console.fleet import desk
+from vedette_console.fleet import desk, questions
 from vedette_console.fleet.models import RuleFile
 from vedette_console.fleet.models_asked import Action, EvidenceOrder, HuntOrder, Question
 from vedette_console.fleet.service import Fleet
@@ -67,10 +68,10 @@ async def at_work(region: Region, **more: Any) -> AsyncIterator[tuple[Fleet, Age
 
 @pytest.fixture
 def region(tmp_path: Path) -> Any:
-    made = Region(tmp_path, desired(1, group("rest")))
-    made.broker.start()
-    yield made
-    made.broker.kill()
+    region = Region(tmp_path, desired(1, group("rest")))
+    region.broker.start()
+    yield region
+    region.broker.kill()
 
 
 async def ended(fleet: Fleet, id: str, *states: str) -> Any:
@@ -97,8 +98,10 @@ async def test_a_hunt(region: Region) -> None:
         assert {row.agent: row.state for row in page.agents} == {
             "vienna-1": "done", "linz-1": "done", "vienna-2": "no answer",
         }  # fmt: skip
-        assert [(one.title, one.level, one.matches, one.agents) for one in page.rules] == [("Needle", "high", 7, 2)]
-        assert [(one.agent, one.matches) for one in page.hosts] == [("linz-1", 5), ("vienna-1", 2)]
+        assert [(rule.title, rule.level, rule.matches, rule.agents) for rule in page.rules] == [
+            ("Needle", "high", 7, 2)
+        ]
+        assert [(host.agent, host.matches) for host in page.hosts] == [("linz-1", 5), ("vienna-1", 2)]
         assert page.matches[0].fields == {"message": "a needle <script>"}
         assert page.matches_count == 7
         assert any("3 events were deleted" in note for note in page.notes)
@@ -114,7 +117,7 @@ async def test_a_hunt(region: Region) -> None:
             "vienna-1",
             "vienna-2",
         }
-        assert [one.matches for one in mine.rules] == [4]
+        assert [rule.matches for rule in mine.rules] == [4]
         assert (mine.hunt.matches, mine.hunt.asked) == (4, 2)
         (row,) = (fleet.hunts.listed(VIENNA)).items
         assert (row.matches, row.asked, row.events) == (4, 2, 2000)
@@ -189,6 +192,11 @@ async def test_a_restart_in_the_middle(region: Region) -> None:
         assert page.texts == RULES
         assert page.hunt.by == "ada"
         assert "vienna-1" not in {agent for agent, request in agents.came if request.kind == "hunt"}
+    (region.folder / "next.pem").write_bytes(Authority().pem)
+    async with region.console(authorities=region.folder / "next.pem") as fleet:  # what was believed once stays so
+        page = fleet.hunts.hunt(ADMIN, id)
+        assert (page.hunt.matches, {row.state for row in page.agents}) == (6, {"done"})
+        assert len(page.matches) == 6
     async with region.console() as fleet:
         assert (fleet.hunts.hunt(ADMIN, id)).hunt.matches == 6
         async with region.console(heard=3) as second:  # in the same folder
@@ -206,6 +214,24 @@ async def test_a_broker_that_goes_away(region: Region) -> None:
         region.broker.start()
         agents.answers = dict.fromkeys(SITES, found)
         assert (await ended(fleet, id, "done")).hunt.matches == 6
+
+
+async def test_hosts_that_are_away_keep_nobody_waiting(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every turn taken by one user's questions to a host that is away, another's is answered; who has MAX_OWN
+    under way is refused, others are not."""
+    monkeypatch.setattr(desk, "AT_ONCE", 2)
+    monkeypatch.setattr(desk, "MAX_OWN", 3)
+    monkeypatch.setattr(desk, "SHARE_SECONDS", 1.0)
+    monkeypatch.setattr(requests, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(questions, "WAIT_SECONDS", 0.0)
+    async with at_work(region) as (fleet, agents):
+        agents.answers = {"linz-1": lambda request: [{"type": "end"}]}
+        for _ in range(3):
+            await fleet.questions.ask(VIENNA, FLEET, "vienna-1", Question(question="disk"))
+        with pytest.raises(Problem, match="3 of your requests"):
+            await fleet.questions.ask(VIENNA, FLEET, "vienna-1", Question(question="disk"))
+        id = (await fleet.questions.ask(ADMIN, FLEET, "linz-1", Question(question="disk"))).job.id
+        await eventually("the answer", lambda: fleet.questions.answer(ADMIN, id).job.state == "done")
 
 
 async def test_hosts_that_say_anything(region: Region) -> None:
@@ -277,7 +303,7 @@ async def test_evidence(region: Region) -> None:
         assert manifest["reason"] == "case 17 (console: ada)"
         part = fleet.evidence.reply(ADMIN, id, 4, 2)
         assert [line.text for line in part.lines] == ["line 4", ""]
-        assert [one.job.id for one in fleet.evidence.of(ADMIN, "a-1")] == [id]
+        assert [pulled.job.id for pulled in fleet.evidence.of(ADMIN, "a-1")] == [id]
         assert fleet.evidence.of(VIENNA, "a-1") == []
         for who, alert, status in ((VIENNA, "a-1", 404), (VIEWER, "a-1", 403), (ADMIN, "a-2", 404)):
             with pytest.raises(Problem) as refused:

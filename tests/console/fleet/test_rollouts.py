@@ -91,44 +91,44 @@ class Steered(Region):
 
     def put_in_force(self) -> Desired:
         repository = self.documents.repository
-        made = fleetfile.read(self.toml, FLEET)
-        after = fleetfile.next_desired(made, FLEET, repository.desired(), repository.rollout(), utc_now())
-        operators = fleetfile.next_operators(made, FLEET, repository.operators())
+        document = fleetfile.read(self.toml, FLEET)
+        after = fleetfile.next_desired(document, FLEET, repository.desired(), repository.rollout(), utc_now())
+        operators = fleetfile.next_operators(document, FLEET, repository.operators())
         after = after or repository.desired()
         assert after is not None
-        repository.stage_desired(after, made.files, operators)
+        repository.stage_desired(after, document.files, operators)
         for key in self.documents.operators[:2]:
             repository.sign(key)
         repository.commit()
         return after
 
     def signers(self, count: int) -> tuple[Path, ...]:
-        found = []
+        paths = []
         for number, key in enumerate(self.documents.operators[:count]):
             path = self.folder / f"signer-{number}.pem"
             path.write_bytes(key_pem(key))
             path.chmod(0o600)
-            found.append(path)
-        return tuple(found)
+            paths.append(path)
+        return tuple(paths)
 
-    def given(self, **more: Any) -> Any:
-        known = {
+    def console_settings(self, **more: Any) -> Any:
+        steering = {
             "fleet_file": self.toml,
             "author_key": self.author,
             "signer_keys": self.signers(2),
             "rules": (self.rules,),
         }
-        return super().given(**{**known, **more})
+        return super().console_settings(**{**steering, **more})
 
 
 @pytest.fixture
 def region(tmp_path: Path) -> Iterator[Steered]:
-    made = Steered(tmp_path)
-    made.broker.start()
-    yield made
-    if made.controller.process is not None:
-        made.controller.stop()
-    made.broker.kill()
+    region = Steered(tmp_path)
+    region.broker.start()
+    yield region
+    if region.controller.process is not None:
+        region.controller.stop()
+    region.broker.kill()
 
 
 @asynccontextmanager
@@ -182,24 +182,26 @@ async def test_from_a_rule_to_all_agents(region: Steered) -> None:
     async with at_work(region) as (fleet, _):
         (first,) = (fleet.rollouts.page(ADMIN)).items
         await state(fleet, first.change, "done")
-        made = await fleet.proposals.propose(VIENNA, proposal())
-        made = await finished(fleet, made)
-        assert (made.state, made.version, made.problems, made.published) == ("applied", 2, [], True), made
-        assert [(one.group, one.what) for one in made.diff] == [("vienna", "bundles default")]
+        proposed = await fleet.proposals.propose(VIENNA, proposal())
+        proposed = await finished(fleet, proposed)
+        assert (proposed.state, proposed.version, proposed.problems, proposed.published) == ("applied", 2, [], True), (
+            proposed
+        )
+        assert [(change.group, change.what) for change in proposed.diff] == [("vienna", "bundles default")]
         assert 'bundle = "bundles/rules-2.vbundle"  # the first' in region.toml.read_text()
-        assert "2 rules" in made.summary
-        change = made.changes[0]
+        assert "2 rules" in proposed.summary
+        change = proposed.changes[0]
         page = await state(fleet, change, "rolling")
         assert page.row.may == ["pause", "abort"]
         assert [ring.state for ring in page.rings] == ["now", "later"]
         assert (await fleet.rollouts.order(VIENNA, change, "pause", "wait <b>")).outcome.startswith("done")
         page = await state(fleet, change, "paused")
         assert page.row.may == ["resume", "abort"]
-        assert any("wait <b> (console: vic)" in one for one in page.row.reasons)
+        assert any("wait <b> (console: vic)" in reason for reason in page.row.reasons)
         assert (await fleet.rollouts.order(ADMIN, change, "pause", "again")).outcome.startswith("nothing to do")
         assert (await fleet.rollouts.order(ADMIN, change[:6], "resume", "go on")).outcome.startswith("done")
         page = await state(fleet, change, "done")
-        assert {one.event for one in page.events} >= {
+        assert {event.event for event in page.events} >= {
             "rollout_ring",
             "rollout_paused",
             "rollout_resumed",
@@ -220,22 +222,22 @@ async def test_from_a_rule_to_all_agents(region: Steered) -> None:
         with pytest.raises(Problem) as refused:
             await fleet.proposals.propose(VIENNA, proposal(group="rest"))
         assert refused.value.status == 403
-        assert [one.id for one in (fleet.proposals.listed(ADMIN)).items] == [again.id, made.id]
+        assert [entry.id for entry in (fleet.proposals.listed(ADMIN)).items] == [again.id, proposed.id]
 
 
 def runs(fleet: Fleet, agent: str, version: int) -> bool:
-    found = fleet.live.beat(FLEET, agent)
-    actual = found.actual if found is not None else None
+    beat = fleet.live.beat(FLEET, agent)
+    actual = beat.actual if beat is not None else None
     return actual is not None and actual["bundles"].get("default", {}).get("version") == version
 
 
-async def finished(fleet: Fleet, made: Proposed) -> Proposed:
+async def finished(fleet: Fleet, proposed: Proposed) -> Proposed:
     for pause in pauses():
-        if made.state != "building":
+        if proposed.state != "building":
             break
         await asyncio.sleep(pause)
-        made = fleet.proposals.proposal(ADMIN, made.id)
-    return made
+        proposed = fleet.proposals.proposal(ADMIN, proposed.id)
+    return proposed
 
 
 async def test_what_is_refused(region: Steered) -> None:
@@ -245,21 +247,23 @@ async def test_what_is_refused(region: Steered) -> None:
         bad = RuleFile(
             path="bad.yml", text="title: x\nlogsource: {product: linux}\ndetection: {k: {a|frob: 1}, condition: k}\n"
         )
-        made = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal(rules=[bad])))
-        assert (made.state, made.problems[0].path, made.problems[0].line) == ("refused", "bad.yml", 3), made
+        proposed = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal(rules=[bad])))
+        assert (proposed.state, proposed.problems[0].path, proposed.problems[0].line) == ("refused", "bad.yml", 3), (
+            proposed
+        )
         fails = RuleFile(path="needle.test.yml", text="- match: hay\n")
-        made = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal(rules=[fails])))
-        assert made.state == "refused"
-        assert any("should match" in one.message for one in made.problems), made
+        proposed = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal(rules=[fails])))
+        assert proposed.state == "refused"
+        assert any("should match" in problem.message for problem in proposed.problems), proposed
         region.toml.write_text(before.replace("agents = 1", "agents = 2"))
-        made = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal()))
-        assert made.state == "refused"
-        assert "rings or gates" in made.problems[-1].message
+        proposed = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal()))
+        assert proposed.state == "refused"
+        assert "rings or gates" in proposed.problems[-1].message
         assert "rules-2" not in region.toml.read_text()
         region.toml.write_text(before)
         for path in ("../x.vbundle", "/etc/passwd", "bundles/none.vbundle"):
-            made = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal(rules=[], bundle=path)))
-            assert made.state == "refused", path
+            proposed = await finished(fleet, await fleet.proposals.propose(ADMIN, proposal(rules=[], bundle=path)))
+            assert proposed.state == "refused", path
         assert not region.documents.repository.signatures()
 
 

@@ -42,20 +42,20 @@ def chromium() -> Iterator[Any]:
 
 def axe(folder: Path) -> str:
     """The script of axe-core, fetched from npm once and kept in ``folder``."""
-    kept = folder / AXE / "axe.min.js"
-    if not kept.exists():
+    script = folder / AXE / "axe.min.js"
+    if not script.exists():
         npm = shutil.which("npm")
         if npm is None:
             pytest.skip("npm is missing, by which axe-core is fetched: apt-get install npm")
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        got = subprocess.run([npm, "pack", AXE], cwd=kept.parent, capture_output=True, text=True, check=False)
+        script.parent.mkdir(parents=True, exist_ok=True)
+        got = subprocess.run([npm, "pack", AXE], cwd=script.parent, capture_output=True, text=True, check=False)
         if got.returncode:
             pytest.skip(f"npm cannot fetch {AXE}: {got.stderr[-300:]}")
-        with tarfile.open(next(kept.parent.glob("*.tgz"))) as packed:
-            found = packed.extractfile("package/axe.min.js")
-            assert found is not None
-            kept.write_bytes(found.read())
-    return kept.read_text("utf-8")
+        with tarfile.open(next(script.parent.glob("*.tgz"))) as packed:
+            file = packed.extractfile("package/axe.min.js")
+            assert file is not None
+            script.write_bytes(file.read())
+    return script.read_text("utf-8")
 
 
 class Visitor:
@@ -112,7 +112,7 @@ class Visitor:
     def findings(self, script: str) -> list[str]:
         """What axe-core holds to be serious."""
         session = self._context.new_cdp_session(self.page)
-        found = session.send(
+        answer = session.send(
             "Runtime.evaluate",
             {
                 "expression": f"{script};axe.run(document,{{resultTypes:['violations']}}).then((found)=>JSON.stringify("
@@ -121,7 +121,7 @@ class Visitor:
                 "returnByValue": True,
             },
         )
-        return [str(one) for one in json.loads(found["result"]["value"]) if one[0] in BAD]
+        return [str(message) for message in json.loads(answer["result"]["value"]) if message[0] in BAD]
 
     def _dialog(self, dialog: Any) -> None:
         self.heard.append(f"dialog: {dialog.message}")

@@ -29,19 +29,19 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
 @pytest.fixture(scope="session")
 def nothing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     """No table, no broker."""
-    with console(tmp_path_factory.mktemp("nothing")) as found:
-        yield found
+    with console(tmp_path_factory.mktemp("nothing")) as served:
+        yield served
 
 
 def _over(folder: Path, hostile: bool) -> Iterator[Console]:
     region.write(folder / "tables", region.now(), hostile)
     words = Words(HOSTILE if hostile else ())
-    with console(folder, reports=folder / "reports") as found:
-        found.app.state.fleet = Answers(hostile)
-        store = found.store
+    with console(folder, reports=folder / "reports") as served:
+        served.app.state.fleet = Answers(hostile)
+        store = served.store
         store.searches.save("root", words("Reverse shells"), words("level:critical since:7d"))
         store.tokens.add("root", words("export to the archive"), (Grant(Role.VIEWER),))
         store.audit.add(
             "root", "triage", {"finding": words("c0"), words("reason"): words("a scanner")}, address="192.0.2.1"
         )
-        yield found
+        yield served

@@ -205,7 +205,7 @@ class Answers:
 
     def _proposed(self, who: Principal) -> Listing[m.Proposed]:
         w = self.w
-        one = m.Proposed(
+        proposal = m.Proposed(
             id="p1",
             state="commands",
             by=w("mia"),
@@ -217,7 +217,7 @@ class Answers:
             summary=w("151 rules"),
             commands=[w("vedette bundle sign")],
         )
-        return Listing[m.Proposed](items=[one], total=1)
+        return Listing[m.Proposed](items=[proposal], total=1)
 
     def hunt_row(self) -> asked.HuntRow:
         w = self.w

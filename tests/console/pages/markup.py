@@ -29,13 +29,13 @@ def tags(page: str) -> list[tuple[str, dict[str, str]]]:
 
 def mistakes(page: str) -> Iterator[str]:
     """What is wrong with a page, in words."""
-    found = tags(page)
-    yield from _unsafe(found)
-    ids = Counter(attrs["id"] for _, attrs in found if "id" in attrs)
+    every = tags(page)
+    yield from _unsafe(every)
+    ids = Counter(attrs["id"] for _, attrs in every if "id" in attrs)
     yield from (f"id {name} is there {count} times" for name, count in ids.items() if count > 1)
-    labelled = {attrs["for"] for tag, attrs in found if tag == "label" and "for" in attrs}
+    labelled = {attrs["for"] for tag, attrs in every if tag == "label" and "for" in attrs}
     yield from (f"label for {name}, which is not there" for name in labelled - set(ids))
-    for tag, attrs in found:
+    for tag, attrs in every:
         if tag in FIELDS and attrs.get("type") not in ("hidden", "checkbox") and attrs.get("id") not in labelled:
             yield f"{tag} {attrs} has no label"
         if tag == "th" and attrs.get("scope") not in ("col", "row"):
@@ -45,12 +45,12 @@ def mistakes(page: str) -> Iterator[str]:
         )
         if tag == "form" and not own:
             yield f"form {attrs} would be sent by the browser"
-    counts = Counter(tag for tag, _ in found)
+    counts = Counter(tag for tag, _ in every)
     yield from (f"{tag}: {counts[tag]}" for tag in ("main", "h1") if counts[tag] != 1)
 
 
-def _unsafe(found: list[tuple[str, dict[str, str]]]) -> Iterator[str]:
-    for tag, attrs in found:
+def _unsafe(every: list[tuple[str, dict[str, str]]]) -> Iterator[str]:
+    for tag, attrs in every:
         if tag in ("style", "iframe", "object", "embed", "base", "img"):
             yield f"<{tag}>"
         if tag == "script" and "src" not in attrs and attrs.get("type") != "application/json":

@@ -36,16 +36,16 @@ def palette(page: Any, png: bytes) -> bytes:
     width, height, data = pixels(page, png)
     colours = [data[at : at + 4] for at in range(0, len(data), 4)]
     counted = Counter(colours)
-    kept = [colour for colour, _ in counted.most_common(COLOURS)]
+    exact = [colour for colour, _ in counted.most_common(COLOURS)]
     if len(counted) > COLOURS:
-        kept[EXACT:] = _shared({colour: n for colour, n in counted.items() if colour not in set(kept[:EXACT])})
-    place = {colour: number for number, colour in enumerate(kept)}
+        exact[EXACT:] = _shared({colour: n for colour, n in counted.items() if colour not in set(exact[:EXACT])})
+    place = {colour: number for number, colour in enumerate(exact)}
     for colour in counted.keys() - place.keys():
-        place[colour] = min(range(len(kept)), key=lambda number: _apart(kept[number], colour))
+        place[colour] = min(range(len(exact)), key=lambda number: _apart(exact[number], colour))
     numbers = bytes(map(place.__getitem__, colours))
     rows = b"".join(b"\0" + numbers[at : at + width] for at in range(0, len(numbers), width))
     head = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    parts = ((b"IHDR", head), (b"PLTE", b"".join(colour[:3] for colour in kept)), (b"IDAT", zlib.compress(rows, 9)))
+    parts = ((b"IHDR", head), (b"PLTE", b"".join(colour[:3] for colour in exact)), (b"IDAT", zlib.compress(rows, 9)))
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*part) for part in (*parts, (b"IEND", b"")))
 
 
@@ -54,15 +54,15 @@ def _shared(counted: Mapping[bytes, int]) -> list[bytes]:
     alike: dict[bytes, Counter[bytes]] = defaultdict(Counter)
     for colour, n in counted.items():
         alike[bytes(part >> 5 for part in colour)][colour] = n
-    most = sorted(alike.values(), key=lambda found: -found.total())[: COLOURS - EXACT]
+    most = sorted(alike.values(), key=lambda group: -group.total())[: COLOURS - EXACT]
     return [
-        bytes(round(sum(colour[part] * n for colour, n in found.items()) / found.total()) for part in range(4))
-        for found in most
+        bytes(round(sum(colour[part] * n for colour, n in group.items()) / group.total()) for part in range(4))
+        for group in most
     ]
 
 
-def _apart(one: bytes, two: bytes) -> int:
-    return sum((a - b) ** 2 for a, b in zip(one, two, strict=True))
+def _apart(first: bytes, two: bytes) -> int:
+    return sum((a - b) ** 2 for a, b in zip(first, two, strict=True))
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

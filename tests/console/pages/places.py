@@ -45,13 +45,13 @@ LINKS = {
 
 def places(console: Console) -> dict[str, str]:
     """``PAGES``, and one alert, entity and rule as other pages lead to them."""
-    client, found = console.session("root"), dict(PAGES)
+    client, paths = console.session("root"), dict(PAGES)
     for name, page in (("alert", "/alerts"), ("entity", "/entities"), ("rule", "/rules")):
         match = re.search(LINKS[name], client.get(page).text)
         assert match, f"{page} leads to no {name}"
-        found[name] = match[1].replace("&amp;", "&")
-    found["filter"] = "/rules/new?filter=" + quote(_loud(client.get("/rules?show=noise").text))
-    return found
+        paths[name] = match[1].replace("&amp;", "&")
+    paths["filter"] = "/rules/new?filter=" + quote(_loud(client.get("/rules?show=noise").text))
+    return paths
 
 
 def _loud(page: str) -> str:

@@ -42,9 +42,9 @@ def write(root: Path, now: datetime, hostile: bool = False, count: int = 60) -> 
         schema.ENTITY_SITE_5M,
         rows.sums(
             [
-                {**one, **entity}
-                for one in alerts
-                for entity in one["entities"]
+                {**alert, **entity}
+                for alert in alerts
+                for entity in alert["entities"]
                 if entity["kind"] in schema.ENTITY_KINDS
             ],
             ("window_start", "kind", "value", "fleet", "site", "rule_id", "level"),

@@ -125,23 +125,23 @@ def alert(n: int, rules: list[Any], words: Words, now: datetime) -> dict[str, An
 
 
 def sums(alerts: list[dict[str, Any]], keys: tuple[str, ...]) -> list[dict[str, Any]]:
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for one in alerts:
-        key = tuple(one[name] for name in keys)
-        row = found.setdefault(
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for alert in alerts:
+        key = tuple(alert[name] for name in keys)
+        row = rows.setdefault(
             key,
             {
                 **dict(zip(keys, key, strict=True)),
                 "alerts": 0,
                 "matches": 0,
-                "first_time": one["counted_at"],
-                "last_time": one["counted_at"],
+                "first_time": alert["counted_at"],
+                "last_time": alert["counted_at"],
                 "date": f"{key[0]:%Y-%m-%d}",
             },
         )
         row["alerts"] += 1
-        row["matches"] += one["count"]
-    return list(found.values())
+        row["matches"] += alert["count"]
+    return list(rows.values())
 
 
 def campaign(n: int, alerts: list[dict[str, Any]], rules: list[Any], words: Words, now: datetime) -> dict[str, Any]:

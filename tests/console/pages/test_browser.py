@@ -28,8 +28,8 @@ HEARD = """EventSource = class extends EventSource {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
+    with chromium() as running:
+        yield running
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def tab(browser: Any) -> Iterator[Open]:
         return opened[-1]
 
     yield open
-    for one in opened:
-        one.close()
+    for tab_ in opened:
+        tab_.close()
 
 
 @pytest.fixture(scope="session")
@@ -68,40 +68,40 @@ def renewed(page: Any, part: str) -> Iterator[None]:
 def test_an_attackers_texts_on_every_page(tab: Open, hostile: Console, script: str) -> None:
     """No dialog, no violation of the policy, no error, nothing fetched from elsewhere; fits a phone; accessible."""
     # Over 3 s: every page there is, each looked through by axe-core.
-    found = tab(hostile, width=400, dark=True)
+    tab_ = tab(hostile, width=400, dark=True)
     for name, path in places(hostile).items():
-        found.go(path)
-        found.settled()
-        found.page.mouse.move(200, 400)
-        found.settled()
-        assert found.heard == [], name
-        assert found.wide() <= 0, name
-        assert found.findings(script) == [], name
-        assert found.page.locator("main script, main img, main iframe, main style").count() == 0, name
+        tab_.go(path)
+        tab_.settled()
+        tab_.page.mouse.move(200, 400)
+        tab_.settled()
+        assert tab_.heard == [], name
+        assert tab_.wide() <= 0, name
+        assert tab_.findings(script) == [], name
+        assert tab_.page.locator("main script, main img, main iframe, main style").count() == 0, name
 
 
 @pytest.mark.long
 def test_accessible_on_a_wide_screen(tab: Open, plain: Console, nothing: Console, script: str) -> None:
     """Without serious findings, with an ordinary day's data and with none."""
     for console, pages in ((plain, places(plain)), (nothing, {"now": "/", "alerts": "/alerts", "fleet": "/fleet"})):
-        found = tab(console)
+        tab_ = tab(console)
         for name, path in pages.items():
-            found.go(path)
-            assert found.findings(script) == [], name
-            assert found.heard == [], name
-            assert found.wide() <= 0, name
-    found = tab(plain)
-    found.page.context.clear_cookies()
-    found.go("/login")
-    assert found.findings(script) == []
+            tab_.go(path)
+            assert tab_.findings(script) == [], name
+            assert tab_.heard == [], name
+            assert tab_.wide() <= 0, name
+    tab_ = tab(plain)
+    tab_.page.context.clear_cookies()
+    tab_.go("/login")
+    assert tab_.findings(script) == []
 
 
 def test_by_keyboard_alone(tab: Open, plain: Console) -> None:
     """Search, rows, open, go elsewhere, help: and letters that are typed into a field are text."""
     # Over 3 s: five pages are opened, one after the other.
-    found = tab(plain)
-    page, keys = found.page, found.page.keyboard
-    found.go("/")
+    tab_ = tab(plain)
+    page, keys = tab_.page, tab_.page.keyboard
+    tab_.go("/")
     keys.press("g")
     keys.press("a")
     page.wait_for_url("**/alerts")
@@ -129,46 +129,46 @@ def test_by_keyboard_alone(tab: Open, plain: Console) -> None:
     keys.press("g")
     keys.press("r")
     page.wait_for_url("**/rules")
-    assert found.heard == []
+    assert tab_.heard == []
 
 
 def test_completion(tab: Open, plain: Console) -> None:
     """The box completes fields, then values."""
-    found = tab(plain)
-    found.go("/alerts")
-    found.page.locator("#q").press_sequentially("leve")
-    found.page.locator("#choices li").first.wait_for()
+    tab_ = tab(plain)
+    tab_.go("/alerts")
+    tab_.page.locator("#q").press_sequentially("leve")
+    tab_.page.locator("#choices li").first.wait_for()
     for key in ("ArrowDown", "Enter"):
-        found.page.keyboard.press(key)
-    assert found.page.locator("#q").input_value() == "level:"
-    found.page.locator("#choices li", has_text="critical").wait_for()
-    assert found.page.locator("#q").get_attribute("aria-expanded") == "true"
-    found.page.keyboard.press("Escape")
-    assert not found.page.locator("#choices").is_visible()
+        tab_.page.keyboard.press(key)
+    assert tab_.page.locator("#q").input_value() == "level:"
+    tab_.page.locator("#choices li", has_text="critical").wait_for()
+    assert tab_.page.locator("#q").get_attribute("aria-expanded") == "true"
+    tab_.page.keyboard.press("Escape")
+    assert not tab_.page.locator("#choices").is_visible()
 
 
 def test_completion_of_what_was_typed_before_its_script_came(tab: Open, plain: Console) -> None:
     """On a slow line the choices come with the script, without another key."""
-    found, held = tab(plain), list[Any]()
-    found.page.route("**/complete.js", lambda route: held.append(route))
-    with found.page.expect_request("**/complete.js"):
-        found.go("/alerts")
-    found.page.locator("#q").press_sequentially("leve")
+    tab_, held = tab(plain), list[Any]()
+    tab_.page.route("**/complete.js", lambda route: held.append(route))
+    with tab_.page.expect_request("**/complete.js"):
+        tab_.go("/alerts")
+    tab_.page.locator("#q").press_sequentially("leve")
     held[0].continue_()
-    found.page.locator("#choices li").first.wait_for()
+    tab_.page.locator("#choices li").first.wait_for()
 
 
 def test_news_do_not_touch_what_one_types(tab: Open, plain: Console) -> None:
     """Upon news the list is asked for again, the chosen row stays chosen, the search box stays as it is."""
-    found = tab(plain)
-    page = found.page
-    found.go("/alerts")
+    tab_ = tab(plain)
+    page = tab_.page
+    tab_.go("/alerts")
     page.locator(".live[data-state=live]").wait_for()
     page.keyboard.press("j")
     row = page.locator("tr.on").get_attribute("data-row")
     page.locator("#q").press_sequentially("site:vi")
     with renewed(page, "results"):
-        plain.app.state.hub.publish_soon("alerts", {})
+        plain.publish("alerts", {})
     assert page.locator("#q").input_value() == "site:vi"
     assert page.evaluate("document.activeElement.id") == "q"
     assert page.locator("tr.on").get_attribute("data-row") == row
@@ -176,9 +176,9 @@ def test_news_do_not_touch_what_one_types(tab: Open, plain: Console) -> None:
 
 def test_a_part_that_settles_late_chooses_no_second_row(tab: Open, plain: Console) -> None:
     """Who goes on to the next row between the swap of another part and its end has one row chosen, the next."""
-    found = tab(plain)
-    page = found.page
-    found.go("/alerts?q=level:critical")
+    tab_ = tab(plain)
+    page = tab_.page
+    tab_.go("/alerts?q=level:critical")
     page.keyboard.press("j")
     first = page.locator("tr.on").get_attribute("data-row")
     detail = "{xhr: {status: 200}, elt: document.body}"
@@ -193,13 +193,13 @@ def test_a_part_that_settles_late_chooses_no_second_row(tab: Open, plain: Consol
 
 def test_each_live_part_is_asked_for_again(tab: Open, plain: Console) -> None:
     """Of three that one event is about, none is left out."""
-    found = tab(plain)
-    found.go(PAGES["roll-out"])
-    found.page.locator(".live[data-state=live]").wait_for()
+    tab_ = tab(plain)
+    tab_.go(PAGES["roll-out"])
+    tab_.page.locator(".live[data-state=live]").wait_for()
     with ExitStack() as asked:
         for part in ("head", "change", "steer"):
-            asked.enter_context(found.page.expect_response(lambda answer, part=part: of_part(answer.request, part)))
-        plain.app.state.hub.publish_soon("rollouts", {})
+            asked.enter_context(tab_.page.expect_response(lambda answer, part=part: of_part(answer.request, part)))
+        plain.publish("rollouts", {})
 
 
 def test_now_follows_two_decisions_in_a_row(tab: Open, tmp_path: Path) -> None:
@@ -207,11 +207,11 @@ def test_now_follows_two_decisions_in_a_row(tab: Open, tmp_path: Path) -> None:
     # Over 3 s: tables and a console of its own, whose *Now* is made again only now and then.
     region.write(tmp_path / "tables", region.now(), hostile=False)
     with kit.console(tmp_path) as own:
-        found = tab(own)
+        tab_ = tab(own)
         client = own.session("root")
-        found.go("/")
-        found.page.locator(".live[data-state=live]").wait_for()
-        shown = found.page.locator("#now ol.first a[href^='/campaigns/']")
+        tab_.go("/")
+        tab_.page.locator(".live[data-state=live]").wait_for()
+        shown = tab_.page.locator("#now ol.first a[href^='/campaigns/']")
         assert shown.count() > 1
         for number in range(2):
             finding = shown.nth(number).get_attribute("href").rpartition("/")[2]
@@ -221,28 +221,28 @@ def test_now_follows_two_decisions_in_a_row(tab: Open, tmp_path: Path) -> None:
             assert answer.status_code == 200
         before = [shown.nth(number).get_attribute("href") for number in range(2)]
         for link in before:
-            found.page.locator(f"#now a[href='{link}']").wait_for(state="detached")
+            tab_.page.locator(f"#now a[href='{link}']").wait_for(state="detached")
 
 
 def test_a_field_that_was_resized_is_asked_for_again(tab: Open, plain: Console) -> None:
     """A style that the browser gave a field is not written into the new one, which the policy forbids."""
-    found = tab(plain)
-    page = found.page
-    found.go(places(plain)["alert"])
+    tab_ = tab(plain)
+    page = tab_.page
+    tab_.go(places(plain)["alert"])
     page.locator(".live[data-state=live]").wait_for()
     page.evaluate("document.querySelector('#e-reason').style.height = '9rem'")
     with renewed(page, "evidence"):
-        plain.app.state.hub.publish_soon("jobs", {})
+        plain.publish("jobs", {})
     page.locator("#e-reason:not([style])").wait_for()
-    found.settled()
-    assert found.heard == []
+    tab_.settled()
+    assert tab_.heard == []
 
 
 def test_an_act_that_is_refused_says_why_beside_the_field(tab: Open, plain: Console) -> None:
     """And one that is done shows."""
-    found = tab(plain)
-    page = found.page
-    found.go(places(plain)["alert"])
+    tab_ = tab(plain)
+    page = tab_.page
+    tab_.go(places(plain)["alert"])
     form = page.locator("form[data-key=t]")
     form.locator("select").select_option("assigned")
     assert page.locator("#t-assignee").input_value() == "root"
@@ -260,26 +260,26 @@ def test_an_act_that_is_refused_says_why_beside_the_field(tab: Open, plain: Cons
 
 def test_choices_are_kept(tab: Open, plain: Console) -> None:
     """Theme at once, time zone upon a reload; both on the next page, too."""
-    found = tab(plain)
-    page = found.page
-    found.go("/settings")
+    tab_ = tab(plain)
+    page = tab_.page
+    tab_.go("/settings")
     page.locator("#p-theme").select_option("dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 20, 26)"
     with page.expect_navigation():
         page.locator("#p-tz").fill("Asia/Kolkata")
         page.locator("#p-tz").press("Enter")
-    found.go("/alerts")
+    tab_.go("/alerts")
     assert page.locator("html").get_attribute("data-theme") == "dark"
     assert "UTC+05:30" in page.locator(".who").inner_text()
-    assert found.heard == []
+    assert tab_.heard == []
 
 
 def test_the_editor_keeps_its_draft(tab: Open, plain: Console) -> None:
     """And shows what lint says, with the line."""
     from playwright.sync_api import expect
 
-    found = tab(plain)
-    page = found.page
+    tab_ = tab(plain)
+    page = tab_.page
     page.route(
         "**/api/v1/rules/lint",
         lambda route: route.fulfill(
@@ -303,34 +303,34 @@ def test_the_editor_keeps_its_draft(tab: Open, plain: Console) -> None:
             }
         ),
     )
-    found.go("/rules/new")
+    tab_.go("/rules/new")
     page.locator("#text").fill("title: mine\nid: 1\n")
     page.locator("#lint li").first.wait_for()
     assert "line 2, column 1: <b>no</b> detection" in page.locator("#lint").inner_text()
     page.get_by_role("button", name="Go there").click()
     assert page.evaluate("document.activeElement.selectionStart") == len("title: mine\n")
-    found.go("/rules/new")
+    tab_.go("/rules/new")
     expect(page.locator("#text")).to_have_value("title: mine\nid: 1\n", timeout=WAIT)
-    assert found.heard == []
+    assert tab_.heard == []
 
 
 def test_what_one_types_stays(tab: Open, plain: Console) -> None:
     """News come while a reason is half written and the cursor is elsewhere: it is there until it is sent, however often
     the page looks again; then the part is asked for."""
-    found, asked = tab(plain), list[Any]()
-    page = found.page
+    tab_, asked = tab(plain), list[Any]()
+    page = tab_.page
     page.clock.install()
     page.add_init_script(HEARD)
-    found.go(places(plain)["alert"])
+    tab_.go(places(plain)["alert"])
     page.locator(".live[data-state=live]").wait_for()
     page.locator("#e-reason").fill("case 41")
     page.locator("h1").click()
     page.on("request", lambda request: asked.append(request) if of_part(request, "evidence") else None)
-    plain.app.state.hub.publish_soon("jobs", {})
+    plain.publish("jobs", {})
     page.locator("body[data-heard]").wait_for()
     for _ in range(3):
         page.clock.fast_forward(LOOK)
-    found.settled()
+    tab_.settled()
     assert asked == []
     assert page.locator("#e-reason").input_value() == "case 41"
     page.locator("form:has(#e-reason)").evaluate("(form) => delete form.dataset.dirty")
@@ -346,8 +346,8 @@ def test_pictures_of_few_colours(browser: Any) -> None:
     assert pixels(page, palette(page, shot)) == pixels(page, shot)
     page.set_content("<body style='background:linear-gradient(90deg, #000, #fff, #f00, #0f0)'>")
     shot = page.screenshot()
-    (width, height, one), (*size, two) = pixels(page, shot), pixels(page, palette(page, shot))
+    (width, height, first), (*size, two) = pixels(page, shot), pixels(page, palette(page, shot))
     assert [width, height] == size
-    assert len(set(zip(*[iter(one)] * 4, strict=True))) > COLOURS
-    assert max(abs(a - b) for a, b in zip(one, two, strict=True)) < 40
+    assert len(set(zip(*[iter(first)] * 4, strict=True))) > COLOURS
+    assert max(abs(a - b) for a, b in zip(first, two, strict=True)) < 40
     page.close()

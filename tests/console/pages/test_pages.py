@@ -132,7 +132,7 @@ def test_first_things_are_in_the_viewers_time(plain: Console) -> None:
         texts[zone] = re.findall(r'<time datetime="([^"]+)"[^>]*>([^<]+)</time>', shown)
     assert texts["UTC"]
     assert [at for at, _ in texts["UTC"]] == [at for at, _ in texts["Asia/Kolkata"]]
-    assert all(one != two for (_, one), (_, two) in zip(*texts.values(), strict=True))
+    assert all(first != two for (_, first), (_, two) in zip(*texts.values(), strict=True))
 
 
 def test_live_parts(plain: Console) -> None:

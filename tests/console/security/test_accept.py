@@ -19,7 +19,7 @@ from vedette_console.accept import BODY_SECONDS, EACH, HEAD_SECONDS, Listening
 
 
 @contextmanager
-def strangers(it: Console, number: int, says: bytes = b"") -> Iterator[list[socket.socket]]:
+def strangers(served: Console, number: int, says: bytes = b"") -> Iterator[list[socket.socket]]:
     """Connections that say this and then nothing."""
     with ExitStack() as opened:
         connections = []
@@ -28,7 +28,7 @@ def strangers(it: Console, number: int, says: bytes = b"") -> Iterator[list[sock
             connection.settimeout(WAIT)
             connections.append(connection)
             with suppress(OSError):  # refused, at times before connect has returned
-                connection.connect(("127.0.0.1", it.settings.port))
+                connection.connect(("127.0.0.1", served.settings.port))
                 connection.sendall(says)
         yield connections
 
@@ -60,28 +60,28 @@ def refused(connection: socket.socket, text: bytes) -> bool:
 @pytest.mark.parametrize("says", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "])
 def test_half_a_request(tmp_path: Path, says: bytes) -> None:
     """Is ended after a while, whatever there is of it."""
-    with console(tmp_path) as it, strangers(it, 1, says) as (connection,):
-        later(it, HEAD_SECONDS)
+    with console(tmp_path) as served, strangers(served, 1, says) as (connection,):
+        later(served, HEAD_SECONDS)
         assert over(connection)
 
 
 def test_half_a_second_request(tmp_path: Path) -> None:
     """Of a connection that had one answered."""
     with (
-        console(tmp_path) as it,
-        strangers(it, 1, b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n") as (connection,),
+        console(tmp_path) as served,
+        strangers(served, 1, b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n") as (connection,),
     ):
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 ")
         connection.sendall(b"\r\n")
-        later(it, HEAD_SECONDS)
+        later(served, HEAD_SECONDS)
         assert over(connection)
 
 
 def test_half_a_body(tmp_path: Path) -> None:
     """Of one who is not logged in, too."""
     says = b"POST /api/v1/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
-    with console(tmp_path) as it, strangers(it, 1, says) as (connection,):
-        later(it, BODY_SECONDS)
+    with console(tmp_path) as served, strangers(served, 1, says) as (connection,):
+        later(served, BODY_SECONDS)
         assert over(connection)
 
 
@@ -90,24 +90,27 @@ def test_half_a_handshake(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "tls")
     certificate, key = authority.issue("console")
     context = ssl.create_default_context(cafile=authority.ca)
-    with console(tmp_path, cert_file=certificate, key_file=key) as it, strangers(it, 1, b"\x16\x03\x01") as (half,):
-        later(it, HEAD_SECONDS, context)
+    with (
+        console(tmp_path, cert_file=certificate, key_file=key) as served,
+        strangers(served, 1, b"\x16\x03\x01") as (half,),
+    ):
+        later(served, HEAD_SECONDS, context)
         assert over(half)
-        assert _answers(it, context)
+        assert _answers(served, context)
 
 
 def test_an_endless_head(tmp_path: Path) -> None:
     """Is not collected."""
-    with console(tmp_path) as it, strangers(it, 1, b"GET / HTTP/1.1\r\n") as (connection,):
+    with console(tmp_path) as served, strangers(served, 1, b"GET / HTTP/1.1\r\n") as (connection,):
         assert refused(connection, b"X: " + b"x" * 10_000 + b"\r\n")
 
 
 def test_many_of_one_address(tmp_path: Path) -> None:
     """Each further one is reset at once; when some are gone there is room again."""
-    with console(tmp_path) as it:
-        with strangers(it, EACH + 20, b"GET / HT") as connections:
+    with console(tmp_path) as served:
+        with strangers(served, EACH + 20, b"GET / HT") as connections:
             assert over(connections[-1])
-        until("an answer", lambda: _answers(it))
+        until("an answer", lambda: _answers(served))
 
 
 def test_half_requests_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,8 +118,8 @@ def test_half_requests_from_everywhere(tmp_path: Path, monkeypatch: pytest.Monke
     waited longest."""
     monkeypatch.setattr(accept, "AT_ONCE", 20)
     proxied = {"trusted_proxies": ("127.0.0.0/8",), "public_url": "https://console.example"}
-    with console(tmp_path, **proxied) as it, strangers(it, 60, b"GET / HT") as connections:
-        assert _answers(it)
+    with console(tmp_path, **proxied) as served, strangers(served, 60, b"GET / HT") as connections:
+        assert _answers(served)
         assert over(connections[0])
 
 
@@ -124,8 +127,8 @@ def test_half_requests_from_everywhere(tmp_path: Path, monkeypatch: pytest.Monke
 def test_who_does_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Does not keep the console's answers for ever."""
     monkeypatch.setattr(accept, "UNREAD_SECONDS", 0.5)
-    with console(tmp_path) as it, strangers(it, 1) as (connection,):
-        ask = 50 * b"GET /static/parts.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with console(tmp_path) as served, strangers(served, 1) as (connection,):
+        ask = 50 * b"GET /static/x/parts.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
         connection.settimeout(1.0)
         until("the end", lambda: refused(connection, ask))
 
@@ -142,16 +145,16 @@ def test_networks() -> None:
             assert not vars(listening)["_open"]
 
 
-def later(it: Console, seconds: float, context: ssl.SSLContext | None = None) -> None:
+def later(served: Console, seconds: float, context: ssl.SSLContext | None = None) -> None:
     """So much later for the console, once who came before is let in: somebody who came after is answered."""
-    assert _answers(it, context)
-    forward(vars(it.app.state.hub)["_loop"], seconds)
+    assert _answers(served, context)
+    forward(served.app.state.loop, seconds)
 
 
-def _answers(it: Console, context: ssl.SSLContext | None = None) -> bool:
+def _answers(served: Console, context: ssl.SSLContext | None = None) -> bool:
     try:
         with ExitStack() as opened:
-            connection = opened.enter_context(socket.create_connection(("127.0.0.1", it.settings.port), WAIT))
+            connection = opened.enter_context(socket.create_connection(("127.0.0.1", served.settings.port), WAIT))
             if context is not None:
                 connection = opened.enter_context(context.wrap_socket(connection, server_hostname="127.0.0.1"))
             connection.sendall(b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -54,16 +54,16 @@ def test_what_is_remembered_is_bounded() -> None:
     attempts = Attempts(5, 900)
     for number in range(LARGEST):
         attempts.failed(f"user{number}", f"address{number}", 0)
-    assert len(vars(attempts)["_held"]) == LARGEST
+    assert len(vars(attempts)["_failed"]) == LARGEST
 
 
 def test_passwords() -> None:
     """The right one is taken, a wrong one and that of nobody are not; the hash is argon2id's and salted."""
-    made = passwords.make("correct horse battery")
-    assert made.startswith("$argon2id$")
-    assert made != passwords.make("correct horse battery")
-    assert passwords.check(made, "correct horse battery")
-    assert not passwords.check(made, "correct horse batterz")
+    hashed = passwords.make("correct horse battery")
+    assert hashed.startswith("$argon2id$")
+    assert hashed != passwords.make("correct horse battery")
+    assert passwords.check(hashed, "correct horse battery")
+    assert not passwords.check(hashed, "correct horse batterz")
     assert not passwords.check("", "no one has this password")
     assert not passwords.check("nonsense", "x")
 

@@ -16,11 +16,11 @@ from vedette_console.security.principal import Grant, Role
 def test_good_logins_count_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many of an office, behind one address."""
     monkeypatch.setattr(passwords, "check", lambda hashed, password: password == "right")
-    with console(tmp_path) as it:
+    with console(tmp_path) as served:
         for number in range(60):
             name = f"user{number % 30}"
-            it.user(name, Grant(Role.VIEWER))
-            answer = it.client().post("/api/v1/login", json={"name": name, "password": "right"})
+            served.user(name, Grant(Role.VIEWER))
+            answer = served.client().post("/api/v1/login", json={"name": name, "password": "right"})
             assert answer.status_code == 200, number
 
 
@@ -28,13 +28,13 @@ def test_a_console_that_is_busy_counts_nothing(tmp_path: Path, monkeypatch: pyte
     async def busy(self: Passwords, hashed: str, password: str) -> bool:
         raise Busy("too many logins at once")
 
-    with console(tmp_path) as it:
+    with console(tmp_path) as served:
         with monkeypatch.context() as patched:
             patched.setattr(Passwords, "check", busy)
             for _ in range(10):
-                answer = it.client().post("/api/v1/login", json={"name": "root", "password": "x"})
+                answer = served.client().post("/api/v1/login", json={"name": "root", "password": "x"})
                 assert answer.status_code == 503
-        assert it.client().post("/api/v1/login", json={"name": "root", "password": "x"}).status_code == 401
+        assert served.client().post("/api/v1/login", json={"name": "root", "password": "x"}).status_code == 401
 
 
 def test_strangers_do_not_shut_out_who_is_known_at_an_address() -> None:

@@ -58,17 +58,17 @@ def both(folder: Path, **settings: object) -> Iterator[Console]:
     secret = folder / "secret"
     secret.write_text("a-secret-of-the-tests\n")
     with provider(f"http://127.0.0.1:{port}{CALLBACK}") as issuer:
-        given = {"client_id": "vedette", "client_secret_file": secret, **settings}
-        with console(folder, port=port, oidc=Oidc(issuer, **given)) as it:  # type: ignore[arg-type]
-            yield it
+        options = {"client_id": "vedette", "client_secret_file": secret, **settings}
+        with console(folder, port=port, oidc=Oidc(issuer, **options)) as served:  # type: ignore[arg-type]
+            yield served
 
 
 class Browser:
     """Follows redirects, and fills in the provider's forms."""
 
-    def __init__(self, it: Console) -> None:
-        self.client = it.client()
-        self._url = it.url
+    def __init__(self, served: Console) -> None:
+        self.client = served.client()
+        self._url = served.url
 
     def login(self, name: str, then: str = "/api/v1/me") -> httpx2.Response:
         """The answer at which it ends: of the console."""
@@ -95,48 +95,48 @@ class Browser:
 
 def test_a_login(tmp_path: Path) -> None:
     """Makes a user with the role of the group, known by issuer and subject; the way goes on where it began."""
-    with both(tmp_path, roles=(("secops", "analyst"), ("boss", "admin"))) as it:
-        browser = Browser(it)
+    with both(tmp_path, roles=(("secops", "analyst"), ("boss", "admin"))) as served:
+        browser = Browser(served)
         me = browser.login("secops-ann").json()
         assert (me["name"], me["role"]) == ("ann", "analyst")
-        user = it.store.accounts.get("ann")
-        assert user.subject == f"{it.settings.oidc.issuer} secops-ann"  # type: ignore[union-attr]
+        user = served.store.accounts.get("ann")
+        assert user.subject == f"{served.settings.oidc.issuer} secops-ann"  # type: ignore[union-attr]
         assert not user.password
-        row = it.store.audit.read(act="login", limit=1)[0]
+        row = served.store.audit.read(act="login", limit=1)[0]
         assert (row.who, row.outcome, row.what["way"]) == ("ann", "done", "Single sign-on")
-        assert Browser(it).login("secops-ann").json()["name"] == "ann", "the same user again"
-        ways = it.client().get("/api/v1/login/ways").json()
+        assert Browser(served).login("secops-ann").json()["name"] == "ann", "the same user again"
+        ways = served.client().get("/api/v1/login/ways").json()
         assert ways == {"password": True, "oidc": "Single sign-on"}
 
 
 def test_the_provider_decides_the_role(tmp_path: Path) -> None:
     """At each login; who has none does not come in."""
-    with both(tmp_path, roles=(("secops", "analyst"),)) as it:
-        refused = Browser(it).login("guests-bob")
+    with both(tmp_path, roles=(("secops", "analyst"),)) as served:
+        refused = Browser(served).login("guests-bob")
         assert str(refused.url).endswith("/login?error=no-role")
-        assert [user.name for user in it.store.accounts.all()] == ["root"]
-        assert "refused: no value of the claim" in it.store.audit.read(act="login", limit=1)[0].outcome
-        Browser(it).login("secops-ann")
-        it.store.accounts.grant("ann", [Grant(Role.ADMIN)])
-        assert Browser(it).login("secops-ann").json()["role"] == "analyst"
-        it.store.accounts.disable("ann", True)
-        assert str(Browser(it).login("secops-ann").url).endswith("error=disabled")
+        assert [user.name for user in served.store.accounts.all()] == ["root"]
+        assert "refused: no value of the claim" in served.store.audit.read(act="login", limit=1)[0].outcome
+        Browser(served).login("secops-ann")
+        served.store.accounts.grant("ann", [Grant(Role.ADMIN)])
+        assert Browser(served).login("secops-ann").json()["role"] == "analyst"
+        served.store.accounts.disable("ann", True)
+        assert str(Browser(served).login("secops-ann").url).endswith("error=disabled")
 
 
 def test_nobody_becomes_a_local_user(tmp_path: Path) -> None:
     """Whatever name the provider gives: it is another user."""
-    with both(tmp_path, default_role="viewer") as it:
-        me = Browser(it).login("x-root").json()
+    with both(tmp_path, default_role="viewer") as served:
+        me = Browser(served).login("x-root").json()
         assert (me["name"], me["role"]) == ("root-2", "viewer")
 
 
 def test_answers_that_were_not_asked_for(tmp_path: Path) -> None:
     """Without the cookie of the browser that began, with another state or without a code, nobody is logged in."""
-    with both(tmp_path, default_role="viewer") as it:
+    with both(tmp_path, default_role="viewer") as served:
         for query in ("", "?code=x&state=y", "?error=access_denied"):
-            answer = it.client().get(f"{CALLBACK}{query}")
+            answer = served.client().get(f"{CALLBACK}{query}")
             assert answer.headers["location"] == "/login?error=expired"
-        browser = it.client()
+        browser = served.client()
         browser.get("/api/v1/login/oidc")
         for query in ("?code=x&state=y", "?error=access_denied&state=y", "?state=y"):
             answer = browser.get(f"{CALLBACK}{query}")
@@ -147,8 +147,8 @@ def test_answers_that_were_not_asked_for(tmp_path: Path) -> None:
 
 def test_a_provider_that_is_away(tmp_path: Path) -> None:
     """Says so on the login page; passwords still work."""
-    with console(tmp_path, oidc=Oidc("http://127.0.0.1:1", "vedette")) as it:
-        answer = it.client().get("/api/v1/login/oidc")
+    with console(tmp_path, oidc=Oidc("http://127.0.0.1:1", "vedette")) as served:
+        answer = served.client().get("/api/v1/login/oidc")
         assert answer.headers["location"] == "/login?error=unavailable"
-    with console(tmp_path) as it:
-        assert it.client().get("/api/v1/login/oidc").status_code == 404
+    with console(tmp_path) as served:
+        assert served.client().get("/api/v1/login/oidc").status_code == 404

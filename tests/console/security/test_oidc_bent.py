@@ -59,7 +59,8 @@ class Provider:
         if self.signs == "none":
             parts = ({"alg": "none", "typ": "JWT"}, claims)
             return (
-                ".".join(base64.urlsafe_b64encode(json.dumps(one).encode()).decode().rstrip("=") for one in parts) + "."
+                ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+                + "."
             )
         if self.signs == "HS256":
             return jwt.encode({"alg": "HS256"}, claims, OctKey.import_key(SECRET), algorithms=["HS256"])
@@ -95,17 +96,17 @@ def both(folder: Path, **settings: Any) -> Iterator[tuple[Console, Provider]]:
         secret = folder / "secret"
         secret.write_text(SECRET)
         oidc = Oidc(provider.issuer, "vedette", secret, **{"roles": ROLES, **settings})
-        with console(folder, oidc=oidc) as it:
-            yield it, provider
+        with console(folder, oidc=oidc) as served:
+            yield served, provider
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
 
 
-def login(it: Console, provider: Provider, client: httpx2.Client | None = None) -> str:
+def login(served: Console, provider: Provider, client: httpx2.Client | None = None) -> str:
     """Where it ends: a path of the console."""
-    client = client or it.client()
+    client = client or served.client()
     begun = client.get("/api/v1/login/oidc").headers["location"]
     if not begun.startswith(provider.issuer):
         return begun
@@ -114,19 +115,19 @@ def login(it: Console, provider: Provider, client: httpx2.Client | None = None) 
     return client.get(f"{CALLBACK}?code=x&state={asked['state'][0]}").headers["location"]
 
 
-def role(it: Console, name: str = "ann") -> list[str]:
-    return [str(grant.role) for grant in it.store.accounts.get(name).grants]
+def role(served: Console, name: str = "ann") -> list[str]:
+    return [str(grant.role) for grant in served.store.accounts.get(name).grants]
 
 
 @pytest.mark.parametrize("signs", ["none", "HS256"])
 def test_who_signs(tmp_path: Path, signs: str) -> None:
     """A token that anybody can make is not believed, though the provider lists such an algorithm beside a good one."""
-    with both(tmp_path) as (it, provider):
+    with both(tmp_path) as (served, provider):
         provider.claims["groups"] = ["boss"]
         provider.signs, provider.lists = signs, [signs, "RS256"]
-        assert login(it, provider) == "/login?error=refused"
+        assert login(served, provider) == "/login?error=refused"
         provider.signs = "RS256"
-        assert login(it, provider) == "/"
+        assert login(served, provider) == "/"
 
 
 @pytest.mark.parametrize(
@@ -140,9 +141,9 @@ def test_who_signs(tmp_path: Path, signs: str) -> None:
 )
 def test_what_is_not_safe(tmp_path: Path, said: dict[str, Any]) -> None:
     """Nobody is sent to a provider of whom nothing can be believed."""
-    with both(tmp_path) as (it, provider):
+    with both(tmp_path) as (served, provider):
         provider.said = said
-        assert login(it, provider) == "/login?error=unavailable"
+        assert login(served, provider) == "/login?error=unavailable"
 
 
 @pytest.mark.parametrize(
@@ -160,81 +161,81 @@ def test_the_issuer(issuer: str, good: bool) -> None:
 
 def test_groups_at_user_info(tmp_path: Path) -> None:
     """Are asked there when the ID token has none; those of another person are not believed."""
-    with both(tmp_path) as (it, provider):
+    with both(tmp_path) as (served, provider):
         provider.info = {"sub": "s-1", "groups": ["secops"]}
-        assert login(it, provider) == "/"
-        assert role(it) == ["analyst"]
+        assert login(served, provider) == "/"
+        assert role(served) == ["analyst"]
         provider.info = {"sub": "s-2", "groups": ["boss"]}
-        assert login(it, provider) == "/login?error=refused"
-        assert role(it) == ["analyst"]
+        assert login(served, provider) == "/login?error=refused"
+        assert role(served) == ["analyst"]
 
 
 def test_a_claim_within_others(tmp_path: Path) -> None:
-    with both(tmp_path, claim="realm_access.roles") as (it, provider):
+    with both(tmp_path, claim="realm_access.roles") as (served, provider):
         provider.claims["realm_access"] = {"roles": ["x", "secops"]}
-        assert login(it, provider) == "/"
-        assert role(it) == ["analyst"]
+        assert login(served, provider) == "/"
+        assert role(served) == ["analyst"]
         provider.claims |= {"realm_access": "x", "realm_access.roles": ["boss"]}
-        assert login(it, provider) == "/"
-        assert role(it) == ["admin"], "a claim that has a dot in its own name"
+        assert login(served, provider) == "/"
+        assert role(served) == ["admin"], "a claim that has a dot in its own name"
 
 
 def test_too_many_groups(tmp_path: Path) -> None:
     """A provider that does not list them leaves a user their role; who is new is refused by that name."""
-    with both(tmp_path) as (it, provider):
+    with both(tmp_path) as (served, provider):
         provider.claims |= {"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": "https://x"}}}
-        assert login(it, provider) == "/login?error=too-many"
-        assert "too many" in it.store.audit.read(act="login", limit=1)[0].outcome
+        assert login(served, provider) == "/login?error=too-many"
+        assert "too many" in served.store.audit.read(act="login", limit=1)[0].outcome
         del provider.claims["_claim_names"]
         provider.claims["groups"] = ["boss"]
-        assert login(it, provider) == "/"
+        assert login(served, provider) == "/"
         del provider.claims["groups"]
         provider.claims["_claim_names"] = {"groups": "src1"}
-        assert login(it, provider) == "/"
-        assert role(it) == ["admin"]
+        assert login(served, provider) == "/"
+        assert role(served) == ["admin"]
 
 
 def test_who_is_let_go_is_out(tmp_path: Path) -> None:
     """With the first login that is refused, sessions and tokens end; others' stay."""
-    with both(tmp_path) as (it, provider):
+    with both(tmp_path) as (served, provider):
         provider.claims["groups"] = ["secops"]
-        client = it.client()
-        assert login(it, provider, client) == "/"
-        script, other = it.token("ann", Grant(Role.VIEWER)), it.token("root", Grant(Role.VIEWER))
-        assert [one.get("/api/v1/me").status_code for one in (client, script, other)] == [200, 200, 200]
+        client = served.client()
+        assert login(served, provider, client) == "/"
+        script, other = served.token("ann", Grant(Role.VIEWER)), served.token("root", Grant(Role.VIEWER))
+        assert [user.get("/api/v1/me").status_code for user in (client, script, other)] == [200, 200, 200]
         provider.claims["groups"] = ["guests"]
-        assert login(it, provider) == "/login?error=no-role"
-        assert [one.get("/api/v1/me").status_code for one in (client, script, other)] == [401, 401, 200]
+        assert login(served, provider) == "/login?error=no-role"
+        assert [user.get("/api/v1/me").status_code for user in (client, script, other)] == [401, 401, 200]
 
 
 def test_the_provider_is_asked_again(tmp_path: Path) -> None:
     """A session holds for a day from the last login there, a token for thirty; a login there renews both."""
-    with both(tmp_path) as (it, provider):
+    with both(tmp_path) as (served, provider):
         provider.claims["groups"] = ["secops"]
-        client = it.client()
-        assert login(it, provider, client) == "/"
-        script, local = it.token("ann", Grant(Role.VIEWER)), it.session("root")
+        client = served.client()
+        assert login(served, provider, client) == "/"
+        script, local = served.token("ann", Grant(Role.VIEWER)), served.session("root")
 
         def answers(days: float) -> list[int]:
             confirmed = utc_now() - round(days * DAY)
-            it.store.database.run("UPDATE users SET confirmed = ? WHERE name = 'ann'", confirmed)
-            return [one.get("/api/v1/me").status_code for one in (client, script, local)]
+            served.store.database.run("UPDATE users SET confirmed = ? WHERE name = 'ann'", confirmed)
+            return [user.get("/api/v1/me").status_code for user in (client, script, local)]
 
         assert answers(0.99) == [200, 200, 200]
         assert answers(1.01) == [401, 200, 200]
         assert answers(30.01) == [401, 401, 200]
-        assert login(it, provider) == "/"
-        assert [one.get("/api/v1/me").status_code for one in (client, script)] == [200, 200]
+        assert login(served, provider) == "/"
+        assert [user.get("/api/v1/me").status_code for user in (client, script)] == [200, 200]
 
 
 def test_no_password_beside_the_provider(tmp_path: Path) -> None:
     """Neither by the user nor by an admin."""
-    with both(tmp_path) as (it, provider):
+    with both(tmp_path) as (served, provider):
         provider.claims["groups"] = ["boss"]
-        assert login(it, provider) == "/"
+        assert login(served, provider) == "/"
         words = "several words are good"
-        own = it.session("ann").post("/api/v1/me/password", json={"new": words})
+        own = served.session("ann").post("/api/v1/me/password", json={"new": words})
         assert (own.status_code, "OpenID" in own.json()["error"]) == (409, True)
-        admin = it.session("root").put("/api/v1/users/ann/password", json={"password": words})
+        admin = served.session("root").put("/api/v1/users/ann/password", json={"password": words})
         assert (admin.status_code, "OpenID" in admin.json()["error"]) == (422, True)
-        assert not it.store.accounts.get("ann").password
+        assert not served.store.accounts.get("ann").password

@@ -104,10 +104,10 @@ GRANTS = st.lists(st.builds(Grant, st.sampled_from(Role), st.sampled_from("*ab")
 
 
 @given(GRANTS, GRANTS, st.sampled_from([*ACTS]), st.sampled_from("ab"), st.sampled_from("xy"))
-def test_limited_is_what_both_may(wanted: list[Grant], held: list[Grant], act: str, fleet: str, site: str) -> None:
+def test_limited_is_what_both_may(wanted: list[Grant], own: list[Grant], act: str, fleet: str, site: str) -> None:
     """At each place one may with the limited grants what one may with both sets of grants; never more."""
-    meet = user(*limited(wanted, held))
-    assert meet.may(act, fleet, site) == (user(*wanted).may(act, fleet, site) and user(*held).may(act, fleet, site))
+    meet = user(*limited(wanted, own))
+    assert meet.may(act, fleet, site) == (user(*wanted).may(act, fleet, site) and user(*own).may(act, fleet, site))
     if meet.may(act, "*", "*"):
         assert user(*wanted).may(act, "*", "*")
-        assert user(*held).may(act, "*", "*")
+        assert user(*own).may(act, "*", "*")

@@ -108,10 +108,10 @@ class World:
             repository.sign(key)
         repository.commit(rolled(1, **{change.id: Progress(State.ROLLING) for change in changes.values()}))
 
-    def report(self, it: Console, *sites: Site) -> None:
+    def report(self, served: Console, *sites: Site) -> None:
         """What the controller says: sums, reasons and gates of all agents, and its record."""
         agents = {"given": 7 * len(sites), "taken": len(sites), "waiting": 3 * len(sites), "refused": len(sites)}
-        reasons = [f"{one.agent} refused it" for one in sites]
+        reasons = [f"{site.agent} refused it" for site in sites]
         gates = {"refused": {"with": len(sites), "without": 0, "reasons": reasons}}
         rows = [
             {"change": f"c-{name}", "group": name, "state": "rolling", "agents": agents, "gates": gates,
@@ -121,18 +121,18 @@ class World:
         said = {"fleet": FLEET, "holder": "east", "desired_serial": 1, "changes": rows, "requests": {},
                 "time": utc_now() // 1_000_000}  # fmt: skip
         key = load_key(self.folder / "trust/online/rollout.pem")
-        it.app.state.fleet.live._progress[FLEET] = seal("progress", said, key)
+        served.app.state.fleet.live._progress[FLEET] = seal("progress", said, key)
         with (self.folder / "trust/audit.jsonl").open("ab") as record:
-            for one in sites:
-                row = {"time": DAY, "event": "refused", "change": "c-everyone", "agent": one.agent}
+            for site in sites:
+                row = {"time": DAY, "event": "refused", "change": "c-everyone", "agent": site.agent}
                 record.write(orjson.dumps(row) + b"\n")
 
-    def fill(self, it: Console, site: Site) -> None:
+    def fill(self, served: Console, site: Site) -> None:
         """Everything that there can be of a site, beside its tables."""
-        _in_loop(it, lambda: self._hears(it, site))
+        _in_loop(served, lambda: self._hears(served, site))
         for kind, id in REQUESTS.items():
             self.asked(id if site.name == OTHER else id[::-1].replace(id[0], f"{int(id[0]) + 4:x}"), kind, site)
-        fleet, mine = it.app.state.fleet, RUN if site.name == OTHER else RUN.replace("b", "c")
+        fleet, mine = served.app.state.fleet, RUN if site.name == OTHER else RUN.replace("b", "c")
         run = Run(mine, "ada", f"rules for {site.name}", "", "archive", 0, utc_now(), utc_now(), True,
                   {site.agent: site.name}, [], state="failed", why=f"{site.agent} has none")  # fmt: skip
         fleet.backtests._runs[mine] = run
@@ -140,7 +140,7 @@ class World:
             id=mine, state="refused", by="ada", reason=f"for {site.name}", created=f"{DAY}T00:00:00Z",
             group=OTHER if site.name == OTHER else "everyone", ruleset="default",
         )  # fmt: skip
-        fleet.proposals._made[mine] = proposed
+        fleet.proposals._proposals[mine] = proposed
 
     def land(self, site: Site) -> None:
         micros = round(NOW.timestamp() * 1e6)
@@ -151,7 +151,7 @@ class World:
                 event_time=micros - number * 60_000_000, detected_at=micros - number * 60_000_000, received_date=DAY,
                 received_at=micros, rule_id=f"rule-{site.name}" if number % 2 else "rule-a", level="critical",
                 fields={"user": f"user-{site.name}"}, raw=f"at {site.name}",
-                entities=[{"kind": "ip", "value": one} for one in (f"198.51.100.{len(site.name)}", "192.0.2.1")],
+                entities=[{"kind": "ip", "value": value} for value in (f"198.51.100.{len(site.name)}", "192.0.2.1")],
             )
             for number in range(6)
         ]  # fmt: skip
@@ -168,17 +168,17 @@ class World:
         }  # fmt: skip
         self.tables.append(schema.ANOMALIES, made.rows_of(schema.ANOMALIES, [anomaly]))
 
-    def _hears(self, it: Console, site: Site) -> None:
+    def _hears(self, served: Console, site: Site) -> None:
         row = beat(site.agent, site.name, actual={"problems": [f"the disk of {site.agent} is full"]})
         message = SimpleNamespace(
             topic=agent_topic(FLEET, site.agent, "status"), payload=orjson.dumps(row), retain=False
         )
-        it.app.state.fleet.live._heartbeat(message)
+        served.app.state.fleet.live._heartbeat(message)
 
     def asked(self, id: str, kind: str, *sites: Site) -> None:
         """A request to agents that is over, without replies."""
         now = utc_now()
-        whom = {one.agent: one.name for one in sites}
+        whom = {site.agent: site.name for site in sites}
         body = {"hunt": {"since": 0, "until": now, "first": 1, "plan": ""}, "evidence": {"ref": {}, "around": 1},
                 "ask": {"question": "disk"}}[kind]  # fmt: skip
         request = Request(FLEET, kind, "otto", now, now + HOUR, body, tuple(whom), None, "case 17", id=id)
@@ -191,7 +191,7 @@ class World:
         note.write(place / id)
 
 
-def _in_loop(it: Console, work: Any) -> None:
+def _in_loop(served: Console, work: Any) -> None:
     done = threading.Event()
 
     def run() -> None:
@@ -200,7 +200,7 @@ def _in_loop(it: Console, work: Any) -> None:
         finally:
             done.set()
 
-    vars(it.app.state.hub)["_loop"].call_soon_threadsafe(run)
+    served.app.state.loop.call_soon_threadsafe(run)
     assert done.wait(60)
 
 
@@ -282,7 +282,7 @@ def difference(before: tuple[int, str], after: tuple[int, str]) -> str:
     """Where two answers part, for a test that fails."""
     if before[0] != after[0]:
         return f"{before[0]} {before[1][:200]} → {after[0]} {after[1][:200]}"
-    at = next((i for i, (one, two) in enumerate(zip(before[1], after[1], strict=False)) if one != two), 0)
+    at = next((i for i, (old, two) in enumerate(zip(before[1], after[1], strict=False)) if old != two), 0)
     return f"{before[1][max(0, at - 60) : at + 60]!r} → {after[1][max(0, at - 60) : at + 60]!r}"
 
 
@@ -293,11 +293,11 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
     own, other = Site(OWN), Site(OTHER)
     world.asked(BOTH, "hunt", own, other)
     world.land(own)
-    with console(world.folder, **world.settings()) as it:
-        world.fill(it, own)
-        world.report(it, own)
-        vic, root = it.as_user("vic", str(Role.OPERATOR), FLEET, OWN), it.session("root")
-        found = {"before": walk(vic), "root before": walk(root, acts=False)}
+    with console(world.folder, **world.settings()) as served:
+        world.fill(served, own)
+        world.report(served, own)
+        vic, root = served.as_user("vic", str(Role.OPERATOR), FLEET, OWN), served.session("root")
+        pages = {"before": walk(vic), "root before": walk(root, acts=False)}
         heard: list[str] = []
         here, over = threading.Event(), threading.Event()
 
@@ -314,16 +314,16 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
         page.start()
         assert here.wait(60)
         world.land(other)
-        world.fill(it, other)
-        world.report(it, own, other)
-        fleet = it.app.state.fleet
+        world.fill(served, other)
+        world.report(served, own, other)
+        fleet = served.app.state.fleet
         for id in (RUN, REQUESTS["hunt"]):
             sees = getattr(fleet, "backtests" if id == RUN else "desk")
-            _in_loop(it, lambda sees=sees, id=id: sees._news(id))
+            _in_loop(served, lambda sees=sees, id=id: sees._news(id))
         until("the tables", lambda: root.get(f"/api/v1/agents/{FLEET}/linz-1").status_code == 200)
-        it.app.state.hub.publish_soon("jobs", "end")
+        served.publish("jobs", "end")
         page.join(60)
-        yield {**found, "after": walk(vic), "root after": walk(root, acts=False), "heard": heard}
+        yield {**pages, "after": walk(vic), "root after": walk(root, acts=False), "heard": heard}
 
 
 def test_every_route_is_walked() -> None:
@@ -338,7 +338,7 @@ def test_nothing_of_another_site(walked: dict[str, Any]) -> None:
     """All answers are the same with the other site's data and without."""
     different = {url: difference(walked["before"][url], answer) for url, answer in walked["after"].items()
                  if answer != walked["before"][url]}  # fmt: skip
-    assert not different, "\n".join(f"{url}: {one}" for url, one in different.items())
+    assert not different, "\n".join(f"{url}: {difference}" for url, difference in different.items())
 
 
 def test_there_was_something_to_see(walked: dict[str, Any]) -> None:

@@ -72,8 +72,8 @@ def test_a_name_is_given_once(database: Database) -> None:
 
 
 def test_a_removed_name_by_the_api(tmp_path: Path) -> None:
-    with console(tmp_path) as it:
-        root = it.session("root")
+    with console(tmp_path) as served:
+        root = served.session("root")
         new = {"name": "ann", "grants": [{"role": "viewer"}]}
         assert root.post("/api/v1/users", json=new).status_code == 200
         assert root.delete("/api/v1/users/ann").status_code == 200
@@ -92,9 +92,9 @@ def test_the_name_in_a_header(header: str, name: str) -> None:
     assert host_of(header) == name
 
 
-def asked(it: Console, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
+def asked(served: Console, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
     """The answer to one who comes by another name than the console's own."""
-    url = f"http://127.0.0.1:{it.settings.port}"
+    url = f"http://127.0.0.1:{served.settings.port}"
     with httpx2.Client(base_url=url, headers=headers, trust_env=False, timeout=WAIT) as client:
         return client.request(method, path, json=body)
 
@@ -102,27 +102,30 @@ def asked(it: Console, method: str, path: str, body: Any = None, **headers: str)
 def test_names_of_the_console(tmp_path: Path) -> None:
     """Where it has a public one it answers to that and to loopback; without one to any. A page of another name, which
     was made to point here, gets nothing, and nothing of it is done."""
-    with console(tmp_path, public_url="https://console.example") as it:
+    with console(tmp_path, public_url="https://console.example") as served:
         for host, status in (
             ("console.example", 200), ("CONSOLE.example:443", 200), ("127.0.0.1:1", 200), ("localhost", 200),
             ("evil.example", 421), ("console.example.evil.example", 421), ("", 421),
         ):  # fmt: skip
-            assert asked(it, "GET", "/login", Host=host).status_code == status, host
-        answer = asked(it, "POST", "/api/v1/login", {"name": "root", "password": "x"}, Host="evil.example")
+            assert asked(served, "GET", "/login", Host=host).status_code == status, host
+        answer = asked(served, "POST", "/api/v1/login", {"name": "root", "password": "x"}, Host="evil.example")
         assert (answer.status_code, answer.json()["where"]) == (421, "Host")
-        assert not it.store.audit.read(limit=1)
-    with console(tmp_path) as it:
-        assert asked(it, "GET", "/login", Host="any.example").status_code == 200
+        assert not served.store.audit.read(limit=1)
+    with console(tmp_path) as served:
+        assert asked(served, "GET", "/login", Host="any.example").status_code == 200
 
 
 def test_one_host(tmp_path: Path) -> None:
     """A request of HTTP/1.1 has one Host, of HTTP/1.0 one at most."""
-    with console(tmp_path) as it:
+    with console(tmp_path) as served:
         for version, hosts, status in (
             ("1.1", "Host: a\r\n", 200), ("1.0", "", 200), ("1.1", "", 400), ("1.1", "Host: a\r\nHost: a\r\n", 400),
             ("1.0", "Host: a\r\nhost: b\r\n", 400),
         ):  # fmt: skip
-            with socket.create_connection(("127.0.0.1", it.settings.port), WAIT) as raw, raw.makefile("rb") as answer:
+            with (
+                socket.create_connection(("127.0.0.1", served.settings.port), WAIT) as raw,
+                raw.makefile("rb") as answer,
+            ):
                 raw.sendall(f"GET /login HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n".encode())
                 assert int(answer.readline().split()[1]) == status, (version, hosts)
 
@@ -130,25 +133,25 @@ def test_one_host(tmp_path: Path) -> None:
 def test_behind_a_proxy(tmp_path: Path) -> None:
     """Cookies are for HTTPS only, and so is the console from then on, though the proxy speaks plain HTTP to it."""
     proxied = {"public_url": "https://console.example", "trusted_proxies": ("127.0.0.1",)}
-    with console(tmp_path, **proxied) as it:
+    with console(tmp_path, **proxied) as served:
         forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.7", "Host": "console.example"}
-        token = it.store.sessions.offer("root")
-        answer = asked(it, "POST", "/api/v1/login/once", {"token": token}, **forwarded)
+        token = served.store.sessions.offer("root")
+        answer = asked(served, "POST", "/api/v1/login/once", {"token": token}, **forwarded)
         assert answer.status_code == 200
         cookie = answer.headers["set-cookie"]
         assert cookie.startswith("__Host-vedette=")
         assert "secure" in cookie.lower()
         assert answer.headers["strict-transport-security"]
-        assert it.store.audit.read(limit=1)[0].address == "192.0.2.7"
+        assert served.store.audit.read(limit=1)[0].address == "192.0.2.7"
 
 
 def test_one_key_one_operator() -> None:
     """A list in which two names have one key is none: nobody could say who has signed."""
     key = Ed25519PrivateKey.generate().public_key()
-    one, two = (Operator(name, key, frozenset({"viewer"}), 1_000_000) for name in ("ann", "bob"))
+    ann, two = (Operator(name, key, frozenset({"viewer"}), 1_000_000) for name in ("ann", "bob"))
     with pytest.raises(ValueError, match="ann and bob have the same key"):
-        Operators("plants", 1, {"ann": one, "bob": two})
-    good = Operators("plants", 1, {"ann": one}).to_bytes()
+        Operators("plants", 1, {"ann": ann, "bob": two})
+    good = Operators("plants", 1, {"ann": ann}).to_bytes()
     row = good.decode()
     begin, end = row.index("{", row.index("[")), row.rindex("]")
     twice = f"{row[:end]}, {row[begin:end].replace('ann', 'bob')}{row[end:]}"

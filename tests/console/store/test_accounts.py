@@ -96,7 +96,7 @@ def test_all_sessions_of_a_user(database: Database) -> None:
     sessions = Sessions(database, Times())
     here, there, elsewhere = (sessions.start("ann") for _ in range(3))
     assert sessions.end_all("ann", but=here) == 2
-    assert [sessions.check(one) for one in (here, there, elsewhere)] == ["ann", None, None]
+    assert [sessions.check(session) for session in (here, there, elsewhere)] == ["ann", None, None]
     assert not sessions.end_one("root", sessions.of("ann")[0].id)
     assert sessions.end_one("ann", sessions.of("ann")[0].id)
     again = sessions.start("ann")
@@ -126,7 +126,7 @@ def test_one_time_links(database: Database) -> None:
     assert sessions.redeem(ends) is None, "as with another password"
     assert sessions.redeem(other) == ("bob", False)
     late = sessions.offer("", first=True)
-    until = database.one("SELECT until FROM once")
+    until = database.first("SELECT until FROM once")
     assert until is not None
     assert sessions.redeem(late, until["until"] + 1) is None
     assert sessions.redeem(late, until["until"] - 1) is None, "used up, also when it was too old"
@@ -138,9 +138,9 @@ def test_tokens(database: Database) -> None:
     tokens = Tokens(database)
     token, text = tokens.add("ann", "script", [Grant(Role.VIEWER, "plants")], acts=["read", "export"], expires=10**18)
     assert (token.acts, token.grants) == (frozenset({"read", "export"}), (Grant(Role.VIEWER, "plants"),))
-    found = tokens.check(text)
-    assert found is not None
-    assert found.id == token.id
+    checked = tokens.check(text)
+    assert checked is not None
+    assert checked.id == token.id
     assert tokens.get(token.id).used is not None
     assert tokens.check(text, 10**18 + 1) is None
     assert tokens.check(text[:-1]) is None
@@ -164,8 +164,8 @@ def test_searches(database: Database) -> None:
     first = searches.save("ann", "critical", "level:critical")
     assert searches.save("ann", "critical", "level:high", shared=True).id == first.id
     searches.save("ann", "mine", "x")
-    assert [(one.name, one.query) for one in searches.of("bob")] == [("critical", "level:high")]
-    assert [one.name for one in searches.of("ann")] == ["critical", "mine"]
+    assert [(search.name, search.query) for search in searches.of("bob")] == [("critical", "level:high")]
+    assert [search.name for search in searches.of("ann")] == ["critical", "mine"]
     searches.remove(first.id)
     assert searches.of("bob") == []
     for number in range(MAX_SEARCHES - 1):

@@ -17,11 +17,11 @@ from vedette_console.store.database import Database, open_database
 
 def chain(length: int) -> list[Entry]:
     """A log of that many rows."""
-    made: list[Entry] = []
+    entries: list[Entry] = []
     for seq in range(1, length + 1):
-        bare = Entry(seq, seq, "ann", "triage", {"n": seq}, "done", "", made[-1].hash if made else START, "")
-        made.append(replace(bare, hash=digest(bare)))
-    return made
+        bare = Entry(seq, seq, "ann", "triage", {"n": seq}, "done", "", entries[-1].hash if entries else START, "")
+        entries.append(replace(bare, hash=digest(bare)))
+    return entries
 
 
 def test_rows_follow_each_other(database: Database) -> None:
@@ -75,15 +75,15 @@ def test_several_write_at_once(url: str) -> None:
         for _ in range(25):
             Audit(database).add("ann", "read")
 
-    threads = [threading.Thread(target=write, args=(one,)) for one in databases * 2]
+    threads = [threading.Thread(target=write, args=(database,)) for database in databases * 2]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    found = Audit(databases[0]).verify()
-    assert (found.rows, found.broken) == (100, None)
-    for one in databases:
-        one.close()
+    verdict = Audit(databases[0]).verify()
+    assert (verdict.rows, verdict.broken) == (100, None)
+    for database in databases:
+        database.close()
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_tampering_in_the_database_is_found(database: Database, tampered: str, r
     for number in range(5):
         audit.add("ann", "triage", {"n": number})
     database.run(tampered)
-    found = audit.verify()
-    assert (found.rows, found.reason) == (2, reason)
-    assert found.broken == (4 if "DELETE" in tampered else 3)
+    verdict = audit.verify()
+    assert (verdict.rows, verdict.reason) == (2, reason)
+    assert verdict.broken == (4 if "DELETE" in tampered else 3)
 
 
 def test_a_cut_end_and_another_log_are_found_by_a_noted_hash() -> None:

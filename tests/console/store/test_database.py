@@ -18,7 +18,7 @@ def test_rows_and_writes(database: Database) -> None:
     hostile = "'; DROP TABLE settings; -- %s ? ü 💥"
     assert database.run("INSERT INTO settings (key, value) VALUES (?, ?)", hostile, "1") == 1
     assert database.rows("SELECT * FROM settings WHERE key = ?", hostile) == [{"key": hostile, "value": "1"}]
-    assert database.one("SELECT value FROM settings WHERE key = ?", "another") is None
+    assert database.first("SELECT value FROM settings WHERE key = ?", "another") is None
     with pytest.raises(Conflict):
         database.run("INSERT INTO settings (key, value) VALUES (?, ?)", hostile, "2")
     assert database.run("UPDATE settings SET value = '3' WHERE key LIKE '%DROP%'") == 1
@@ -50,16 +50,16 @@ def test_one_writes_at_a_time(url: str) -> None:
     def count(database: Database) -> None:
         for _ in range(50):
             with database.transaction("settings"):
-                row = database.one("SELECT value FROM settings WHERE key = 'n'")
+                row = database.first("SELECT value FROM settings WHERE key = 'n'")
                 assert row is not None
                 database.run("UPDATE settings SET value = ? WHERE key = 'n'", str(int(row["value"]) + 1))
 
-    threads = [threading.Thread(target=count, args=(one,)) for one in (first, second, first, second)]
+    threads = [threading.Thread(target=count, args=(opened,)) for opened in (first, second, first, second)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert first.one("SELECT value FROM settings WHERE key = 'n'") == {"value": "200"}
+    assert first.first("SELECT value FROM settings WHERE key = 'n'") == {"value": "200"}
     first.close()
     second.close()
 
@@ -81,16 +81,16 @@ def test_a_lost_connection(postgresql: str) -> None:
     """The next statement opens it again; one that writes says that nobody knows."""
     database, other = open_database(postgresql), open_database(postgresql)
     kill = "SELECT pg_terminate_backend(?)"
-    pid = database.one("SELECT pg_backend_pid() AS pid")
+    pid = database.first("SELECT pg_backend_pid() AS pid")
     assert pid is not None
     other.rows(kill, pid["pid"])
-    assert database.one("SELECT 1 AS one") == {"one": 1}
-    pid = database.one("SELECT pg_backend_pid() AS pid")
+    assert database.first("SELECT 1 AS one") == {"one": 1}
+    pid = database.first("SELECT pg_backend_pid() AS pid")
     assert pid is not None
     other.rows(kill, pid["pid"])
     with pytest.raises(Unavailable):
         database.run("CREATE TEMP TABLE x (a TEXT)")
-    assert database.one("SELECT 1 AS one") == {"one": 1}
+    assert database.first("SELECT 1 AS one") == {"one": 1}
     database.close()
     other.close()
 
