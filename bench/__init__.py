@@ -2,7 +2,3 @@
 
 Nothing of the agent imports this package. ``README.md`` says how to run each part.
 """
-
-import os
-
-os.environ["VEDETTE_INTERNAL_SETTINGS"] = "1"  # small segments, short waits

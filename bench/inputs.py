@@ -95,7 +95,6 @@ type = "file"
 name = "file"
 paths = ["{folder}/*.log"]
 format = "syslog"
-poll = 0.05
 timezone = "UTC"
 logsource = {{ product = "linux" }}
 """

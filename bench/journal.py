@@ -18,11 +18,12 @@ from pathlib import Path
 from bench import traffic
 from tests import waits
 from tests.e2e.agent import Agent
+from tests.inputs.intake import agent as surroundings
 from tests.inputs.journald import Journald, journald
 from tests.waits import until
 from vedette.decode.decoder import record
 from vedette.inputs.follow import JournalFollower
-from vedette.inputs.journal import JournalInput
+from vedette.inputs.settings import JournalInput
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk
 from vedette.system.processes import used
@@ -60,7 +61,7 @@ def fill(real: Journald, entries: int) -> None:
 
 async def alone(folder: Path, entries: int) -> str:
     sink, counters = _Sink(), Counters()
-    follower = JournalFollower(JournalInput("j", directory=str(folder)), sink, counters)
+    follower = JournalFollower(JournalInput("j", directory=str(folder)), surroundings(sink, counters))
     before = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     task = asyncio.create_task(follower.run())
     while sink.events < entries:

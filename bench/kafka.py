@@ -17,10 +17,10 @@ import tempfile
 from pathlib import Path
 
 from bench.push import Stored, text
+from tests.inputs.intake import agent
 from tests.spark_jobs.kafka import kafka
-from vedette.inputs.kafka import KafkaInput
+from vedette.inputs.settings import KafkaInput
 from vedette.model.counters import Counters
-from vedette.system.wallclock import utc_now
 
 TOPICS = {"lz4": 4, "none": 4}
 """Compression of a topic's records, and its partitions."""
@@ -50,7 +50,7 @@ def read(address: str, name: str, records: int) -> None:
         counters, stored = Counters(), Stored(folder)
         before, memory = _cpu(), _memory()
         settings = KafkaInput("in", brokers=(address,), topics=(name,), tls=False)
-        consumer = KafkaConsumer(settings, "bench", stored, counters, clock=utc_now)
+        consumer = KafkaConsumer(settings, agent(stored, counters))
         task = asyncio.create_task(consumer.run())
         while counters.received["in"] < records:
             await asyncio.sleep(0.02)

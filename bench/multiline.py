@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 from vedette.decode.bounded import Guard
 from vedette.inputs.containers import Container
-from vedette.inputs.file import Multiline
 from vedette.inputs.framing import Lines
 from vedette.inputs.multiline import Events
+from vedette.inputs.settings import Multiline
 from vedette.model.event import CHUNK_BYTES
 
 TEXT = "INFO request %d of the shop took some milliseconds to be answered"

@@ -27,12 +27,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from tests.inputs.intake import agent
 from vedette.config.settings import RawLogSettings
-from vedette.inputs.http import HttpInput
-from vedette.inputs.http_listen import HttpListener
+from vedette.inputs.http_listen import HttpListener, protocol_of
 from vedette.inputs.push.base import LOKI_PATH, PROTOBUF, Request
 from vedette.inputs.push.otlp import OTLP, read_json, read_protobuf
-from vedette.inputs.push.table import protocol_of
+from vedette.inputs.settings import HttpInput
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk
 from vedette.rawlog.log import RawLog
@@ -152,7 +152,7 @@ async def measured(path: str, kind: str, body: bytes, requests: int) -> tuple[fl
     with tempfile.TemporaryDirectory() as folder:
         counters = Counters()
         intake = Stored(Path(folder))
-        listener = HttpListener(HttpInput("in", tcp="127.0.0.1:0"), intake, counters)
+        listener = HttpListener(HttpInput("in", tcp="127.0.0.1:0"), agent(intake, counters))
         await listener.start()
         port = listener.addresses[0][2]
         context = multiprocessing.get_context("spawn")

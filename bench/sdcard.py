@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import structlog
 
@@ -92,10 +92,16 @@ def measure(folder: Path, cell: Cell, seconds: float) -> dict[str, Any]:
     return {"cell": cell, "sent": sent, "raw": raw, "written": total, "seconds": seconds}
 
 
+class Segmented(RawLogSettings):
+    """Of segments that a run fills."""
+
+    segment_bytes: ClassVar[int] = 4 << 20
+
+
 def compaction(folder: Path, count: int = 40_000) -> tuple[float, float]:
     """Bytes of events for each byte of a sealed segment of one-event frames: as written, and compacted."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
-    log = RawLog.open(folder, RawLogSettings(segment_bytes=4 << 20), Counters(), clock=lambda: 0)
+    log = RawLog.open(folder, Segmented(), Counters(), clock=lambda: 0)
     for number, line in enumerate(b"".join(traffic.blocks(4, count)).splitlines(keepends=True)[:count]):
         log.append(Chunk("tcp", "syslog", number * 100_003, line, origins=("203.0.113.7",)))
     log.sync()

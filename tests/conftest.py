@@ -30,7 +30,6 @@ for name in [name for name in os.environ if name.startswith("PYTHON")]:
     del os.environ[name]  # commands and agents that tests start behave as in anybody's shell: buffered, say
 SPLIT = {"tests/engine/test_property.py", "tests/engine/test_native.py"}
 """Files whose tests share nothing and take long."""
-os.environ["VEDETTE_INTERNAL_SETTINGS"] = "1"  # small segments, short waits
 
 hypothesis.settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

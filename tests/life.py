@@ -10,16 +10,9 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any, cast
 
+from tests.settings import SegmentedLog
 from vedette import compile_rules
-from vedette.config.settings import (
-    AgentSettings,
-    Config,
-    EngineSettings,
-    FunctionSettings,
-    RawLogSettings,
-    StateSettings,
-    UplinkSettings,
-)
+from vedette.config.settings import AgentSettings, Config, FunctionSettings, StateSettings, UplinkSettings
 from vedette.delivery import envelope
 from vedette.engine.match import Context as EventContext
 from vedette.engine.match import Engine
@@ -72,23 +65,20 @@ class Life:
     """A pipeline in a folder, from start to end or to a crash; the folder is all that the next one gets."""
 
     def __init__(self, folder: Path, engine: Engine, **settings: Any) -> None:
-        """``settings``: of the raw log, besides ``outbox_bytes``, ``cache_bytes``, ``state_bytes``, ``functions``,
+        """``settings``: of the raw log, besides ``outbox_bytes``, ``cache``, ``state_bytes``, ``functions``,
         ``redact``, ``certain``, ``inputs``, and what was ``reported``."""
         self.folder = folder
         self.counters = Counters()
         self.clock: Any = Clock()
         self.store = Store.open(folder / "store")
         certain, outbox_bytes = settings.pop("certain", True), settings.pop("outbox_bytes", 1 << 28)
-        cache_bytes, functions = settings.pop("cache_bytes", 0), settings.pop("functions", False)
+        cache, functions = settings.pop("cache", False), settings.pop("functions", False)
         state_bytes, redact = settings.pop("state_bytes", 64 << 20), settings.pop("redact", ())
         inputs, reported = settings.pop("inputs", ()), settings.pop("reported", None)
         config = Config(
             agent=replace(AGENT, data_dir=folder),
-            raw_log=RawLogSettings(
-                **{"max_bytes": 1 << 30, "segment_bytes": 64 << 20, "fsync": "interval:20ms", **settings}
-            ),
+            raw_log=SegmentedLog(**{"max_bytes": 1 << 30, "fsync": "interval:20ms", **settings}),
             uplink=UplinkSettings(max_bytes=outbox_bytes),
-            engine=EngineSettings(cache_bytes=cache_bytes),
             state=StateSettings(max_bytes=state_bytes),
             functions=FunctionSettings(allow=functions),
             redact=redact,
@@ -103,6 +93,7 @@ class Life:
         self.context.input_contexts["in"] = EventContext(UTC, LogSource("linux"), "web9")
         self.outbox = self.context.outbox
         self.pipeline = Pipeline(self.context, engine)
+        self.pipeline.evaluator.save_memory(not cache)
 
     def give(self, *chunks: Chunk) -> None:
         """As an input does."""

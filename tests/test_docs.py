@@ -17,6 +17,7 @@ from click.testing import CliRunner
 import vedette
 from tests.differences import walk
 from tools import docs
+from vedette.cli import status_page
 from vedette.cli.main import main
 from vedette.delivery.envelope import ALERT, DEAD_LETTER, LANDED_ALERT, SEQS, STATUS
 from vedette.model.counters import TOTALS, Counters, Dropped, Lost
@@ -66,7 +67,7 @@ def status_keys() -> set[str]:
     assert isinstance(returned, ast.Dict)
     keys = {key.value for key in returned.keys if isinstance(key, ast.Constant)}
     assert None in returned.keys  # **counters.snapshot()
-    added = re.findall(r'^ +found\["(\w+)"\] = ', inspect.getsource(Agent.status), re.MULTILINE)
+    added = re.findall(r'^ +answer\["(\w+)"\] = ', inspect.getsource(Agent.status), re.MULTILINE)
     assert "process" in added
     return {str(key) for key in keys} | set(Counters().snapshot()) | set(added)
 
@@ -106,7 +107,7 @@ def test_every_status_key_is_documented() -> None:
 @pytest.mark.parametrize("name", ["README.md", "docs/examples.md"])
 def test_the_status_that_is_shown(name: str) -> None:
     """The pages show the table of inputs as ``vedette status`` prints it."""
-    assert status.INPUTS_HEAD in (ROOT / name).read_text("utf-8").splitlines()
+    assert status_page.INPUTS_HEAD in (ROOT / name).read_text("utf-8").splitlines()
 
 
 def test_every_counter_is_documented() -> None:

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 from tests.rawlog.samples import NOW, lines, noise
+from tests.settings import SegmentedLog
 from vedette.archive.archiver import Archiver, Pace
 from vedette.archive.index import Index
 from vedette.archive.reach import Reach
@@ -15,7 +16,7 @@ from vedette.model.counters import Counters
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.read import search
 
-SMALL = RawLogSettings(max_bytes=80_000, segment_bytes=10_000)
+SMALL = SegmentedLog(max_bytes=80_000, segment_bytes=10_000)
 AGENT = "edge-1"
 EVENTS = 40
 

@@ -14,6 +14,7 @@ import pytest
 from tests.archive import s3, samples
 from tests.archive.samples import AGENT, EVENTS, Life, events, filled, index, reach
 from tests.rawlog.samples import NOW
+from tests.settings import SegmentedLog
 from vedette.archive import stores
 from vedette.archive.archiver import Pace, Stopped, stored_rows
 from vedette.archive.stores import FolderStore, open_store
@@ -383,7 +384,7 @@ def test_a_key_that_is_revoked_and_renewed(tmp_path: Path, server: s3.S3) -> Non
 def test_large_objects_are_verified_by_their_tag(tmp_path: Path, server: s3.S3) -> None:
     """Of an upload in parts the ETag is that of the parts; nothing is read back."""
     settings = _bucket(server, tmp_path)
-    big = samples.RawLogSettings(max_bytes=1 << 30, segment_bytes=11 << 20)
+    big = SegmentedLog(max_bytes=1 << 30, segment_bytes=11 << 20)
     log = RawLog.open(tmp_path / "raw", big, samples.Counters(), clock=lambda: NOW)
     noise = random.Random(1)
     for i in range(24):

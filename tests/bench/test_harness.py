@@ -19,7 +19,7 @@ from bench.sampler import Sampler
 from tests.broker import own_port
 from vedette.api import compile_rules
 from vedette.config.read import parse
-from vedette.inputs.syslog import SyslogInput
+from vedette.inputs.settings import SyslogInput
 
 
 def test_totals_add_up_inputs() -> None:

@@ -71,6 +71,7 @@ STATUS = {
               0, "error": "Bad \x1b[2J\n\u202e", "waiting": {}, "undecided": {}, "quarantined": [],
               "dead": ["Bad \x1b[2J\n\u202e"], "dead_count": 1},
     "correlation_state": {**State(Plan((), (), (), ())).status(), "started_empty": ["Bad \x1b[2J\n\u202e"]},
+    "statement_state": {},
     "raw_log": {"bytes": 1, "max_bytes": 2, "full": False, "damaged": 0},
     "cache": {"failure": "", "on": False}, "kernel": {"why_not": ""}, "budgets": {},
     "disk": {"failing": {}, "store_rebuilt": None},

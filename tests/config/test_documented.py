@@ -11,7 +11,7 @@ from typing import Any
 
 from vedette.config import read as config
 from vedette.config.settings import Config, EnrichSettings, RedactSettings, RulesetSettings, SuppressSettings
-from vedette.inputs.table import INPUT_TYPES
+from vedette.inputs.settings import INPUT_TYPES
 from vedette.mqtt.settings import MqttSettings
 from vedette.sinks.settings import SINK_TYPES
 
@@ -21,7 +21,7 @@ UNCOMMENTED = re.sub(r"(?m)^#(?=\S)", "", TEXT)
 SECTIONS = {
     f.name: f.default_factory
     for f in dataclasses.fields(Config)
-    if f.name not in ("input", "suppress", "enrich", "redact", "ruleset", "engine", "sink", "overlay")
+    if f.name not in ("input", "suppress", "enrich", "redact", "ruleset", "sink", "overlay")
 }
 SECTIONS["suppress"] = lambda: SuppressSettings(600.0)  # a table of its own each time
 SECTIONS["ruleset"] = lambda: RulesetSettings("site")
@@ -71,16 +71,11 @@ def _kind(table: str, item: dict[str, Any]) -> str:
     return {"input": "", "sink": "sink "}[table] + item["type"] if table in ("input", "sink") else table
 
 
-def settings(kind: Any) -> list[dataclasses.Field[Any]]:
-    """Those of a dataclass that a file may have."""
-    return [f for f in dataclasses.fields(kind) if not f.metadata]
-
-
 def test_every_setting_is_there() -> None:
     """Every field of the dataclasses appears in its table, and nothing else does."""
-    known = {(table, f.name.rstrip("_")) for table, kind in SECTIONS.items() for f in settings(kind())}  # type: ignore[misc]
-    known |= {(name, f.name) for name, kind in INPUT_TYPES.items() for f in settings(kind)}
-    known |= {(f"sink {name}", f.name) for name, kind in SINK_TYPES.items() for f in settings(kind)}
+    known = {(table, f.name.rstrip("_")) for table, kind in SECTIONS.items() for f in dataclasses.fields(kind())}  # type: ignore[misc]
+    known |= {(name, f.name) for name, kind in INPUT_TYPES.items() for f in dataclasses.fields(kind)}
+    known |= {(f"sink {name}", f.name) for name, kind in SINK_TYPES.items() for f in dataclasses.fields(kind)}
     assert set(keys(tomllib.loads(UNCOMMENTED))) == known - {("uplink", "broker")}
 
 
@@ -100,7 +95,7 @@ def stated() -> Iterator[tuple[str, str, Any, Any]]:
     tables |= {name: [i for i in everything.input if type(i) is kind] for name, kind in INPUT_TYPES.items()}
     tables |= {f"sink {name}": [i for i in everything.sink if type(i) is kind] for name, kind in SINK_TYPES.items()}
     for table, instances in tables.items():
-        for f in settings(default[table]):
+        for f in dataclasses.fields(default[table]):
             value = getattr(default[table], f.name)
             if (table, f.name) not in in_force and value not in (None, "", ()):
                 for instance in instances[:1]:

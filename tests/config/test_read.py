@@ -11,13 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.differences import walk
-from vedette.config.read import INTERNAL_SETTINGS, ConfigError, load, parse
+from vedette.config.read import ConfigError, load, parse
 from vedette.config.settings import Config
 from vedette.decode.decoder import CODECS
-from vedette.inputs.file import FileInput
-from vedette.inputs.mqtt import MqttInput
-from vedette.inputs.syslog import SyslogInput
-from vedette.inputs.table import INPUT_TYPES
+from vedette.inputs.settings import INPUT_TYPES, FileInput, MqttInput, SyslogInput
 from vedette.model.event import LogSource
 from vedette.model.settings import split_address
 from vedette.mqtt.settings import MqttSettings
@@ -152,7 +149,6 @@ def test_every_mistake_at_once() -> None:
         ('[agent]\nfleet = ""', "agent.fleet: must not be empty"),
         ('[agent]\nsite = ""', "agent.site: must not be empty"),
         ("[state]\nmax_lateness = 90000", "state.max_lateness: expects 0 to 86,400.0, not 90,000.0"),
-        ("[engine]\ncache_bytes = 1", "engine.cache_bytes: unknown key"),
         ("[fleet]\nredact = ['a']", "fleet.redact: unknown key"),
         ('[uplink]\ntype = "directory"\nurl = "mqtt://h"', "uplink.url: belongs in [broker]"),
         (
@@ -198,19 +194,6 @@ def test_a_mistake_is_told(text: str, mistake: str) -> None:
     """Each kind of mistake, alone, is one line that names the key."""
     (found,) = mistakes(text)
     assert found.startswith(mistake)
-
-
-def test_the_environment_opens_what_is_internal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of a whole agent; else such a key is unknown, and no other becomes known."""
-    path = tmp_path / "v.toml"
-    path.write_text("[log]\nlimit = 7\n")
-    monkeypatch.setenv(INTERNAL_SETTINGS, "1")
-    assert load(path).log.limit == 7
-    monkeypatch.delenv(INTERNAL_SETTINGS)
-    with pytest.raises(ConfigError, match=r"log\.limit: unknown key"):
-        load(path)
-    with pytest.raises(ConfigError, match=r"log\.limits: unknown key; did you mean limit\?"):
-        parse("[log]\nlimits = 7\n", internal=True)
 
 
 def test_two_inputs_of_one_name() -> None:

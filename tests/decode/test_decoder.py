@@ -391,7 +391,7 @@ def test_values_that_are_made() -> None:
         for name in ("priority", "facility", "severity", "version"):
             for known in (name, syslog.OWN_NAMES[name]):
                 value = str(r.get(known))
-                assert all(value in (row.made or ()) for row in declared(known) if row.how is Provenance.SYNTHETIC)
+                assert all(value in (row.values or ()) for row in declared(known) if row.how is Provenance.SYNTHETIC)
                 assert is_made(known, value[1:].upper())
     assert is_made("log.syslog.severity.name", "Warn")
     assert is_made("topic", "Critical")

@@ -290,7 +290,7 @@ def _explains(field: Field, name: str, value: Any, raw: bytes) -> bool:
     text = raw.decode("utf-8", "replace")
     for one in scalars([value]):
         if field.how is Provenance.SYNTHETIC:
-            if field.made is not None and one not in field.made:
+            if field.values is not None and one not in field.values:
                 return False
         elif one not in text and (field.how is Provenance.VERBATIM or not _stands(raw, one)):
             return False

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.broker import own_port
+from tests.e2e.tuned import tuned
 from tests.waits import DEADLINE, until
 from tests.warm import Done, Warm
 from vedette.rawlog import read
@@ -161,7 +162,7 @@ class Agent(Process):
     """``vedette run`` in ``folder``; its id is ``edge-1``, its fleet ``f1``, its site ``s1``.
 
     ``settings`` are tables of TOML besides ``[agent]`` and ``[log]``. With ``rules`` (folders) or without bundles of
-    its own it runs the starter rules, and looks each ``poll`` whether they changed. ``port`` is its own, for an input.
+    its own it runs the starter rules. ``port`` is its own, for an input; ``constants``: see ``tuned.py``.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class Agent(Process):
         rules: Path | None = RULES,
         port: int = 0,
         lookup: Path | None = None,
-        poll: str = "1s",
+        **constants: object,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -180,9 +181,11 @@ class Agent(Process):
         self.landing = self.data / "alerts-landing"
         self.port = port or own_port()
         self.config = folder / "vedette.toml"
-        self.rules, self._lookup, self._poll = rules, lookup, poll
+        self.rules, self._lookup = rules, lookup
         self.configure(settings)
         super().__init__(folder / "agent.log", "run", "-c", self.config)
+        if constants:
+            self.program = tuned(**constants)
 
     def start(self) -> None:
         """Start it; the starter rules as an agent before it has built them, where this one has not run yet."""
@@ -198,7 +201,7 @@ class Agent(Process):
 
     def configure(self, settings: str) -> None:
         """Write the configuration anew; in force at the next start."""
-        rules = f'[rules]\npaths = ["{self.rules}"]\npoll = "{self._poll}"\n' if self.rules else ""
+        rules = f'[rules]\npaths = ["{self.rules}"]\n' if self.rules else ""
         rules += f'lookups = ["{self._lookup}"]\n' if self._lookup else ""
         self.config.write_text(
             f'[agent]\nid = "edge-1"\nsite = "s1"\nfleet = "f1"\ndata_dir = "{self.data}"\n'

@@ -23,7 +23,6 @@ name = "in"
 paths = ["{file}"]
 [raw_log]
 max_bytes = "1MiB"
-segment_bytes = "32KiB"
 [archive]
 url = "{url}"
 {options}
@@ -50,7 +49,7 @@ def test_killed_while_it_archives(tmp_path: Path) -> None:
         file = tmp_path / "in.log"
         file.touch()
         url, options = f"s3://{s3.BUCKET}/p", f'options_file = "{store.options}"'
-        agent = Agent(tmp_path / "a", SETTINGS.format(file=file, url=url, options=options))
+        agent = Agent(tmp_path / "a", SETTINGS.format(file=file, url=url, options=options), segment_bytes=32 << 10)
         agent.up()
         try:
             step = LINES // (KILLS + 1)

@@ -46,7 +46,7 @@ class Everything:
         self.agent.configure(
             f'[[input]]\nname = "tcp"\ntype = "syslog"\ntcp = "127.0.0.1:{self.agent.port}"\n'
             f'udp = "127.0.0.1:{self.agent.port}"\n'
-            f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{self.file}"]\npoll = "50ms"\nformat = "syslog"\n'
+            f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{self.file}"]\nformat = "syslog"\n'
             'logsource = { product = "linux" }\n'
             f'[broker]\nurl = "{broker.url}"\n[[input]]\nname = "mqtt"\ntype = "mqtt"\ntopics = ["plant/#"]\n'
         )

@@ -16,6 +16,7 @@ import pytest
 
 from bench.send import tcp
 from tests.e2e.agent import Agent
+from tests.e2e.tuned import tuned
 from tests.waits import until
 from vedette.rawlog import read
 
@@ -146,8 +147,9 @@ def test_a_clock_that_was_wrong(host: Host) -> None:
     host.set(-86400 + 280)
     host.agent.configure(
         f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{host.agent.port}"\ntimezone = "UTC"\n'
-        '[raw_log]\nsegment_bytes = "4KiB"\nmax_age = "1d"\n'
+        '[raw_log]\nmax_age = "1d"\n'
     )
+    host.agent.program = tuned(segment_bytes=4 << 10)
     host.agent.up()
     filler = " ".join(f"{i:x}" for i in range(3000))
     for _ in range(2):

@@ -72,7 +72,7 @@ def test_a_pattern_that_backtracks(tmp_path: Path) -> None:
     lines = ["a" * 60 + f"cd{number}" for number in range(90)]
     agent = Agent(
         tmp_path / "a",
-        f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{path}"]\npoll = "20ms"\n'
+        f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{path}"]\n'
         "multiline = { start = '^(a|aa|b)*(?<!x)c(?!d)', timeout = \"100ms\" }\n",
         rules=None,
     )

@@ -37,7 +37,6 @@ paths = ["{tailed}"]
 url = "{url}"
 [uplink]
 type = "mqtt"
-resend_after = "1s"
 heartbeat = "1s"
 """
 STRICT = """\
@@ -83,7 +82,7 @@ class Site:
         """Settings of every host."""
 
     def host(self, name: str) -> Agent:
-        agent = Agent(self.folder / name, rules=few(self.folder / "rules"))
+        agent = Agent(self.folder / name, rules=few(self.folder / "rules"), resend_after=1.0)
         agent.configure(SETTINGS.format(port=agent.port, url=self.broker.url, tailed=self.tailed) + self.more)
         return agent
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.agent import KILLS, Agent, chance, reborn, vedette
 from tests.waits import until
-from vedette.runtime.status import render
+from vedette.cli.status_page import status_lines
 
 RULES = """
 title: Failed login
@@ -111,17 +111,20 @@ class Door:
     """An agent on one JSON file."""
 
     def __init__(
-        self, folder: Path, more: str = "", rules: str = RULES, name: str = "door.yml", lookup: Path | None = None
-    ) -> None:
+        self, folder: Path, more: str = "", rules: str = RULES, name: str = "door.yml", lookup: Path | None = None,
+        **constants: object,
+    ) -> None:  # fmt: skip
         self.folder, self.file, self.rules, self._name = folder, folder / "door.json", folder / "rules", name
         self.rules.mkdir()
         self.write(rules)
         self.file.touch()
         settings = (
-            f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{self.file}"]\nformat = "json"\npoll = "20ms"\n'
+            f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{self.file}"]\nformat = "json"\n'
             f'logsource = {{ product = "door" }}\n{more}'
         )
-        self.agent = Agent(folder / "a", settings, rules=self.rules, lookup=lookup, poll="200ms")
+        self.agent = Agent(
+            folder / "a", settings, rules=self.rules, lookup=lookup, rules_poll=0.2, files_poll=0.02, **constants
+        )
 
     def write(self, rules: str) -> None:
         partial = self.folder / "rules.new"
@@ -212,7 +215,7 @@ def test_alerts_of_a_correlation(tmp_path: Path) -> None:
     assert titles == {"Opened", "Many failed logins", "Opened after failures", "Different doors"}
     memory = status["correlation_state"]
     assert memory["jumps"] == 1
-    assert "1 time jumps, 0 matches in no group" in "\n".join(render(status))
+    assert "1 time jumps, 0 matches in no group" in "\n".join(status_lines(status))
     assert {one["title"]: one["fired"] for one in memory["correlations"]}["Many failed logins"] == 1
 
 

@@ -33,12 +33,12 @@ def limited(agent: Agent, soft: int, hard: int) -> Agent:
     return agent
 
 
-def tailing(folder: Path, *, more: str = "") -> tuple[Agent, list[Path]]:
+def tailing(folder: Path, *, more: str = "", **constants: object) -> tuple[Agent, list[Path]]:
     """An agent with a TCP input and one of FILES files, with default settings."""
     logs = [folder / f"app{i}.log" for i in range(FILES)]
     for path in logs:
         path.write_bytes(b"")
-    agent = Agent(folder / "a")
+    agent = Agent(folder / "a", **constants)
     paths = ", ".join(f'"{path}"' for path in logs)
     agent.configure(
         f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
@@ -152,8 +152,9 @@ def test_no_descriptor_is_left(tmp_path: Path) -> None:
     broker.start()
     agent, logs = tailing(
         tmp_path,
-        more=f'[raw_log]\nmax_bytes = "64MiB"\nsegment_bytes = "64KiB"\n'
-        f'[broker]\nurl = "{broker.url}"\n[[input]]\nname = "mqtt"\ntype = "mqtt"\ntopics = ["plant/#"]\n'
+        segment_bytes=64 << 10,
+        more=f'[raw_log]\nmax_bytes = "64MiB"\n[broker]\nurl = "{broker.url}"\n'
+        f'[[input]]\nname = "mqtt"\ntype = "mqtt"\ntopics = ["plant/#"]\n'
         f'[metrics]\nlisten = "127.0.0.1:{(metrics := Agent(tmp_path / "b").port)}"\n',
     )
     try:

@@ -36,15 +36,14 @@ type = "file"
 paths = ["{file}"]
 format = "syslog"
 logsource = {{ product = "linux" }}
-poll = "50ms"
 {more}
 """
 ATTACK = b"<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for root from 203.0.113.9 port 22 ssh2"
 
 
-def configured(folder: Path, data: Path, more: str = "") -> Agent:
+def configured(folder: Path, data: Path, more: str = "", **constants: object) -> Agent:
     """An agent whose data lie in ``data``, whose alerts land elsewhere."""
-    agent = Agent(folder, rules=few(folder / "rules"))
+    agent = Agent(folder, rules=few(folder / "rules"), **constants)
     agent.data = data / "data"
     landing = agent.landing = folder / "landing"
     (folder / "tailed").touch()
@@ -180,7 +179,7 @@ def test_killed_while_the_disk_is_full(tmp_path: Path) -> None:
 def test_a_disk_smaller_than_the_budget(tmp_path: Path) -> None:
     """On a disk that is smaller than ``max_bytes`` the oldest judged segments give way, and the agent goes on."""
     with tmpfs(tmp_path / "disk", "12m") as disk:
-        agent = configured(tmp_path / "a", disk, '[raw_log]\nsegment_bytes = "1MiB"\n')
+        agent = configured(tmp_path / "a", disk, segment_bytes=1 << 20)
         agent.up()
         try:
             for batch in range(1, 15):

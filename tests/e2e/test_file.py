@@ -26,7 +26,7 @@ def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     log.parent.mkdir()
     agent = Agent(tmp_path / "a")
     agent.configure(
-        f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{log}"]\npoll = "50ms"\n'
+        f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{log}"]\n'
         'format = "syslog"\nlogsource = { product = "linux" }\n'
     )
     agent.up()

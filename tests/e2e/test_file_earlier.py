@@ -34,7 +34,7 @@ def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     shutil.copy(RULES / "linux" / "logging_stopped.yml", rules)
     agent = Agent(tmp_path / "a", rules=rules)
     agent.configure(
-        f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{log}"]\npoll = "50ms"\ncontainers = true\n'
+        f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{log}"]\ncontainers = true\n'
         'multiline = { start = "^2026 ", timeout = "5s" }\n'
     )
     agent.up()

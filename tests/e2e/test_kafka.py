@@ -100,10 +100,10 @@ def test_two_agents_in_a_group(tmp_path: Path) -> None:
             sent += 200
 
         def agent(name: str) -> Agent:
-            made = Agent(tmp_path / name)
+            made = Agent(tmp_path / name, session_timeout=6.0)
             made.configure(
                 f'[[input]]\nname = "in"\ntype = "kafka"\nbrokers = ["{address}"]\ntls = false\ntopics = ["logs"]\n'
-                'format = "syslog"\nsession_timeout = "6s"\n[uplink]\ntype = "none"\n'
+                'format = "syslog"\n[uplink]\ntype = "none"\n'
             )
             made.config.write_text(made.config.read_text().replace('id = "edge-1"', f'id = "{name}"', 1))
             return made

@@ -33,10 +33,6 @@ POINTS: dict[str, Call] = {
 ROUNDS = max(len(POINTS) + 1, KILLS)
 LINES = 250
 """Of a round, over about a second."""
-MORE = """
-[raw_log]
-segment_bytes = "4KiB"
-"""
 JOINED = {
     "Doors of the region": """
         SELECT e.src, e.ts AS at_time, a.owner FROM door AS e JOIN assets FOR SYSTEM_TIME AS OF e.ts AS a
@@ -118,7 +114,7 @@ class Place(Door):
             "level:int",
         )
         sql = TABLE + LOOKUP + inserts({**STATEMENTS, **JOINED})
-        super().__init__(folder, MORE, rules=sql, name="door.sql", lookup=folder / "assets.vlookup")
+        super().__init__(folder, rules=sql, name="door.sql", lookup=folder / "assets.vlookup", segment_bytes=4 << 10)
         (self.rules / "door.yml").write_text(correlations())
         self._unseen = count()
 

@@ -45,7 +45,6 @@ tcp = "127.0.0.1:{port}"
 url = "{url}"
 [uplink]
 type = "mqtt"
-resend_after = "1s"
 heartbeat = "1s"
 """
 
@@ -76,7 +75,7 @@ def test_nothing_is_lost_between_puback_and_landing(tmp_path: Path, capsys: pyte
     first, parts = b"".join(whole[:FIRST]), split(b"".join(whole[FIRST:]), KILLS)
     with running(tmp_path / "broker") as broker, ThreadPoolExecutor(1) as sender:
         landing = Landing(tmp_path / "landing", broker)
-        agent = Agent(tmp_path / "a", rules=few(tmp_path / "rules"))
+        agent = Agent(tmp_path / "a", rules=few(tmp_path / "rules"), resend_after=1.0)
         agent.configure(AGENT.format(port=agent.port, url=broker.url))
         try:
             landing.start()
@@ -128,7 +127,8 @@ def test_three_landings_and_a_broker_that_forgets(tmp_path: Path, capsys: pytest
     parts = split(b"".join(traffic.blocks(17, 4_000 * (rounds + 1), attack_rate=0.02)), rounds + 1)
     folder = tmp_path / "landing"
     with running(tmp_path / "broker") as broker, ThreadPoolExecutor(1) as sender:
-        landings, agent = [Landing(folder, broker, f"landing-{i}") for i in range(3)], Agent(tmp_path / "a")
+        landings = [Landing(folder, broker, f"landing-{i}") for i in range(3)]
+        agent = Agent(tmp_path / "a", resend_after=1.0)
         agent.configure(AGENT.format(port=agent.port, url=broker.url))
         try:
             for landing in landings:

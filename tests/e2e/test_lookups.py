@@ -128,7 +128,7 @@ def agent_of(tmp_path: Path, region: Region, more: str = "", rules: str = RULE) 
     folder.mkdir(exist_ok=True)
     (folder / "rule.yml").write_text(rules)
     (folder / "other.yml").write_text(OTHER)  # one that runs without the lookup
-    made = Agent(tmp_path / "a", rules=folder, poll="200ms")
+    made = Agent(tmp_path / "a", rules=folder, rules_poll=0.2)
     made.configure(SETTINGS.format(port=made.port, key=region.public) + more)
     return made
 
@@ -444,7 +444,7 @@ def test_apart_from_the_bundle(broker: Broker, agent: Callable[..., Agent], regi
     vedette("bundle", "sign", bundle, "--key", region.key, "--fleet", "f1")
     one = Agent(tmp_path / "b", rules=None)
     uplink = UPLINK.format(url=broker.url)
-    one.configure(SETTINGS.format(port=one.port, key=region.public) + uplink + '[rules]\npoll = "200ms"\n')
+    one.configure(SETTINGS.format(port=one.port, key=region.public) + uplink + "[rules]\n")
     try:
         one.up()
         region.publish(bundle, broker.url)

@@ -60,7 +60,6 @@ tcp = "127.0.0.1:{port}"
 name = "file"
 type = "file"
 paths = ["{file}"]
-poll = "50ms"
 {linux}
 [broker]
 url = "{relay}"
@@ -69,11 +68,8 @@ name = "mqtt"
 type = "mqtt"
 topics = ["plant/#"]
 {linux}
-[raw_log]
-segment_bytes = "4KiB"
 [uplink]
 type = "mqtt"
-resend_after = "1s"
 {more}
 """
 
@@ -101,7 +97,9 @@ class Matrix:
         self.broker, self.relay = broker, relay
         self.log = folder / "logs" / "app.log"
         self.log.parent.mkdir()
-        self.agent = Agent(folder / "a", rules=rules, poll="200ms")
+        self.agent = Agent(
+            folder / "a", rules=rules, rules_poll=0.2, files_poll=0.05, segment_bytes=4 << 10, resend_after=1.0
+        )
         settings = {"port": self.agent.port, "file": self.log, "relay": relay.url, "linux": LINUX, "more": more}
         self.agent.configure(SETTINGS.format(**settings))
         self.landing = Landing(folder / "landing", broker)

@@ -60,7 +60,7 @@ class Pushed:
         public = vedette("bundle", "keygen", self._key).stdout.strip()
         self.agent = Agent(folder / "a", rules=None)
         self.agent.configure(
-            f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{self.file}"]\nformat = "json"\npoll = "20ms"\n'
+            f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{self.file}"]\nformat = "json"\n'
             f'logsource = {{ product = "door" }}\n[bundles]\ntrusted_keys = ["{public}"]\n'
             f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\n'
         )

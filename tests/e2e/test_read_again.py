@@ -35,15 +35,13 @@ type = "file"
 paths = ["{folder}/files/*"]
 format = "syslog"
 logsource = {{ product = "linux" }}
-[raw_log]
-segment_bytes = "24KiB"
 """
 FIRST = [("no folder", 3, "shown as it was"), ("old copy", 1, "shown as it was"), ("no file", 0, "shown stale")]
 """The cases before the random ones: of the store, segments that go besides the one that is cut, of what was shown."""
 
 
 def _agent(folder: Path) -> Agent:
-    agent = Agent(folder, rules=few(folder / "rules"))
+    agent = Agent(folder, rules=few(folder / "rules"), segment_bytes=24 << 10)
     agent.configure(SETTINGS.format(folder=folder))
     return agent
 

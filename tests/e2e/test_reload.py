@@ -96,7 +96,7 @@ def test_inputs_come_change_and_go(it: Reloading, tmp_path: Path) -> None:
     tcp(("127.0.0.1", it.other), line("two marker"))
     until("the file", lambda: agent.input("file")["stored"] == 500)
     moved = own_port()
-    it.configure(it.tcp("new", moved) + tail + 'poll = "10ms"\n')
+    it.configure(it.tcp("new", moved) + tail + 'timezone = "UTC"\n')
     assert agent.said("agent_reloaded")[-1]["changed"] == ["input in", "input new", "input file"]
     assert refused(agent.port)
     assert refused(it.other)
@@ -180,12 +180,8 @@ def test_rules_suppression_log_and_metrics(it: Reloading, tmp_path: Path) -> Non
     second.mkdir()
     (second / "mirror.yml").write_text(RULE.format(title="Mirror", number=2, word="mirror"))
     agent.rules = second
-    it.configure(
-        it.tcp("in", agent.port) + f'[metrics]\nlisten = "127.0.0.1:{port}"\n[[suppress]]\nfor = "1h"\n'
-        '[engine]\ncache_bytes = "0B"\n'
-    )
+    it.configure(it.tcp("in", agent.port) + f'[metrics]\nlisten = "127.0.0.1:{port}"\n[[suppress]]\nfor = "1h"\n')
     status = until("the rules", lambda: (found := agent.status())["rules"]["origin"] == str(second) and found)
-    assert not status["cache"]["on"]
     tcp(("127.0.0.1", agent.port), line("marker and mirror") * 5)
     status = agent.settled(5)
     assert (status["alerts"]["made"], status["correlation_state"]["folded"]) == (1, 4)

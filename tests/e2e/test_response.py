@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.agent import Agent, vedette
+from tests.e2e.tuned import tuned
 from tests.response.hosts import HOST, PEER, PEER6, Hosts, hosts, listening
 from tests.waits import until
 from vedette.delivery.envelope import decode_row
@@ -44,13 +44,12 @@ class Site:
         self.network, self.log = network, folder / "in.log"
         self.log.touch()
         self.agent = Agent(folder / "a", rules=folder / "rules")
-        self.agent.program = network.inside(sys.executable, "-m", "vedette")
-        self.agent.environment["VEDETTE_INTERNAL_SETTINGS"] = "1"
+        self.agent.program = network.inside(*tuned(nft_poll=0.1))
 
     def configure(self, response: str = "", blocks: str = BLOCK) -> None:
         self.agent.configure(
             f'[[input]]\ntype = "file"\nname = "in"\nformat = "json"\npaths = ["{self.log}"]\n'
-            f'logsource = {{product = "linux"}}\n[response]\nenabled = true\npoll = "100ms"\n{response}\n{blocks}'
+            f'logsource = {{product = "linux"}}\n[response]\nenabled = true\n{response}\n{blocks}'
         )
 
     def up(self, response: str = "", blocks: str = BLOCK) -> None:
@@ -296,7 +295,8 @@ def test_killed_while_it_blocks(site: Site, tmp_path: Path) -> None:
     hangs = '[ ! -e "$0.hang" ] || [ "$1" = -t ] || { touch "$0.hangs"; exec sleep 60; }'
     slow.write_text(f'#!/bin/sh\n{hangs}\nexec /usr/sbin/nft "$@"\n')
     slow.chmod(0o755)
-    site.up(f'nft = "{slow}"')
+    site.agent.program = site.network.inside(*tuned(nft=slow, nft_poll=0.1))
+    site.up()
     until("the table", lambda: site.network.nft("list", "tables"))
     (tmp_path / "nft.hang").touch()
     site.seen(PEER)
@@ -335,7 +335,7 @@ def test_without_permission(site: Site) -> None:
     """Without the capability nothing is blocked, and it is logged, shown and tried again; evaluation, alerts and the
     other receivers go on; with it all that waited is done."""
     site.agent.program = site.network.inside(
-        "setpriv", "--inh-caps=-net_admin", "--bounding-set=-net_admin", sys.executable, "-m", "vedette"
+        "setpriv", "--inh-caps=-net_admin", "--bounding-set=-net_admin", *tuned(nft_poll=0.1)
     )
     site.up()
     site.seen(PEER)
@@ -347,7 +347,7 @@ def test_without_permission(site: Site) -> None:
     assert "FAILING" in vedette("status", "-c", site.agent.config).stdout
     assert site.blocked() == []
     assert site.agent.stop() == 0
-    site.agent.program = site.network.inside(sys.executable, "-m", "vedette")
+    site.agent.program = site.network.inside(*tuned(nft_poll=0.1))
     site.agent.up()
     site.blocks(PEER)
     assert not site.network.reached()
@@ -357,7 +357,8 @@ def test_without_permission(site: Site) -> None:
 def test_without_nft(site: Site, tmp_path: Path) -> None:
     """A missing program is an error with what to do; put there, it is used without a restart."""
     nft = tmp_path / "missing"
-    site.up(f'nft = "{nft}"')
+    site.agent.program = site.network.inside(*tuned(nft=nft, nft_poll=0.1))
+    site.up()
     site.seen(PEER)
     until("the error", lambda: "install nftables" in (site.agent.status()["response"]["problem"] or ""))
     nft.symlink_to("/usr/sbin/nft")

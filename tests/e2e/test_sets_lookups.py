@@ -84,7 +84,7 @@ def settings(agent: Agent, center: Center) -> str:
     source = (
         f'[[input]]\nname = "in"\ntype = "syslog"\nformat = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
         f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{agent.folder / "in.log"}"]\nformat = "syslog"\n'
-        'poll = "20ms"\nlogsource = { product = "linux" }\n'
+        'logsource = { product = "linux" }\n'
     )
     return (
         f'{source}[bundles]\ntrusted_keys = ["{center.public}"]\n[[ruleset]]\nname = "region"\n'

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.agent import KILLS, Agent, chance, vedette
+from tests.e2e.tuned import tuned
 from tests.sinks.kit import Server, answers, resets, serving, silent
 from tests.waits import until
 from vedette.rawlog.segment import segments
@@ -218,7 +219,8 @@ def test_a_store_that_is_made_again(site: Site) -> None:
     with serving() as away:
         away.act = answers(503)
         sinks = webhook(away, "away") + file_sink(copies)
-        site.configure(sinks + "[raw_log]\nsegment_bytes = 4096\n", "directory")
+        site.agent.program = tuned(segment_bytes=4096)
+        site.configure(sinks, "directory")
         site.agent.up()
         for count in range(1, 7):
             site.write(100)

@@ -36,7 +36,7 @@ class Load:
         common = 'format = "syslog"\nlogsource = {product = "linux"}\n'
         self.agent.configure(
             f'[[input]]\nname = "tcp"\ntype = "syslog"\ntcp = "127.0.0.1:{self.agent.port}"\n'
-            f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{self.file}"]\npoll = "20ms"\n{common}'
+            f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{self.file}"]\n{common}'
             f'[broker]\nurl = "{broker.url}"\n[[input]]\nname = "mqtt"\ntype = "mqtt"\ntopics = ["plant/#"]\n{common}'
         )
         self.sent = 0

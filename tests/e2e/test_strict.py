@@ -16,6 +16,7 @@ from bench.send import tcp
 from tests.e2e.agent import RULES, Agent, assert_as_scanned
 from tests.e2e.test_rules import Stream, mark, rule
 from tests.e2e.test_rulesets import SQL, THRICE, alerts, sets
+from tests.e2e.tuned import tuned
 from tests.waits import until
 from vedette.runtime.control import ask
 
@@ -290,9 +291,8 @@ def test_isolation_changes(agent: Agent, site: Path) -> None:
 def test_overrun(agent: Agent, site: Path) -> None:
     """A strict set that stands still holds the raw log within its max_backlog; beyond that events are lost to it, are
     counted, and to the others nothing happens. It goes on with what is left."""
-    agent.environment["VEDETTE_INTERNAL_SETTINGS"] = "1"
-    small = '[raw_log]\nmax_bytes = "2MiB"\nsegment_bytes = "128KiB"\n'
-    configured(agent, site, more=small, last='max_backlog = "1MiB"\n')
+    agent.program = tuned(segment_bytes=128 << 10)
+    configured(agent, site, more='[raw_log]\nmax_bytes = "2MiB"\n', last='max_backlog = "1MiB"\n')
     agent.up()
     pid = running(agent)["pid"]
     os.kill(pid, signal.SIGSTOP)

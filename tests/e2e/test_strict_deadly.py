@@ -186,7 +186,7 @@ def test_deadly_statements(agent: Agent, tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     configured(
         agent, tmp_path / "site", last=BOUNDS,
-        more=f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{file}"]\nformat = "json"\npoll = "20ms"\n',
+        more=f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{file}"]\nformat = "json"\n',
     )  # fmt: skip
     agent.up()
     running(agent)
@@ -236,7 +236,7 @@ def test_deadly_operators(agent: Agent, tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     configured(
         agent, tmp_path / "site", last=BOUNDS,
-        more=f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{file}"]\nformat = "json"\npoll = "20ms"\n',
+        more=f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{file}"]\nformat = "json"\n',
     )  # fmt: skip
     agent.up()
     running(agent)

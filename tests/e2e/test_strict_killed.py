@@ -52,9 +52,8 @@ def test_each_alert_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     path = rule(tmp_path / "site", "site", 3)
     thrice = THRICE.format(word="site", number=4, of=3).replace("gte: 3", "gte: 10").replace("10m", "30d")
     path.write_text(path.read_text() + thrice + "generate: true\n")
-    agent = Agent(tmp_path / "a", rules=rule(tmp_path / "own", "own", 1).parent)
-    configured(agent, tmp_path / "site", more='[raw_log]\nsegment_bytes = "4KiB"\n')
-    agent.environment["VEDETTE_INTERNAL_SETTINGS"] = "1"
+    agent = Agent(tmp_path / "a", rules=rule(tmp_path / "own", "own", 1).parent, segment_bytes=4 << 10)
+    configured(agent, tmp_path / "site")
     points, rounds, fired = {**STORING, **ROTATION}, max(9, KILLS), Counter[str]()
     agent.up()
     with ThreadPoolExecutor(1) as pool:

@@ -76,7 +76,7 @@ def test_functions(tmp_path: Path) -> None:
     file.touch()
     agent = Agent(tmp_path / "a", rules=rule(tmp_path / "own", "own", 1).parent)
     agent.configure(
-        f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{file}"]\nformat = "json"\npoll = "20ms"\n'
+        f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{file}"]\nformat = "json"\n'
         f'logsource = {{ product = "door" }}\n{ALLOW}'
         f'[[ruleset]]\nname = "site"\npaths = ["{site}"]\nisolation = "strict"\n'
     )
@@ -159,9 +159,8 @@ def test_store_made_again(tmp_path: Path) -> None:
     event, its account adds up, and its correlation counts from there on."""
     path = rule(tmp_path / "site", "site", 3)
     path.write_text(path.read_text() + THRICE.format(word="site", number=4, of=3) + "generate: true\n")
-    agent = Agent(tmp_path / "a", rules=rule(tmp_path / "own", "own", 1).parent)
-    agent.environment["VEDETTE_INTERNAL_SETTINGS"] = "1"
-    configured(agent, tmp_path / "site", more='[raw_log]\nsegment_bytes = "4KiB"\n')
+    agent = Agent(tmp_path / "a", rules=rule(tmp_path / "own", "own", 1).parent, segment_bytes=4 << 10)
+    configured(agent, tmp_path / "site")
     agent.up()
     try:
         running(agent)

@@ -51,8 +51,8 @@ def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     # Over 3 s: three lives of an agent and more, and a stream that goes on for a second and a half.
     rng = chance()
     parts = split(b"".join(traffic.blocks(12, LINES, attack_rate=0.05)), KILLS + 1)
-    agent = Agent(tmp_path / "a", rules=few(tmp_path / "rules"))
-    agent.configure(SYSLOG.format(port=agent.port) + '[raw_log]\nsegment_bytes = "64KiB"\n')
+    agent = Agent(tmp_path / "a", rules=few(tmp_path / "rules"), segment_bytes=64 << 10)
+    agent.configure(SYSLOG.format(port=agent.port))
     agent.up()
     handed = stored = end = 0
     try:

@@ -34,7 +34,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     log.write_bytes(b"".join(traffic.blocks(13, LINES, attack_rate=0.01)))
     agent = Agent(
         folder / "a",
-        f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{log}"]\npoll = "50ms"\nformat = "syslog"\n'
+        f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{log}"]\nformat = "syslog"\n'
         'logsource = { product = "linux" }\n',
     )
     agent.up()

@@ -35,8 +35,6 @@ type = "file"
 paths = ["{file}"]
 format = "syslog"
 logsource = {{ product = "linux" }}
-[raw_log]
-segment_bytes = "24KiB"
 """
 ATTACK = b"<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for root from 203.0.113.9 port 22 ssh2"
 Damage = Callable[[Path, Random], None]
@@ -56,7 +54,7 @@ class Template:
 
 
 def configured(folder: Path, port: int = 0) -> Agent:
-    agent = Agent(folder, rules=few(folder / "rules"), port=port)
+    agent = Agent(folder, rules=few(folder / "rules"), port=port, segment_bytes=24 << 10)
     agent.configure(SETTINGS.format(port=agent.port, file=folder / "tailed"))
     return agent
 

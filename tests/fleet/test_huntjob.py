@@ -26,7 +26,7 @@ from vedette.fleet.hunt import packed
 from vedette.fleet.job import Job, Kind, Limits, Services, Stopped
 from vedette.fleet.kinds import KINDS
 from vedette.fleet.replies import records
-from vedette.inputs.file import FileInput
+from vedette.inputs.settings import FileInput
 from vedette.model.event import LogSource
 from vedette.plan.plan import Plan
 from vedette.rules import build

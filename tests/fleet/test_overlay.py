@@ -18,7 +18,7 @@ from vedette.config.settings import Config
 from vedette.fleet import overlay
 from vedette.fleet.overlay import MAX_STARTS, OPEN, Applied, Watch, check, merged, under
 from vedette.inputs.plugin import PluginInput
-from vedette.inputs.table import INPUT_TYPES
+from vedette.inputs.settings import INPUT_TYPES
 from vedette.mqtt.settings import MqttSettings
 from vedette.sinks.plugin import PluginSink
 from vedette.sinks.settings import SINK_TYPES
@@ -221,13 +221,12 @@ def test_code_keys_addresses_and_paths_are_the_host_s(path: Path, above: str) ->
     "above",
     [
         '[uplink]\nurl = "mqtts://x"\nca_file = "/x"\n', '[[input]]\ntype = "file"\nname = "files"\nurl = "x"\n',
-        '[fleet]\nredact = ["x"]\n', '[nothing]\na = 1\n', '[broker]\nkeepalive = 1\n', '[log]\nlevle = "debug"\n',
+        '[fleet]\nredact = ["x"]\n', '[nothing]\na = 1\n', '[log]\nlevle = "debug"\n',
     ],
 )  # fmt: skip
-def test_a_name_that_is_none(path: Path, monkeypatch: pytest.MonkeyPatch, above: str) -> None:
-    """A former name, an internal one, a wrong one: refused at the centre; the agent leaves it out, says so, and takes
+def test_a_name_that_is_none(path: Path, above: str) -> None:
+    """A former name, a wrong one: refused at the centre; the agent leaves it out, says so, and takes
     the rest, for the overlay may have moved the host to another region."""
-    monkeypatch.delenv("VEDETTE_INTERNAL_SETTINGS")
     with pytest.raises(ValueError, match=r"unknown key|belongs in"):
         check(tomllib.loads(above))
     (table, keys), free = next(iter(tomllib.loads(above).items())), path.read_text().replace('"uplink", ', "")

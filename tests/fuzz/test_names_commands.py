@@ -70,6 +70,8 @@ lookup rollback X -c F/vedette.toml
 member allow X --folder F/region
 member enroll X --folder F/region --fleet plants
 member enroll web-1 --folder F/region --fleet=X
+member move X --site linz --folder F/region
+member move web-1 --site=X --folder F/region
 member renew X --folder F/region
 member revoke X --folder F/region
 member zip X --folder F/region --release F/release.zip

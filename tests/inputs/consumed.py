@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from tests.inputs.intake import Bin, account
-from vedette.inputs.kafka import KafkaInput
+from tests.inputs.intake import Bin, account, agent
+from tests.settings import WatchedKafka
 from vedette.model.counters import Counters
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def consuming(
     settings = {"brokers": (address,), "tls": False, "session_timeout": SESSION, **settings}
     positions = [*bin.positions.values()]
     consumer: KafkaConsumer = Counted(
-        KafkaInput("in", **settings), f"vedette-{who}-in", bin, counters, positions, backoff=(0.05, 0.2)
+        WatchedKafka("in", **settings), agent(bin, counters, positions, name=who), backoff=(0.05, 0.2)
     )
     if not static:
         consumer._instance = None  # type: ignore[assignment]

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import errno
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.waits import eventually, until
 from vedette.inputs.accept import IDLE_SECONDS
+from vedette.inputs.base import Surroundings
 from vedette.inputs.listen import SyslogListener
-from vedette.inputs.syslog import SyslogInput
+from vedette.inputs.settings import SyslogInput
 from vedette.model.counters import Counters
-from vedette.model.event import Chunk, FilePosition
+from vedette.model.event import Chunk, FilePosition, Intake
+from vedette.system.wallclock import utc_now
 
 
 class Bin:
@@ -83,6 +85,18 @@ def account(counters: Counters, bin: Bin, name: str) -> None:
     assert counters.bytes_in[name] == sum(len(chunk.data) for chunk in bin.chunks)
 
 
+def agent(
+    bin: Intake,
+    counters: Counters,
+    positions: Iterable[FilePosition] = (),
+    *,
+    name: str = "a1",
+    private: Callable[[int], bool] = lambda descriptor: False,
+) -> Surroundings:
+    """An agent as an input sees it, with nothing in its raw log."""
+    return Surroundings(bin, counters, utc_now, name, lambda: positions, lambda name: (), private)
+
+
 LOCAL = "127.0.0.1:0"
 
 
@@ -92,7 +106,7 @@ async def listening(
 ) -> AsyncIterator[tuple[SyslogListener, int]]:
     """A started listener, of TCP unless it is said, and its first port; stopped afterwards, and the account checked."""
     settings = settings if settings.keys() & {"udp", "tcp", "tls"} else {"tcp": LOCAL, **settings}
-    listener = SyslogListener(SyslogInput("in", **settings), bin, counters, idle=idle)  # type: ignore[arg-type]
+    listener = SyslogListener(SyslogInput("in", **settings), agent(bin, counters), idle)  # type: ignore[arg-type]
     await listener.start()
     try:
         yield listener, listener.addresses[0][2]

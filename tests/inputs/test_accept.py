@@ -96,16 +96,16 @@ def test_a_flood_of_connections_from_one_peer() -> None:
 LISTEN = """
 import asyncio, resource, sys
 import structlog
-from tests.inputs.intake import Bin
+from tests.inputs.intake import Bin, agent
 from vedette.inputs.listen import SyslogListener
-from vedette.inputs.syslog import SyslogInput
+from vedette.inputs.settings import SyslogInput
 from vedette.model.counters import Counters
 
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 
 async def main():
     counters, loop = Counters(), asyncio.get_running_loop()
-    listener = SyslogListener(SyslogInput("in", tcp="127.0.0.1:0", max_connections_per_peer=5), Bin(), counters)
+    listener = SyslogListener(SyslogInput("in", tcp="127.0.0.1:0", max_connections_per_peer=5), agent(Bin(), counters))
     await listener.start()
     print(listener.addresses[0][2], flush=True)
     while await loop.run_in_executor(None, sys.stdin.readline):
@@ -358,9 +358,9 @@ async def test_no_one_is_stalled_while_nothing_is_read() -> None:
 
 VANISH = """
 import asyncio, os, subprocess, sys
-from tests.inputs.intake import Bin
+from tests.inputs.intake import Bin, agent
 from tests.waits import eventually
-from vedette.inputs.syslog import SyslogInput
+from vedette.inputs.settings import SyslogInput
 from vedette.inputs import accept
 from vedette.inputs.listen import SyslogListener
 from vedette.model.counters import Counters
@@ -382,7 +382,7 @@ async def main():
     subprocess.run([*inside, "ip", "addr", "add", "192.0.2.2/24", "dev", "far"], check=True)
     subprocess.run([*inside, "ip", "link", "set", "far", "up"], check=True)
     bin, counters = Bin(), Counters()
-    listener = SyslogListener(SyslogInput("in", tcp="192.0.2.1:0"), bin, counters)
+    listener = SyslogListener(SyslogInput("in", tcp="192.0.2.1:0"), agent(bin, counters))
     await listener.start()
     port = listener.addresses[0][2]
     program = "import socket, sys, time; s = socket.create_connection(('192.0.2.1', int(sys.argv[1])));"

@@ -102,15 +102,16 @@ def test_a_name_that_is_none() -> None:
 LISTENER = """
 import asyncio, os, sys
 os.environ["LISTEN_PID"], os.environ["LISTEN_FDS"] = str(os.getpid()) if sys.argv[1] == "ours" else "1", "4"
-from vedette.inputs.syslog import SyslogInput
+from vedette.inputs.settings import SyslogInput
 from vedette.inputs.listen import SyslogListener
 from vedette.model.counters import Counters
-from tests.inputs.intake import Bin
+from tests.inputs.intake import Bin, agent
 from tests.waits import eventually
 
 async def main():
     bin, counters = Bin(), Counters()
-    listener = SyslogListener(SyslogInput("in", udp=sys.argv[2], tcp=sys.argv[2], receive_buffer=4096), bin, counters)
+    settings = SyslogInput("in", udp=sys.argv[2], tcp=sys.argv[2], receive_buffer=4096)
+    listener = SyslogListener(settings, agent(bin, counters))
     await listener.start()
     await eventually("2 events", lambda: len(bin.events) == 2)
     await listener.stop()

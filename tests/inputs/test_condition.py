@@ -19,21 +19,19 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
 from tests.broker import Broker, own_port
-from tests.inputs.intake import Bin, listening
+from tests.inputs.intake import Bin, agent, listening
 from tests.inputs.test_journalaccess import NOBODY
 from tests.inputs.test_plugin import Plugin, raises, rests
 from tests.mqtt.kit import QUICK
+from tests.settings import PolledFiles
 from tests.waits import eventually
 from vedette.config.read import parse
-from vedette.inputs.audit import AuditInput
-from vedette.inputs.base import InputSettings, Running, Surroundings
+from vedette.inputs.base import Running
 from vedette.inputs.condition import OPENING, WORKS, State
-from vedette.inputs.file import FileInput
 from vedette.inputs.follow import JournalFollower
-from vedette.inputs.journal import JournalInput
-from vedette.inputs.mqtt import MqttInput
 from vedette.inputs.multicast import AuditListener
 from vedette.inputs.plugin import PluginRun, settings_of
+from vedette.inputs.settings import AuditInput, FileInput, InputSettings, JournalInput, MqttInput
 from vedette.inputs.subscribe import MqttSubscription
 from vedette.inputs.tail import FileTail
 from vedette.model.counters import Counters
@@ -65,8 +63,8 @@ async def working(transport: Running) -> None:
 
 
 def tail(*paths: Path, **settings: Any) -> FileTail:
-    wanted = FileInput("f", paths=tuple(map(str, paths)), poll=0.01, **settings)
-    return FileTail(wanted, Bin(), Counters(), [])
+    wanted = PolledFiles("f", paths=tuple(map(str, paths)), poll=0.01, **settings)
+    return FileTail(wanted, agent(Bin(), Counters()))
 
 
 @contextmanager
@@ -174,7 +172,7 @@ async def test_a_journal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     settings, path = JournalInput("j", directory=str(tmp_path)), os.environ["PATH"]
     monkeypatch.setenv("PATH", str(tmp_path))
     assert settings.foreseen().state is State.FAILING
-    async with opened(JournalFollower(settings, Bin(), Counters(), backoff=(0.01, 0.02))) as transport:
+    async with opened(JournalFollower(settings, agent(Bin(), Counters()), backoff=(0.01, 0.02))) as transport:
         await failing(transport, "there is no journalctl")
         monkeypatch.setenv("PATH", path)
         await working(transport)
@@ -194,7 +192,7 @@ async def test_a_journal_that_may_not_be_read(public: Path) -> None:
 async def test_audit_without_the_right() -> None:
     """Who may not read the audit log fails, with what is missing."""
     with as_nobody():
-        async with opened(AuditListener(AuditInput("a"), Bin(), Counters(), backoff=(0.01, 0.02))) as transport:
+        async with opened(AuditListener(AuditInput("a"), agent(Bin(), Counters()), backoff=(0.01, 0.02))) as transport:
             await eventually("a refusal", lambda: transport.condition.state is State.FAILING)
             assert transport.condition.reason
 
@@ -204,7 +202,7 @@ async def test_a_broker_that_is_not_there(tmp_path: Path) -> None:
     """Failing with its address while nobody listens there; works once it is up; failing again when it has gone."""
     broker = Broker(tmp_path)
     settings = MqttInput("m", broker=MqttSettings(broker.url), topics=("t/#",))
-    subscription = MqttSubscription(settings, Bin(), Counters(), agent_id="a1", backoff=QUICK)
+    subscription = MqttSubscription(settings, agent(Bin(), Counters()), backoff=QUICK)
     async with opened(subscription) as transport:
         await failing(transport, f"{broker.url}: ")
         broker.start()
@@ -218,7 +216,7 @@ async def test_a_broker_that_is_not_there(tmp_path: Path) -> None:
 async def test_a_subscription_that_is_refused() -> None:
     """Failing with its topic until the broker takes it. (Mosquitto 2.0.11 refuses none.)"""
     settings = MqttInput("m", broker=MqttSettings("mqtt://b"), topics=("t/#",))
-    subscription = MqttSubscription(settings, Bin(), Counters(), agent_id="a1", backoff=QUICK)
+    subscription = MqttSubscription(settings, agent(Bin(), Counters()), backoff=QUICK)
     subscription.client.connected.set()
     for reason, reasons in (("Not authorized", ["t/#: Not authorized"]), ("Granted QoS 1", [""])):
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
@@ -271,10 +269,10 @@ async def test_no_descriptor_to_accept_with() -> None:
 async def test_a_plugin() -> None:
     """One that raises is failing, without its words, which may quote an event; one that goes on quietly works."""
     entry = Entry("inputs", "acme", "1", "one", "tests.inputs.test_plugin:Plugin")
-    given = Surroundings(Bin(), Counters(), lambda: 7, "edge-1", lambda: [], lambda name: [], lambda file: False)
+    surroundings = agent(Bin(), Counters())
     for steps, end in (([raises, rests], WORKS), ([raises], "the plugin acme:one is in quarantine")):
         Plugin.steps, Plugin.ran = steps, 0
-        run = PluginRun(settings_of(entry)("x"), entry, given, backoff=(0.001, 0.002), stop_seconds=0.3)
+        run = PluginRun(settings_of(entry)("x"), entry, surroundings, backoff=(0.001, 0.002), stop_seconds=0.3)
         async with opened(run) as transport:
             await eventually(str(end), lambda end=end: end in (transport.condition, transport.condition.reason))
 

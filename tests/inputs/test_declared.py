@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.inputs.intake import Bin
+from tests.inputs.intake import Bin, agent
 from vedette.config.read import parse
-from vedette.inputs.base import Surroundings
+from vedette.inputs.opening import opened
 from vedette.model.counters import Counters
 
 INPUTS = {
@@ -21,5 +21,4 @@ async def test_it_opens(kind: str) -> None:
     """An input that looks into its messages is made, and hands them on by the name of the format."""
     (made,) = parse(f'[[input]]\ntype = "{kind}"\nname = "i"\nformat = "rules:gate"\n{INPUTS[kind]}\n').input
     assert made.codec == "rules:gate"
-    given = Surroundings(Bin(), Counters(), lambda: 7, "edge-1", lambda: [], lambda name: [], lambda file: False)
-    assert await made.open(given, 10)
+    assert await opened(made, agent(Bin(), Counters()), 10)

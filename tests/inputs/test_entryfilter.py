@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vedette.inputs.entryfilter import Filter
-from vedette.inputs.journal import JournalInput
+from vedette.inputs.settings import JournalInput
 
 NGINX = {b"_SYSTEMD_UNIT": [b"nginx.service"], b"_PID": [b"7"], b"PRIORITY": [b"4"]}
 

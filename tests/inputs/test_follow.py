@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.inputs.intake import Bin, account
+from tests.inputs.intake import Bin, account, agent
 from tests.inputs.journald import Journald, journald
 from tests.waits import eventually
 from vedette.decode.decoder import record
 from vedette.inputs.follow import JournalFollower
-from vedette.inputs.journal import JournalInput
+from vedette.inputs.settings import JournalInput
 from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import MAX_EVENT, FilePosition, Flag
 
@@ -38,7 +38,7 @@ async def following(bin: Bin, folder: Path, positions: Any = None, **settings: A
     counters, before = Counters(), len(bin.chunks)
     known = list(bin.positions.values()) if positions is None else positions
     wanted = JournalInput("j", directory=str(folder), **settings)
-    follower = JournalFollower(wanted, bin, counters, known, backoff=(0.05, 0.2))
+    follower = JournalFollower(wanted, agent(bin, counters, known), backoff=(0.05, 0.2))
     task = asyncio.create_task(follower.run())
     try:
         yield counters

@@ -199,7 +199,7 @@ def test_ten_megabytes(prefix: bytes) -> None:
     framer.feed(prefix + b"<13>")
     for _ in range(1000):
         framer.feed(b"x" * 10_000)
-        held = max(held, framer.held)
+        held = max(held, framer.buffered)
     framer.feed(b"\n<13>next\n")
     framer.end()
     (first, cut), second = unpack(framer.take())
@@ -230,7 +230,7 @@ def test_cut(stream: list[bytes], events: Events) -> None:
         framer.feed(piece)
         framer.cut()
         runs += framer.take()
-        assert framer.held <= 2  # of a count, without a message
+        assert framer.buffered <= 2  # of a count, without a message
     framer.feed(stream[-1])
     framer.end()
     assert unpack(runs + framer.take()) == events
@@ -257,11 +257,11 @@ def test_held_is_what_is_kept() -> None:
     framer = StreamFramer(max_event=10)
     for piece, held in ((b"<13>", 4), (b"\nab", 7), (b"x" * 20, 15), (b"\n9 <13>abc", 16 + 9)):
         framer.feed(piece)
-        assert framer.held == held
+        assert framer.buffered == held
     framer.take()
-    assert framer.held == 9
+    assert framer.buffered == 9
     framer.feed(b"de3 abc<13>l")
-    assert framer.held == 9 + 3 + 5
+    assert framer.buffered == 9 + 3 + 5
 
 
 def test_lines_consumed() -> None:

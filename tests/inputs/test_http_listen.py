@@ -21,16 +21,15 @@ from structlog.testing import capture_logs
 
 pytest.importorskip("httptools", reason="an environment from before: make environment")
 from tests.certificates import Authority
-from tests.inputs.intake import LOCAL, Bin, rsyslogd
+from tests.inputs.intake import LOCAL, Bin, agent, rsyslogd
 from tests.inputs.test_acknowledge import Disk
 from tests.looptime import forward
 from tests.senders import COLLECTOR, PROMTAIL, PUSHES, Push, configured, needs_collector, needs_promtail
 from tests.waits import DEADLINE, eventually
 from vedette.inputs import http_listen
-from vedette.inputs.connected import TlsListener
 from vedette.inputs.connections import LOOKS
-from vedette.inputs.http import HttpInput
 from vedette.inputs.http_listen import HttpListener
+from vedette.inputs.settings import HttpInput, TlsListener
 from vedette.model.counters import Counters, Log
 from vedette.model.event import MAX_EVENT
 
@@ -41,7 +40,7 @@ ELASTIC = glob.glob("/usr/lib*/rsyslog/omelasticsearch.so") + glob.glob("/usr/li
 async def http_input(bin: Bin, counters: Counters, **settings: object) -> AsyncIterator[tuple[HttpListener, int]]:
     """A started listener and its first port; stopped afterwards, and the account checked."""
     settings = settings if settings.keys() & {"tcp", "tls"} else {"tcp": LOCAL, **settings}
-    listener = HttpListener(HttpInput("in", **settings), bin, counters)
+    listener = HttpListener(HttpInput("in", **settings), agent(bin, counters))
     await listener.start()
     try:
         yield listener, listener.addresses[0][2]
@@ -196,22 +195,25 @@ async def test_rate() -> None:
 
 
 async def test_memory_of_bodies_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond HELD_BYTES what comes further is asked to come again; a stalled sender is closed and counted."""
+    """Beyond HELD_BYTES the largest body is refused, not the one that comes then; a stalled sender is closed."""
     monkeypatch.setattr(http_listen, "HELD_BYTES", 100_000)
     bin, counters, loop = Bin(), Counters(), asyncio.get_running_loop()
     async with http_input(bin, counters, message_timeout=DEADLINE) as (_, port):
-        _, stalled = await asyncio.open_connection("127.0.0.1", port)
-        stalled.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n" + b"x" * 80_000)
-        await stalled.drain()
-        statuses = [(await send(port, "/events", b"y" * 50_000)).status for _ in range(3)]
-        assert statuses[-1] == 429
+        senders = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        for (_, writer), size in zip(senders, (70_000, 50_000), strict=True):
+            writer.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % size + b"x" * (size - 1))
+            await writer.drain()
+        assert [(await send(port, "/events", b"y" * 50_000)).status for _ in range(3)] == [200] * 3
+        reader, writer = senders[0]
+        writer.write(b"x")
+        assert (await reader.readline()).split()[1] == b"429"
         while not counters.totals["connections_stalled"]:
             forward(loop, DEADLINE / LOOKS)
             await asyncio.sleep(0)
         assert counters.totals["connections_stalled"] == 1
-        assert (await send(port, "/events", b"y" * 50_000)).status == 200
-        stalled.close()
-    assert len(bin.events) == statuses.count(200) + 1
+        for _, writer in senders:
+            writer.close()
+    assert len(bin.events) == 3
 
 
 async def test_the_raw_log_cannot_be_written() -> None:

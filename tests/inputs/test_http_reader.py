@@ -44,7 +44,7 @@ def test_requests_in_pieces(size: int) -> None:
     assert second.body.whole() == b"abcde"
     assert first.keep
     assert not found.within
-    assert found.held == len(b"oneabcde")
+    assert found.buffered == len(b"oneabcde")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_body_that_is_too_large() -> None:
     found.feed(post(b"x" * 11) + b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
     for _ in range(5):
         found.feed(b"4\r\nabcd\r\n")
-        assert found.held <= 14
+        assert found.buffered <= 14
     found.feed(b"0\r\n\r\n" + post(b"ok"))
     assert [one.refused.status if one.refused else one.body.whole() for one in found.requests] == [413, 413, b"ok"]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from vedette.inputs import journalaccess
-from vedette.inputs.journal import JournalInput
 
 NOBODY = 65534
 
@@ -22,7 +21,7 @@ def as_nobody(directory: Path) -> str:
             os.setgroups([])
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
-            os.write(write, journalaccess.unreadable(JournalInput("j", directory=str(directory))).encode())
+            os.write(write, journalaccess.unreadable(str(directory)).encode())
         finally:
             os._exit(0)
     os.close(write)
@@ -57,4 +56,4 @@ def _is_group(name: str) -> bool:
 
 def test_no_journal(tmp_path: Path) -> None:
     """A folder that is not there yet is no lack of permission."""
-    assert journalaccess.unreadable(JournalInput("j", directory=str(tmp_path / "none"))) == ""
+    assert journalaccess.unreadable(str(tmp_path / "none")) == ""

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.inputs.intake import LOCAL, Bin, account, listening, looked, rsyslogd
+from tests.inputs.intake import LOCAL, Bin, account, agent, listening, looked, rsyslogd
 from tests.waits import eventually
 from vedette.inputs import listen
 from vedette.inputs.listen import SyslogListener
-from vedette.inputs.syslog import SyslogInput
+from vedette.inputs.settings import SyslogInput
 from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import CHUNK_BYTES
 
@@ -112,18 +112,18 @@ async def test_many_unfinished_messages(monkeypatch: pytest.MonkeyPatch) -> None
         with capture_logs() as logs:
             for peer in peers[:-1]:
                 peer.sendall(b"<13>" + b"x" * 49_996)
-            await eventually("bytes that wait for their end", lambda: listener.held == 19 * 50_000)
+            await eventually("bytes that wait for their end", lambda: listener.buffered == 19 * 50_000)
             peers[-1].sendall(b"<13>" + b"y" * 69_996)
-            await eventually("bytes that wait for their end", lambda: listener.held == 20 * 51_000)
+            await eventually("bytes that wait for their end", lambda: listener.buffered == 20 * 51_000)
             assert not bin.events
             peers[-1].sendall(b"y" * 30_000)
             await eventually("an event", lambda: len(bin.events) == 1)
-        assert listener.held == 19 * 50_000
+        assert listener.buffered == 19 * 50_000
         peers[-1].sendall(b"y" * 3_000_000 + b"\n<13>whole\n")
         for peer in peers[:-1]:
             peer.sendall(b"\n")
         await eventually("21 events", lambda: len(bin.events) == 21)
-        assert listener.held == 0
+        assert listener.buffered == 0
         for peer in peers:
             peer.close()
     cut, whole = bin.by_origin["127.0.0.3"]
@@ -142,14 +142,14 @@ async def test_port_in_use() -> None:
         tcp, udp = (f"127.0.0.1:{sock.getsockname()[1]}" for sock in (free, other))
         free.close()
         with pytest.raises(OSError, match=f"input 'edge': cannot listen on udp {udp}: .*another program"):
-            await SyslogListener(SyslogInput("edge", udp=udp, tcp=tcp), Bin(), Counters()).start()
+            await SyslogListener(SyslogInput("edge", udp=udp, tcp=tcp), agent(Bin(), Counters())).start()
         socket.create_server(("127.0.0.1", int(tcp.partition(":")[2]))).close()
 
 
 async def test_back_pressure() -> None:
     """While the raw log takes nothing TCP is not read and datagrams are dropped and counted; then it goes on."""
     bin, counters = Bin(), Counters()
-    listener = SyslogListener(SyslogInput("in", udp=LOCAL, tcp=LOCAL, message_timeout=1.0), bin, counters)
+    listener = SyslogListener(SyslogInput("in", udp=LOCAL, tcp=LOCAL, message_timeout=1.0), agent(bin, counters))
     await listener.start()
     ports = {kind: port for kind, _, port in listener.addresses}
     _, writer = await asyncio.open_connection("127.0.0.1", ports["tcp"])
@@ -194,7 +194,7 @@ async def test_a_steady_sender_does_not_keep_stop(monkeypatch: pytest.MonkeyPatc
 async def test_stop_hands_over() -> None:
     """What has reached the sockets before ``stop`` is stored, unfinished lines too; afterwards ports are free."""
     bin, counters = Bin(), Counters()
-    listener = SyslogListener(SyslogInput("in", udp=LOCAL, tcp=LOCAL), bin, counters)
+    listener = SyslogListener(SyslogInput("in", udp=LOCAL, tcp=LOCAL), agent(bin, counters))
     await listener.start()
     ports = {kind: port for kind, _, port in listener.addresses}
     peer = socket.create_connection(("127.0.0.1", ports["tcp"]))
@@ -216,7 +216,7 @@ async def test_stop_hands_over() -> None:
 async def test_unwritable_log() -> None:
     """When the raw log cannot be written ``run`` raises, connections close, and ``stop`` still works."""
     bin, counters = Bin(), Counters()
-    listener = SyslogListener(SyslogInput("in", tcp=LOCAL), bin, counters)
+    listener = SyslogListener(SyslogInput("in", tcp=LOCAL), agent(bin, counters))
     await listener.start()
     bin.broken = True
     reader, writer = await asyncio.open_connection("127.0.0.1", listener.addresses[0][2])
@@ -249,7 +249,7 @@ async def test_kernel_drops() -> None:
     """Datagrams that overflow the socket's buffer are counted: sent = stored + dropped in the kernel."""
     bin, counters = Bin(), Counters()
     settings = SyslogInput("in", udp=LOCAL, receive_buffer=4096)
-    listener = SyslogListener(settings, bin, counters)
+    listener = SyslogListener(settings, agent(bin, counters))
     await listener.start()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for _ in range(500):  # the event loop does not run meanwhile
@@ -308,10 +308,10 @@ async def test_rsyslog(tmp_path: Path, transport: str, options: str) -> None:
 
 WITHOUT_RECVMMSG = """
 import asyncio, ctypes, platform, socket, struct, sys
-from tests.inputs.intake import Bin
+from tests.inputs.intake import Bin, agent
 from tests.waits import eventually
 from vedette.inputs.listen import SyslogListener
-from vedette.inputs.syslog import SyslogInput
+from vedette.inputs.settings import SyslogInput
 from vedette.model.counters import Counters
 
 number = {"x86_64": 299, "aarch64": 243}[platform.machine()]
@@ -324,7 +324,7 @@ if prctl(38, 1, 0, 0, 0) or prctl(22, 2, ctypes.c_void_p(ctypes.addressof(progra
 
 async def main():
     bin, counters = Bin(), Counters()
-    listener = SyslogListener(SyslogInput("edge", udp="127.0.0.1:0", tcp=""), bin, counters)
+    listener = SyslogListener(SyslogInput("edge", udp="127.0.0.1:0", tcp=""), agent(bin, counters))
     await listener.start()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for i in range(200):

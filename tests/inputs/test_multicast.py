@@ -14,12 +14,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.inputs.auditing import auditd, auditing, speaker
-from tests.inputs.intake import Bin, account
+from tests.inputs.intake import Bin, account, agent
 from tests.waits import eventually
 from vedette.decode.decoder import record
 from vedette.decode.formats.auditd import TYPES
-from vedette.inputs.audit import AuditInput
 from vedette.inputs.multicast import OWN, AuditListener
+from vedette.inputs.settings import AuditInput
 from vedette.model.counters import Counters, Dropped, Log
 
 pytestmark = pytest.mark.peer
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.peer
 async def listening(bin: Bin, counters: Counters | None = None, **settings: object) -> AsyncIterator[Counters]:
     """A running input that has opened its socket; stopped afterwards, and the account checked."""
     counted = counters or Counters()
-    listener = AuditListener(AuditInput("a", **settings), bin, counted, list(bin.positions.values()))  # type: ignore[arg-type]
+    listener = AuditListener(AuditInput("a", **settings), agent(bin, counted, list(bin.positions.values())))  # type: ignore[arg-type]
     with capture_logs() as logs:
         task = asyncio.create_task(listener.run())
         try:
@@ -140,14 +140,14 @@ def test_without_the_capability() -> None:
     """It says once what is missing, and goes on trying."""
     program = """if True:
         import asyncio, os, sys
-        from vedette.inputs.audit import AuditInput
+        from vedette.inputs.settings import AuditInput
         from vedette.inputs.multicast import OWN, AuditListener
         from vedette.model.counters import Counters
-        from tests.inputs.intake import Bin
+        from tests.inputs.intake import Bin, agent
         from tests.waits import eventually
         os.setgid(65534); os.setuid(65534)
         async def main():
-            listener = AuditListener(AuditInput("a"), Bin(), Counters(), backoff=(0.01, 0.01))
+            listener = AuditListener(AuditInput("a"), agent(Bin(), Counters()), backoff=(0.01, 0.01))
             task = asyncio.create_task(listener.run())
             await eventually("three failures", lambda: listener._backoff._failures >= 3)
             await listener.stop()

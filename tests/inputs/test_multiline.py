@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.decode.bounded import Guard
-from vedette.inputs.file import Multiline
 from vedette.inputs.framing import Lines
 from vedette.inputs.multiline import HELD_BYTES, WAIT_SECONDS, Events, Line
+from vedette.inputs.settings import Multiline
 from vedette.model.event import MAX_EVENT, Flag
 
 TRACE = b"""2026-11-23 INFO up

@@ -15,7 +15,7 @@ from tests.inputs.test_tail_events import following
 from tests.waits import eventually
 from vedette.decode import bounded
 from vedette.decode.bounded import Guard
-from vedette.inputs.file import Multiline
+from vedette.inputs.settings import Multiline
 from vedette.model.counters import Log
 
 HOSTILE = [

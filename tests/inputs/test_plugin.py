@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.inputs.intake import Bin
+from tests.inputs.intake import Bin, agent
 from tests.waits import DEADLINE, eventually
-from vedette.inputs.base import Surroundings
 from vedette.inputs.plugin import PluginRun, settings_of
 from vedette.model.counters import Counters
 from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Flag
@@ -61,8 +60,8 @@ async def running(
     entry = Entry("inputs", "acme", "1", "one", target)
     settings = settings_of(entry)("x", options=options)
     bin = bin or Bin()
-    given = Surroundings(bin, Counters(), lambda: 7, "edge-1", lambda: [], lambda name: [], lambda file: False)
-    run = PluginRun(settings, entry, given, backoff=(0.001, 0.002), stop_seconds=0.3)
+    surroundings = agent(bin, Counters())
+    run = PluginRun(settings, entry, surroundings, backoff=(0.001, 0.002), stop_seconds=0.3)
     health = plugins._health["inputs", "acme:one", "input x"]
     health.faults = 0
     task = asyncio.create_task(run.run())

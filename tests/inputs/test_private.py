@@ -8,14 +8,15 @@ import os
 from functools import partial
 from pathlib import Path
 
-from tests.inputs.intake import Bin
+from tests.inputs.intake import Bin, agent
+from tests.settings import PolledFiles
 from tests.waits import eventually
 from vedette.config.private import is_private
 from vedette.config.settings import AgentSettings, Config
 from vedette.inputs.condition import WORKS
-from vedette.inputs.file import FileInput
 from vedette.inputs.files import PRIVATE
 from vedette.inputs.plugin import settings_of
+from vedette.inputs.settings import FileInput
 from vedette.inputs.tail import FileTail
 from vedette.model.counters import Counters
 from vedette.sinks.settings import WebhookSink
@@ -35,6 +36,9 @@ async def test_the_agents_own_files_are_no_logs(tmp_path: Path) -> None:
     (logs / "link.log").symlink_to(data / "identity" / "agent.key")
     (logs / "data").symlink_to(data)
     os.link(data / "redact.key", logs / "hard.log")
+    os.link(data / "old.log", logs / "segment.log")
+    (logs / "first.log").write_bytes(b"of two names\n")
+    os.link(logs / "first.log", tmp_path / "backup")
     (logs / "app.log.1").unlink()
     os.link(token, logs / "app.log.1")
     (logs / "app.log").write_bytes(b"public\n")
@@ -45,17 +49,18 @@ async def test_the_agents_own_files_are_no_logs(tmp_path: Path) -> None:
     paths = (f"{data}/**", f"{tmp_path}/token", f"{logs}/*.log", f"{logs}/data/old.log")
     private = partial(is_private, config, None)
     bin = Bin()
-    tail = FileTail(FileInput("f", paths=paths, poll=0.01), bin, Counters(), [], private=private)
+    tail = FileTail(PolledFiles("f", paths=paths, poll=0.01), agent(bin, Counters(), private=private))
     task = asyncio.create_task(tail.run())
-    await eventually("the log's line", lambda: bin.events)
+    await eventually("both lines of logs", lambda: len(bin.events) == 2)
     await eventually("a condition", lambda: tail.condition != WORKS and tail.condition.state == "failing")
     await tail.stop()
     await task
-    assert set(bin.events) == {b"public"}
+    assert set(bin.events) == {b"public", b"of two names"}
     assert PRIVATE in tail.condition.reason
     foreseen = FileInput("f", paths=paths).foreseen(private)
     assert (foreseen.state, PRIVATE in foreseen.reason) == ("failing", True)
-    assert FileInput("f", paths=(f"{logs}/app.log",)).foreseen(private) == WORKS
+    assert FileInput("f", paths=(f"{logs}/segment.log",)).foreseen(private).state == "failing"
+    assert FileInput("f", paths=(f"{logs}/app.log", f"{logs}/first.log")).foreseen(private) == WORKS
 
 
 def test_the_configuration_and_what_plugins_are_given(tmp_path: Path) -> None:

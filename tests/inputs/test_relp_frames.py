@@ -64,7 +64,7 @@ def test_an_empty_message() -> None:
 def test_a_command_that_is_not_known() -> None:
     """It is answered with 500, its data are not kept, and the session goes on."""
     framer = fed(OPEN, b"2 starttls 1000000 ", b"x" * 1_000_000)
-    assert framer.held == 0
+    assert framer.buffered == 0
     framer.feed(b"\n" + frame(3, b"syslog", b"<13>a"))
     assert messages(framer.take()) == [b"<13>a"]
     assert list(framer.owed)[1:] == [answer(2, b"500 command not supported"), 3]
@@ -120,7 +120,7 @@ def test_an_unfinished_message() -> None:
     framer = fed(OPEN, b"2 syslog 9 <13>a")
     assert framer.unfinished
     framer.end()
-    assert (framer.take(), framer.held) == ([], 0)
+    assert (framer.take(), framer.buffered) == ([], 0)
 
 
 @given(st.lists(st.binary(max_size=30), max_size=12), st.lists(st.integers(1, 25), min_size=1, max_size=40))
@@ -146,4 +146,4 @@ def test_any_bytes(data: bytes) -> None:
     try:
         framer.feed(data)
     except ValueError:
-        assert framer.held == framer.size
+        assert framer.buffered == framer.size

@@ -15,14 +15,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.certificates import Authority
-from tests.inputs.intake import LOCAL, Bin, account, looked, rsyslogd
+from tests.inputs.intake import LOCAL, Bin, account, agent, looked, rsyslogd
 from tests.inputs.test_acknowledge import Disk
 from tests.inputs.test_relp_frames import OPEN, frame
 from tests.waits import eventually
 from vedette.inputs import listen
-from vedette.inputs.connected import TlsListener
-from vedette.inputs.relp import RelpInput
 from vedette.inputs.relp_listen import RelpListener
+from vedette.inputs.settings import RelpInput, TlsListener
 from vedette.model.counters import Counters, Log
 from vedette.model.event import MAX_EVENT, Flag
 
@@ -36,7 +35,7 @@ async def relp(
 ) -> AsyncIterator[tuple[RelpListener, int]]:
     """A started listener and its first port; stopped afterwards, and the account checked."""
     settings = settings if settings.keys() & {"tcp", "tls"} else {"tcp": LOCAL, **settings}
-    listener = RelpListener(RelpInput("in", **settings), bin, counters, recent=recent, idle=idle)
+    listener = RelpListener(RelpInput("in", **settings), agent(bin, counters), recent=recent, idle=idle)
     await listener.start()
     try:
         yield listener, listener.addresses[0][2]
@@ -215,7 +214,7 @@ async def test_memory_of_unfinished_messages(monkeypatch: pytest.MonkeyPatch) ->
         long.writer.write(b"2 syslog 900000 " + b"x" * 400_000)
         with suppress(ConnectionError):  # or the end, where all that was sent had been read
             assert await long.rest() == b""
-        assert listener.held < 300_000
+        assert listener.buffered < 300_000
         short.writer.write(b"y" * 996 + b"\n")
         await short.answered([2])
         long.close()
@@ -261,7 +260,7 @@ async def test_stop() -> None:
     async with relp(bin, counters) as (listener, port):
         sender = await Sender.open(port)
         sent = sender.send(b"<13>last words")
-        await eventually("bytes or events", lambda: listener.held or bin.events)
+        await eventually("bytes or events", lambda: listener.buffered or bin.events)
     await sender.answered(sent)
     assert await sender.rest() == b"0 serverclose 0\n"
     sender.close()

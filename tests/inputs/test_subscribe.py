@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.broker import Broker
+from tests.inputs.intake import agent
 from tests.mqtt.kit import QUICK, connected
+from tests.settings import BoundedMqtt
 from tests.waits import eventually
 from vedette.config.settings import RawLogSettings
-from vedette.inputs.mqtt import MqttInput
 from vedette.inputs.subscribe import MqttSubscription
 from vedette.model.counters import Counters
 from vedette.model.event import MAX_EVENT, Chunk, Flag, Frame
@@ -80,8 +81,8 @@ class Input:
     """A running subscription; ``kill`` ends it as a crash would, without acknowledging or disconnecting."""
 
     def __init__(self, broker: Broker, log: Log, **options: object) -> None:
-        settings = MqttInput(name="plant", broker=MqttSettings(broker.url), topics=("plant/#",), **options)  # type: ignore[arg-type]
-        self.input = MqttSubscription(settings, log, log.counters, agent_id="a1", recent=log.recent(), backoff=QUICK)
+        settings = BoundedMqtt(name="plant", broker=MqttSettings(broker.url), topics=("plant/#",), **options)  # type: ignore[arg-type]
+        self.input = MqttSubscription(settings, agent(log, log.counters), recent=log.recent(), backoff=QUICK)
         self.task = asyncio.create_task(self.input.run())
 
     async def connected(self) -> Input:
@@ -302,8 +303,8 @@ async def test_a_log_that_cannot_be_written_ends_the_input(broker: Broker) -> No
 
 def subscription(log: Log, **options: object) -> MqttSubscription:
     """A subscription that is not connected: the test plays the broker."""
-    settings = MqttInput(name="plant", broker=MqttSettings("mqtt://unused:1"), topics=("plant/#",), **options)  # type: ignore[arg-type]
-    return MqttSubscription(settings, log, log.counters, agent_id="a1", recent=log.recent())
+    settings = BoundedMqtt(name="plant", broker=MqttSettings("mqtt://unused:1"), topics=("plant/#",), **options)  # type: ignore[arg-type]
+    return MqttSubscription(settings, agent(log, log.counters), recent=log.recent())
 
 
 def numbered(first: int, count: int, *, dup: bool = False) -> list[Message]:
@@ -339,7 +340,7 @@ async def test_a_batch_is_stored_once(restarted: bool, tmp_path: Path) -> None:
             raw.append(chunk)
             raw.sync()
             again = MqttSubscription(
-                made.settings, log, log.counters, agent_id="a1", recent=read.recent_messages(tmp_path, "plant")
+                made.settings, agent(log, log.counters), recent=read.recent_messages(tmp_path, "plant")
             )
             again.session(True)
             made = again

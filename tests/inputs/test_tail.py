@@ -19,10 +19,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.inputs.intake import Bin, account, rsyslogd
+from tests.inputs.intake import Bin, account, agent, rsyslogd
+from tests.settings import PolledFiles
 from tests.waits import eventually, until
 from vedette.inputs import files
-from vedette.inputs.file import FileInput
+from vedette.inputs.settings import FileInput
 from vedette.inputs.tail import FileTail
 from vedette.model.counters import Counters, Log
 from vedette.model.event import MAX_EVENT, FilePosition, Flag
@@ -59,10 +60,9 @@ async def tailing(
 ) -> AsyncIterator[Polled]:
     """A running tail; stopped afterwards, and the account checked. Goes on from ``positions``, else the bin's."""
     counters, before = Counters(), len(bin.chunks)
-    settings = FileInput("f", paths=tuple(map(str, paths)), format="text", poll=POLL, from_start=from_start)
-    followed = Polled(
-        settings, bin, counters, list((positions or bin.positions).values()), linger=linger, open_files=open_files
-    )
+    settings = PolledFiles("f", paths=tuple(map(str, paths)), format="text", poll=POLL, from_start=from_start)
+    surroundings = agent(bin, counters, list((positions or bin.positions).values()))
+    followed = Polled(settings, surroundings, linger=linger, open_files=open_files)
     task = asyncio.create_task(followed.run())
     try:
         yield followed
@@ -294,7 +294,7 @@ async def test_ten_megabyte_line(tmp_path: Path) -> None:
     append(path, b"x" * 10_000_000 + b"\nnext\n")
     async with tailing(bin, path) as tail:
         await eventually("2 events", lambda: len(bin.events) == 2)
-        assert tail._counters.cut["f"] == 1
+        assert tail._agent.counters.cut["f"] == 1
     assert [len(event) for event in bin.events] == [MAX_EVENT, 4]
     assert bin.chunks[0].flags(0) == Flag.CUT
     assert bin.chunks[-1].file is not None
@@ -342,7 +342,7 @@ async def test_unwritable_log(tmp_path: Path) -> None:
     bin, counters = Bin(), Counters()
     bin.broken = True
     append(tmp_path / "a.log", "one\n")
-    followed = FileTail(FileInput("f", paths=(str(tmp_path / "a.log"),)), bin, counters, {})
+    followed = FileTail(FileInput("f", paths=(str(tmp_path / "a.log"),)), agent(bin, counters))
     with pytest.raises(OSError, match="disk gone"):
         await followed.run()
     await followed.stop()

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.inputs.intake import Bin
+from tests.inputs.intake import Bin, agent
 from tests.inputs.test_tail import LINGER, append, tailing
 from tests.waits import eventually
 from vedette.inputs import history
-from vedette.inputs.file import FileInput
 from vedette.inputs.files import predecessors
+from vedette.inputs.settings import FileInput
 from vedette.inputs.tail import FileTail
 from vedette.model.counters import Counters, Log
 
@@ -251,7 +251,7 @@ async def test_the_raw_log_is_broken(tmp_path: Path) -> None:
     bin.broken = True
     settings = FileInput("f", paths=(str(path),))
     with pytest.raises(OSError, match="disk gone"):
-        await FileTail(settings, bin, Counters(), []).run()
+        await FileTail(settings, agent(bin, Counters())).run()
 
 
 async def test_behind_a_link(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.inputs.intake import Bin, account
+from tests.inputs.intake import Bin, account, agent
 from tests.inputs.test_tail import LINGER, POLL, append
 from tests.inputs.test_tail_earlier import kept, write
+from tests.settings import PolledFiles
 from tests.waits import eventually
 from vedette.decode.decoder import record
-from vedette.inputs.file import FileInput, Multiline
+from vedette.inputs.settings import Multiline
 from vedette.inputs.tail import FileTail
 from vedette.model.counters import Counters
 
@@ -24,8 +25,8 @@ TRACE = "2026-11-23 ERROR no {0}\n\tat a.B.c(B.java:{0})\n\tat a.D.e(D.java:9)\n
 @asynccontextmanager
 async def following(bin: Bin, path: Path, **settings: object) -> AsyncIterator[None]:
     counters, before = Counters(), len(bin.chunks)
-    given = FileInput("f", paths=(str(path),), poll=POLL, **settings)  # type: ignore[arg-type]
-    tail = FileTail(given, bin, counters, list(bin.positions.values()), linger=LINGER)
+    given = PolledFiles("f", paths=(str(path),), poll=POLL, **settings)  # type: ignore[arg-type]
+    tail = FileTail(given, agent(bin, counters, list(bin.positions.values())), LINGER)
     task = asyncio.create_task(tail.run())
     try:
         yield

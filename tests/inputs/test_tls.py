@@ -19,7 +19,7 @@ from tests.certificates import Authority
 from tests.inputs.intake import LOCAL, Bin, listening, rsyslogd
 from tests.waits import eventually
 from vedette.inputs import accept
-from vedette.inputs.connected import TlsListener
+from vedette.inputs.settings import TlsListener
 from vedette.model.counters import Counters, Log
 
 OSSL = glob.glob("/usr/lib*/rsyslog/lmnsd_ossl.so") + glob.glob("/usr/lib*/*/rsyslog/lmnsd_ossl.so")
@@ -91,7 +91,7 @@ async def test_stop_while_a_peer_says_goodbye(tmp_path: Path, ticks: int) -> Non
     async with listening(bin, Counters(), tls=tls(*authority.issue("agent"))) as (listener, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client(authority))
         writer.write(b"<13>last words")
-        await eventually("bytes that wait for their end", lambda: listener.held)
+        await eventually("bytes that wait for their end", lambda: listener.buffered)
         writer.close()
         for _ in range(ticks):
             await asyncio.sleep(0)
@@ -107,7 +107,7 @@ async def test_stop_within_an_octet_count(tmp_path: Path) -> None:
     async with listening(bin, counters, tls=tls(*authority.issue("agent"))) as (listener, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client(authority))
         writer.write(b"5 <13>a12")
-        await eventually("bytes that wait for their end", lambda: listener.held)
+        await eventually("bytes that wait for their end", lambda: listener.buffered)
     assert bin.events == [b"<13>a"]
     writer.close()
     with suppress(OSError):

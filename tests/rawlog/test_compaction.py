@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bench import traffic
 from tests.rawlog.samples import NOW, chunks_of, crash, line_chunks, lines, message_chunks, messages, open_log
 from tests.rawlog.test_recover import flip
-from vedette.config.settings import RawLogSettings
+from tests.settings import SegmentedLog
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk, Cursor, FilePosition, RawRef
 from vedette.rawlog import read
@@ -23,7 +23,7 @@ from vedette.rawlog.compaction import TEMPORARY, compact
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import SegmentFile, segments
 
-SMALL = RawLogSettings(max_bytes=64 << 20, segment_bytes=100_000)
+SMALL = SegmentedLog(max_bytes=64 << 20, segment_bytes=100_000)
 
 
 def compacted(log: RawLog) -> int:

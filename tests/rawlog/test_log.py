@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rawlog.samples import NOW, chunks_of, line_chunks, lines, message_chunks, messages, noise, open_log
+from tests.settings import SegmentedLog
 from tests.system.test_durable import synced
-from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk, FilePosition
 from vedette.rawlog import read
 from vedette.rawlog.segment import SegmentFile, segments
 
-SMALL = RawLogSettings(max_bytes=80_000, segment_bytes=10_000, max_age=86400)
+SMALL = SegmentedLog(max_bytes=80_000, segment_bytes=10_000, max_age=86400)
 
 
 @settings(max_examples=25)
@@ -108,7 +108,7 @@ def test_durable_follows_sync(tmp_path: Path) -> None:
 
 def test_append_and_sync_from_two_threads(tmp_path: Path) -> None:
     """The writer thread syncs and retains while the loop appends and rotates; nothing is missing."""
-    log = open_log(tmp_path, RawLogSettings(max_bytes=8 << 20, segment_bytes=20_000))
+    log = open_log(tmp_path, SegmentedLog(max_bytes=8 << 20, segment_bytes=20_000))
     stop, seen, failures = threading.Event(), [0], []
 
     def sync() -> None:
@@ -201,8 +201,8 @@ WRITER = """
 import sys, time
 from pathlib import Path
 from tests.rawlog.samples import lines, noise, open_log
-from vedette.config.settings import RawLogSettings
-log = open_log(Path(sys.argv[1]), RawLogSettings(segment_bytes=200_000))
+from tests.settings import SegmentedLog
+log = open_log(Path(sys.argv[1]), SegmentedLog(segment_bytes=200_000))
 print(log.log_id, flush=True)
 for i in range(100_000):
     log.append(lines(b"%d" % i, noise(i % 7, 300)))

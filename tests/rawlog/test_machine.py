@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from tests.rawlog.samples import lines
-from vedette.config.settings import RawLogSettings
+from tests.settings import SegmentedLog
 from vedette.model.counters import Counters
 from vedette.model.event import Cursor
 from vedette.rawlog.log import RawLog
@@ -61,7 +61,7 @@ def log(tmp_path: Path, host: Host) -> Path:
 
 
 def opened(folder: Path, **options: object) -> RawLog:
-    settings = RawLogSettings(max_bytes=64 << 20, segment_bytes=1 << 20)
+    settings = SegmentedLog(max_bytes=64 << 20, segment_bytes=1 << 20)
     return RawLog.open(folder, settings, Counters(), **options)  # type: ignore[arg-type]
 
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rawlog.samples import NOW, lines, messages, noise, open_log
-from vedette.config.settings import RawLogSettings
+from tests.settings import SegmentedLog
 from vedette.model.event import RawRef
 from vedette.rawlog import read
 from vedette.rawlog.segment import segments
 
-SMALL = RawLogSettings(max_bytes=1 << 20, segment_bytes=10_000)
+SMALL = SegmentedLog(max_bytes=1 << 20, segment_bytes=10_000)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rawlog.samples import NOW, chunks_of, crash, lines, messages, noise, open_log
+from tests.settings import SegmentedLog
 from tests.system.test_durable import synced
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
@@ -22,7 +23,7 @@ from vedette.rawlog.log import RawLog
 from vedette.rawlog.recover import APART
 from vedette.rawlog.segment import Segment, SegmentFile, Unit, segments
 
-SMALL = RawLogSettings(max_bytes=1 << 20, segment_bytes=10_000)
+SMALL = SegmentedLog(max_bytes=1 << 20, segment_bytes=10_000)
 
 
 def located(segment: Segment) -> list[Unit]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.rawlog.samples import NOW, chunks_of, crash, lines, noise, open_log
-from vedette.config.settings import RawLogSettings
+from tests.settings import SegmentedLog
 from vedette.model.counters import Counters
 from vedette.model.event import Cursor
 from vedette.rawlog import log as module
@@ -22,7 +22,7 @@ from vedette.rawlog import read
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import segments
 
-SMALL = RawLogSettings(max_bytes=1 << 20, segment_bytes=10_000)
+SMALL = SegmentedLog(max_bytes=1 << 20, segment_bytes=10_000)
 
 
 class Disk:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.rawlog.samples import NOW, chunks_of, lines, noise, open_log
-from vedette.config.settings import RawLogSettings
+from tests.settings import SegmentedLog
 from vedette.model.counters import Counters
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import segments
 
-SMALL = RawLogSettings(max_bytes=80_000, segment_bytes=10_000, max_age=86400)
+SMALL = SegmentedLog(max_bytes=80_000, segment_bytes=10_000, max_age=86400)
 
 
 def test_segments_stay_a_share_of_the_budget(tmp_path: Path) -> None:
     """segment_bytes over the budget does not leave a log that can only fill up."""
-    log = open_log(tmp_path, RawLogSettings(max_bytes=40_000, segment_bytes=64 << 20))
+    log = open_log(tmp_path, SegmentedLog(max_bytes=40_000, segment_bytes=64 << 20))
     for i in range(200):
         log.append(lines(noise(i)))
         log.retain(log.end, NOW)

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.rawlog.samples import NOW, lines, noise, open_log
 from tests.rawlog.test_recover import SMALL, fill, flip, located
-from vedette.config.settings import RawLogSettings
+from tests.settings import SegmentedLog
 from vedette.model.counters import Counters
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import Segment, segments
@@ -134,7 +134,7 @@ def test_a_disk_that_cannot_read(tmp_path: Path) -> None:
 
 def test_the_log_verifies_what_is_sealed(tmp_path: Path) -> None:
     """Also what has been compacted; what is being written is left alone."""
-    log = open_log(tmp_path, RawLogSettings(max_bytes=1 << 20, segment_bytes=40_000))
+    log = open_log(tmp_path, SegmentedLog(max_bytes=1 << 20, segment_bytes=40_000))
     for i in range(600):
         log.append(lines(b"<13>Nov 20 10:00:00 web1 app: line %d" % i))
     log.sync()

@@ -58,14 +58,18 @@ def send(agent: Agent, data: bytes = MARKER) -> None:
 
 
 def test_what_is_loaded_is_logged(agent: Agent, tmp_path: Path) -> None:
-    """The log's line about the rules has the figures of the status: correlations, and what no input reaches."""
+    """The log's line about the rules has the figures of the status: correlations, and what no input reaches. What does
+    not compile is not OK."""
     (tmp_path / "rules" / "idle.yml").write_text(IDLE)
     (tmp_path / "rules" / "bad.yml").write_text("title: Bad\n")
     agent.up()
-    (loaded,), told = agent.said("rules_loaded"), agent.status()["rules"]
+    status = agent.status()
+    (loaded,), told = agent.said("rules_loaded"), status["rules"]
     assert (loaded["running"], loaded["correlations"], loaded["dead"], loaded["always"]) == (2, 1, 3, 0)
     assert (told["running"], told["correlations"], told["dead_count"], told["always_candidates"]) == (2, 1, 3, 0)
     assert [*told["waiting"].values()] == [2]
+    (problem,) = status["problems"]
+    assert problem.startswith(f"1 rules of rule set default do not run: {tmp_path}/rules/bad.yml:1:1: ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -10,9 +10,10 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from tests.life import RULE, Life, engine, lines
-from vedette.config.settings import Config, RawLogSettings, RuleSettings
+from tests.settings import SegmentedLog
+from vedette.config.settings import Config, RuleSettings
 from vedette.delivery.envelope import alert_id
-from vedette.inputs.syslog import SyslogInput
+from vedette.inputs.settings import SyslogInput
 from vedette.rawlog.machine import copied
 from vedette.rawlog.segment import segments
 from vedette.runtime.account import broken
@@ -27,7 +28,7 @@ def place(folder: Path, rules: Path, life: Life) -> Config:
     (rules / "rule.yml").write_text(RULE.format(word="one", number=0))
     return Config(
         agent=replace(life.context.config.agent, data_dir=folder),
-        raw_log=RawLogSettings(max_bytes=1 << 30, segment_bytes=1 << 20),
+        raw_log=SegmentedLog(max_bytes=1 << 30, segment_bytes=1 << 20),
         rules=RuleSettings(paths=(rules,)),
         input=(SyslogInput(name="in"),),
     )

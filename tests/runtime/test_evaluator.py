@@ -50,7 +50,7 @@ def test_what_changes_within_a_frame_goes_over_to_the_next_plan(
 ) -> None:
     """A rule that comes into quarantine, and a cache that is given up, between the order to switch and the switch."""
     new = engine("evil", "new")
-    life = begin(engine("evil"), cache_bytes=32 << 20)
+    life = begin(engine("evil"), cache=True)
     evaluator, old = life.pipeline.evaluator, life.pipeline.evaluator.engine
     matches, seen = old.matches, []
 

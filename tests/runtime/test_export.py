@@ -18,13 +18,13 @@ import zstandard
 
 from tests.e2e.agent import KILLS, VEDETTE, chance
 from tests.rawlog.samples import NOW, open_log
+from tests.settings import SegmentedLog
 from tests.waits import DEADLINE, until
-from vedette.config.settings import RawLogSettings
 from vedette.model.event import Chunk
 from vedette.rawlog.segment import segments
 
 SECOND = 1_000_000
-SMALL = RawLogSettings(max_bytes=64 << 20, segment_bytes=20_000)
+SMALL = SegmentedLog(max_bytes=64 << 20, segment_bytes=20_000)
 FRAMES, EVENTS = 60, 50
 HOSTILE = b"\xff\xfe not UTF-8"
 

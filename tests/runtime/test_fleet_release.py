@@ -74,7 +74,7 @@ async def test_it_says_so_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     context = cast(Any, SimpleNamespace(config=settings))
     reports = Reports(tmp_path / "audit.jsonl")
     monkeypatch.setenv("VEDETTE_UPGRADES", str(tmp_path))
-    release = FleetRelease(context, cast(Any, None), cast(Any, Documents(data)), reports)
+    release = FleetRelease(context, str, bool, cast(Any, Documents(data)), reports)
     release.running = Installed("0.8.0-ffffffffffff", tmp_path / "opt")
     wanted = target("releases/0.9.0", data)
 
@@ -115,7 +115,7 @@ async def test_a_release_without_this_hosts_add_on(tmp_path: Path, monkeypatch: 
         full = Archive(one.sha256, one.size, one.pieces, one.id, addons)
         data = Release("0.9.0", {platform.machine(): full}).to_bytes()
         context = cast(Any, SimpleNamespace(config=settings))
-        release = FleetRelease(context, cast(Any, None), cast(Any, Documents(data)), reports)
+        release = FleetRelease(context, str, bool, cast(Any, Documents(data)), reports)
         release.running = Installed("0.8.0-ffffffffffff", tmp_path / "opt", ("archive",))
         await release.follow("c1", target("releases/0.9.0", data), due=True, settled=True)
         said = "" if addons else f"{ID} comes without the add-on archive of this host: name its file in `release`, too"

@@ -21,9 +21,11 @@ WELL: dict[str, Any] = {
         "formats": [{"name": "shop", "missing": False, "quarantined": False}],
     },
     "rulesets": [
-        {"name": "default"},
+        {"name": "default", "refused": 0, "dead": ["b.yml:1: waits (B)"]},
         {
             "name": "own",
+            "refused": 0,
+            "dead": [],
             "quarantined": 0,
             "process": {"starts_again_in": 0, "last_death": "killed", "without_plugins": []},
         },
@@ -47,6 +49,10 @@ FAULTS: dict[str, tuple[str, Any]] = {
     "the last change of rules was refused: bad": ("rules.error", "bad"),
     "no rule set has the format shop": ("rules.formats.0.missing", True),
     "the format shop is in quarantine": ("rules.formats.0.quarantined", True),
+    "2 rules of rule set default do not run: a.yml:3: is bad (A)": (
+        "rulesets.0",
+        {"name": "default", "refused": 2, "dead": ["a.yml:3: is bad (A)", "a.yml:9: is bad (C)", "b.yml:1: waits (B)"]},
+    ),
     "the process of rule set own does not run: killed": ("rulesets.1.process.starts_again_in", 2.5),
     "2 rules or formats of rule set own in quarantine": ("rulesets.1.quarantined", 2),
     "rule set own does without the plugin acme:one 1, which killed its process again and again": (

@@ -22,11 +22,12 @@ from bench import traffic
 from tests.conftest import hunts_awake
 from tests.e2e.agent import KILLS, chance, vedette
 from tests.rawlog.samples import NOW, open_log
+from tests.settings import SegmentedLog
 from tests.waits import DEADLINE, until
 from vedette.archive.archiver import Archiver, Pace
 from vedette.archive.index import Index
 from vedette.archive.stores import open_store
-from vedette.config.settings import ArchiveSettings, RawLogSettings
+from vedette.config.settings import ArchiveSettings
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.fleet.hunt import Hunt, packed
@@ -62,7 +63,7 @@ SECOND = 1_000_000
 LINES = 6_000
 """Of each input."""
 INPUTS = {"auth": "syslog", "web": "access", "audit": "auditd"}
-SMALL = RawLogSettings(max_bytes=64 << 20, segment_bytes=50_000)
+SMALL = SegmentedLog(max_bytes=64 << 20, segment_bytes=50_000)
 AUDIT = """title: ran from a hidden place
 id: 1c1c1c1c-0000-4000-8000-000000000001
 level: high

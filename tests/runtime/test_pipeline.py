@@ -64,7 +64,7 @@ def test_event_times_and_flags(begin: Callable[..., Life]) -> None:
 def test_memory_above_its_budget(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
     """Above ``max_memory`` there is no cache and frames are read back from disk, with the same alerts; below, it is as
     before. Both are logged."""
-    life = begin(engine("evil"), cache_bytes=32 << 20)
+    life = begin(engine("evil"), cache=True)
     one, cache = life.pipeline, lambda: life.pipeline.evaluator.engine.cache
     assert cache().on
     monkeypatch.setattr(pipeline, "MEMORY_SECONDS", 0.0)

@@ -12,11 +12,7 @@ import pytest
 from tests.life import NOW, Life, engine, lines
 from tests.rawlog.samples import noise, open_log
 from vedette.delivery import envelope
-from vedette.inputs.audit import AuditInput
-from vedette.inputs.base import InputSettings
-from vedette.inputs.file import FileInput
-from vedette.inputs.journal import JournalInput
-from vedette.inputs.kafka import KafkaInput
+from vedette.inputs.settings import AuditInput, FileInput, InputSettings, JournalInput, KafkaInput
 from vedette.model.counters import UNKNOWN, Counters
 from vedette.model.event import Cursor, FilePosition
 from vedette.rawlog.segment import segments

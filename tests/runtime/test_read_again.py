@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from tests.deep import examples
 from tests.life import NOW, Life, engine
+from tests.settings import PolledFiles
 from tests.waits import eventually
 from vedette.inputs.base import Surroundings
-from vedette.inputs.file import FileInput
+from vedette.inputs.opening import opened
 from vedette.model.counters import visible
 from vedette.rawlog import read
 from vedette.rawlog.segment import segments
@@ -37,7 +38,7 @@ def _begun(folder: Path, reported: dict[str, Any] | None) -> Life:
     """As the agent starts."""
     with open_store(folder / "store", folder / "raw", map_bytes=1 << 24, clock=lambda: NOW, reported=reported) as store:
         certain = not store.uncertain
-    inputs = (FileInput("in", paths=(f"{folder}/logs/*.log",), poll=0.001),)
+    inputs = (PolledFiles("in", paths=(f"{folder}/logs/*.log",), poll=0.001),)
     life = Life(folder, ENGINE, segment_bytes=4096, certain=certain, reported=reported, inputs=inputs)
     life.store.settle()
     return life
@@ -53,7 +54,7 @@ def _lived(life: Life, until: int, *, killed: bool = False) -> dict[str, Any]:
             life.pipeline.ingest, life.counters, life.clock, "a1",
             positions=positions.values, recent=lambda name: (), private=lambda file: False,
         )  # fmt: skip
-        running = await settings.open(given, 64)
+        running = await opened(settings, given, 64)
         reading = asyncio.create_task(running.run())
         await eventually("lines that are stored", lambda: life.counters.stored["in"] >= until)
         if killed:

@@ -20,7 +20,7 @@ from vedette.bundle.seal import BundleRefused
 from vedette.config.settings import AgentSettings, BundleSettings, Config, RuleSettings
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
-from vedette.inputs.syslog import SyslogInput
+from vedette.inputs.settings import SyslogInput
 from vedette.model.event import Chunk, LogSource
 from vedette.plan.ir import Leaf, Op, Or, Predicate
 from vedette.plan.ir import Rule as Compiled

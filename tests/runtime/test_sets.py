@@ -18,6 +18,7 @@ from vedette.model.event import Chunk, LogSource
 from vedette.plan.merge import merge
 from vedette.plan.plan import Plan
 from vedette.rules.build import empty, from_rules, from_text
+from vedette.runtime.deadrules import Dead
 from vedette.runtime.rules import Loaded, Rules
 from vedette.runtime.sets import RuleSets
 from vedette.state.state import State
@@ -74,7 +75,7 @@ def test_a_set_that_cannot_be_built_is_left_out(folders: Path) -> None:
     sets = RuleSets(configured(folders, "site"), bytes)
     loaded = asyncio.run(sets.start())
     assert titles(loaded, b"alpha beta") == ["Has alpha"]
-    assert [bool(row["error"]) for row in sets.status(loaded, {})] == [False, True]
+    assert [bool(row["error"]) for row in sets.status(loaded, {}, Dead([], {}))] == [False, True]
     folder(folders / "site", rule("beta", 2))
 
     async def mended() -> Loaded:
@@ -86,7 +87,7 @@ def test_a_set_that_cannot_be_built_is_left_out(folders: Path) -> None:
 
     loaded = asyncio.run(mended())
     assert titles(loaded, b"alpha beta") == ["Has alpha", "Has beta"]
-    assert [row["error"] for row in sets.status(loaded, {})] == [None, None]
+    assert [row["error"] for row in sets.status(loaded, {}, Dead([], {}))] == [None, None]
     assert loaded.credit == {one.id: "site" for one in loaded.engine.plan.rules if one.title == "Has beta"}
 
 

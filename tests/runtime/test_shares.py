@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 
 from tests.e2e.agent import VEDETTE
 from tests.waits import DEADLINE
-from vedette.inputs.base import InputSettings
-from vedette.inputs.file import PER_PATH, FileInput
-from vedette.inputs.mqtt import MqttInput
-from vedette.inputs.syslog import SyslogInput
+from vedette.inputs.settings import PER_PATH, FileInput, InputSettings, MqttInput, SyslogInput
 from vedette.runtime.shares import EACH, LEAST, OWN, remarks, share
 from vedette.system.descriptors import OPEN_FILES, SPARE
 

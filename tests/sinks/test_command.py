@@ -13,12 +13,13 @@ import pytest
 from tests.sinks.kit import hostile, outgoing
 from tests.waits import eventually
 from vedette.config.read import ConfigError, parse
+from vedette.sinks import opening
 from vedette.sinks.base import Answer, Verdict
 from vedette.sinks.settings import CommandSink
 
 
 async def ran(*command: str, **settings: Any) -> Answer:
-    receiver = CommandSink("c", command=command, **settings).open("1")
+    receiver = opening.opened(CommandSink("c", command=command, **settings), "1")
     (answer,) = await receiver.deliver([hostile()])
     await receiver.close()
     return answer
@@ -101,7 +102,8 @@ async def test_memory() -> None:
 async def test_cancelled(tmp_path: Path) -> None:
     """A stop of the agent ends it."""
     pid = tmp_path / "pid"
-    receiver = CommandSink("c", command=(script(tmp_path, f"echo $$ > {pid}; sleep 3600"),), timeout=3600.0).open("1")
+    command = (script(tmp_path, f"echo $$ > {pid}; sleep 3600"),)
+    receiver = opening.opened(CommandSink("c", command=command, timeout=3600.0), "1")
     task = asyncio.create_task(receiver.deliver([outgoing()]))
     await eventually("the process", lambda: pid.exists() and pid.read_text().endswith("\n"))
     task.cancel()

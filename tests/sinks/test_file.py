@@ -8,13 +8,14 @@ from typing import Any
 
 from tests.delivery.kit import block, unblock
 from tests.sinks.kit import hostile, outgoing
+from vedette.sinks import opening
 from vedette.sinks.base import Receiver, Verdict
 from vedette.sinks.settings import FileSink
 from vedette.system.rotated import Rotated
 
 
 def opened(path: Path, **settings: Any) -> Receiver:
-    return FileSink("f", path=path, **settings).open("1.2")
+    return opening.opened(FileSink("f", path=path, **settings), "1.2")
 
 
 async def test_lines(tmp_path: Path) -> None:

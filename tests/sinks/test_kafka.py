@@ -17,6 +17,7 @@ from tests.kafka.mocked import UNKNOWN_TOPIC, Mocked, mocked
 from tests.sinks.kit import hostile, outgoing
 from tests.waits import DEADLINE
 from vedette.model.event import Entity
+from vedette.sinks import opening
 from vedette.sinks.base import Receiver, Verdict
 from vedette.sinks.settings import KafkaSink
 
@@ -31,7 +32,7 @@ def broker() -> Iterator[Mocked]:
 
 def opened(address: str, topic: str, **settings: Any) -> Receiver:
     settings = {"brokers": (address,), "tls": False, "timeout": 10.0, **settings}
-    return KafkaSink("bus", topic=topic, **settings).open("1.2")
+    return opening.opened(KafkaSink("bus", topic=topic, **settings), "1.2")
 
 
 def records(address: str, topic: str, partitions: int = 1) -> list[Any]:

@@ -17,12 +17,13 @@ from tests.senders import COLLECTOR, needs_collector
 from tests.sinks.kit import Handler, Request, answers, hostile, outgoing, serving
 from tests.waits import DEADLINE, eventually
 from vedette.model.counters import Log
+from vedette.sinks import opening
 from vedette.sinks.base import Receiver, Verdict
 from vedette.sinks.settings import OtlpSink
 
 
 def opened(url: str, **settings: Any) -> Receiver:
-    return OtlpSink("o", url=url, **settings).open("1.2")
+    return opening.opened(OtlpSink("o", url=url, **settings), "1.2")
 
 
 def records(request: Request) -> list[dict[str, Any]]:
@@ -76,6 +77,18 @@ async def test_a_record_that_is_refused() -> None:
         await receiver.close()
     taken, refused = Verdict.TAKEN, Verdict.REFUSED
     assert [one.verdict for one in found] == [taken, taken, refused, taken, taken]
+
+
+async def test_a_collector_that_goes_meanwhile() -> None:
+    """Where it refuses a request and is then away, the first alert is tried again, and no other is sent."""
+    with serving() as server:
+        server.acts = [answers(400)]
+        server.act = answers(503)
+        receiver = opened(server.url)
+        found = await receiver.deliver([outgoing(seq) for seq in range(1, 5)])
+        await receiver.close()
+        assert len(server.requests) == 2
+    assert [answer.verdict for answer in found] == [Verdict.LATER, *[Verdict.UNTRIED] * 3]
 
 
 async def test_partial_success() -> None:

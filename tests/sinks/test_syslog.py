@@ -20,6 +20,7 @@ from tests.broker import own_port
 from tests.certificates import Authority
 from tests.sinks.kit import hostile, outgoing
 from tests.waits import DEADLINE, eventually, pauses, until
+from vedette.sinks import opening
 from vedette.sinks.base import Answer, Outgoing, Receiver, Verdict
 from vedette.sinks.settings import SyslogSink
 
@@ -76,7 +77,7 @@ UDP = 'module(load="imudp")\ninput(type="imudp" port="PORT")'
 
 
 def opened(**settings: Any) -> Receiver:
-    return SyslogSink("s", **settings).open("1.2")
+    return opening.opened(SyslogSink("s", **settings), "1.2")
 
 
 async def taken(receiver: Receiver, alerts: list[Outgoing]) -> None:

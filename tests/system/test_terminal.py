@@ -60,7 +60,8 @@ def test_json_line(value: object) -> None:
 def test_the_agents_own_log(form: str, text: str) -> None:
     """A line of the agent's log is one line that nothing acts on, whatever a topic, a reason or a name is; and it
     begins as ours do, so that no value can pass for a line."""
-    logs._WRITER.use(LogSettings(format=form, limit=0))  # type: ignore[arg-type]
+    writer = logs._Writer()  # a new one, whose limit no example before has reached
+    writer.use(LogSettings(format=form))  # type: ignore[arg-type]
     event = {
         "event": Log.BROKER_AWAY.value,
         "level": "warning",
@@ -68,10 +69,7 @@ def test_the_agents_own_log(form: str, text: str) -> None:
         "several": [text],
         "raw": text.encode("utf-8", "replace"),
     }
-    try:
-        line = str(logs._WRITER(None, "warning", event))
-    finally:
-        logs._WRITER.use(LogSettings())
+    line = str(writer(None, "warning", event))
     assert not acts(line)
     assert "\n" not in line
     if form == "json":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,12 @@ from vedette.fleet.overlay import load as load_with_overlay
 from vedette.system.wallclock import utc_now
 
 if TYPE_CHECKING:
+    from vedette.decode.codecs import Codec, Codecs
+    from vedette.decode.declared import Declared
     from vedette.rawlog.segment import Tiers
+
+IDLE_SHOWN = 10
+"""Rules that no input reaches, which ``check`` names."""
 
 
 @click.command()
@@ -156,14 +161,14 @@ def _check_functions(settings: Config) -> bool:
 def _check_response(settings: Config) -> None:
     from vedette.response.allowed import of_host
     from vedette.response.decide import Allowed, configured
-    from vedette.response.nft import Nft
+    from vedette.response.nft import NFT, Nft
 
     given = settings.response
     allowed = Allowed([*configured(given.allow), *of_host(sessions=given.allow_sessions)])
     how = "dry run" if given.dry_run else f"nftables, table inet {given.table}"
     click.echo(f"response: {how}; {len(given.block)} tables of alerts; {len(allowed.networks)} networks never blocked")
     if not given.dry_run:
-        nft = Nft(given.nft, given.table, given.max_blocked)
+        nft = Nft(NFT, given.table, given.max_blocked)
         try:
             nft.run(nft.replace({}, allowed.networks), check=True)
         except OSError as error:
@@ -188,15 +193,14 @@ def _check_root(settings: Config) -> bool:
 def _check_rules(settings: Config, one: RulesetSettings, named: str, config: Path, formats: set[str]) -> bool:
     """Whether a rule does not run. ``formats`` gets what inputs may call those that the set declares."""
     from vedette.runtime.deadrules import unreached
-    from vedette.runtime.status import SHOWN
 
     plan = rule_plan(one.paths, one.pipelines, one.lookups, host_of(settings))
     formats.update(declared.codec.name for declared in plan.formats)
     idle = unreached(settings.input, plan).reasons
-    for line in [*map(str, plan.refused), *idle[:SHOWN]]:
+    for line in [*map(str, plan.refused), *idle[:IDLE_SHOWN]]:
         click.echo(safe(line), err=True)
-    if len(idle) > SHOWN:
-        click.echo(f"… and {len(idle) - SHOWN} more that no input reaches: vedette rules list -c {config}", err=True)
+    if (more := len(idle) - IDLE_SHOWN) > 0:
+        click.echo(f"… and {more} more that no input reaches: vedette rules list -c {config}", err=True)
     click.echo(
         f"rules{named}: {len(plan.detections)} and {len(plan.correlations)} correlations"
         f"{f' and {len(plan.statements)} statements' if plan.statements else ''} run ({len(plan.always)} always"
@@ -213,14 +217,15 @@ def status(config: Path, data_dir: Path | None, as_json: bool) -> None:
     """Show the state of the running agent.
 
     Its first line is OK, or NOT OK with all that keeps the agent from its work: an input that does not work, a change
-    that was refused, a disk, uplink or sink that fails, counters that do not add up. Then what it received, stored and
-    evaluated, alerts, rules, lag. Exit code 1 when it is NOT OK or no agent answers, 2 when it may not be asked.
+    that was refused, a rule that does not compile, a disk, uplink or sink that fails, counters that do not add up. Then
+    what it received, stored and evaluated, alerts, rules, lag. Exit code 1 when it is NOT OK or no agent answers, 2
+    when it may not be asked.
 
     Example: vedette status -c vedette.toml --json
     """
+    from vedette.cli.status_page import status_lines
     from vedette.runtime.control import ask
     from vedette.runtime.health import headline
-    from vedette.runtime.status import render
 
     try:
         answer = ask(data_folder(config, data_dir) / "control.sock", "status")
@@ -230,7 +235,7 @@ def status(config: Path, data_dir: Path | None, as_json: bool) -> None:
         click.echo(safe(headline([f"no agent runs: {error}"])), err=as_json)
         sys.exit(1)
     try:
-        click.echo(json_line(answer, indent=True) if as_json else "\n".join(map(safe, render(answer))))
+        click.echo(json_line(answer, indent=True) if as_json else "\n".join(map(safe, status_lines(answer))))
     except KeyError as error:
         fail(f"the running agent is of another release, without {error} in its status: restart it, or use --json")
     sys.exit(1 if answer.get("problems", True) else 0)
@@ -254,6 +259,36 @@ def _raw_log(config: Path, data_dir: Path | None, identity: Path | None = None) 
     if not folder.is_dir():
         fail(f"{folder}: no raw log here: has an agent run with this data folder?")
     return folder
+
+
+def _codecs(config: Config) -> Codecs:
+    """The codecs by which the agent reads events: also those of its plugins, and of the formats in its rule folders or
+    else in its bundles. Raises OSError for rules or a bundle that cannot be read, and ValueError."""
+    from vedette.decode.codecs import with_declared
+
+    if config.plugins.allow:
+        from vedette.runtime import decoders
+
+        decoders.plug(config.plugins.allow)
+    codecs: dict[str, Codec] = {}
+    for ruleset in config.rulesets:
+        codecs.update((declared.name, declared.codec) for declared in _declared(config, ruleset))
+    return with_declared(codecs.values())
+
+
+def _declared(config: Config, ruleset: RulesetSettings) -> Iterator[Declared]:
+    """The formats that a rule set declares."""
+    installed = config.agent.bundle_dir(ruleset.name) / "current"
+    if ruleset.paths:
+        from vedette.rules.formats import declared_at
+
+        yield from declared_at(ruleset.paths)
+    elif installed.exists():
+        from vedette.bundle.install import read_bundle
+        from vedette.bundle.trust import inspect
+        from vedette.lookup.sets import bundled
+
+        yield from bundled(inspect(read_bundle(installed))).read_plan().formats  # verified when it was installed
 
 
 @logs.command("search")
@@ -373,7 +408,6 @@ def logs_export(
     from vedette.runtime.export import LINES, Parts, Reader, Wanted
     from vedette.runtime.inputs import context_of
     from vedette.runtime.logs import log_to_stderr
-    from vedette.runtime.reading import codecs_of
 
     log_to_stderr()
     folder = _raw_log(config, data_dir, identity)
@@ -382,7 +416,7 @@ def logs_export(
         settings = replace(settings, agent=replace(settings.agent, data_dir=data_dir))
     contexts = {one.name: context_of(one) for one in settings.input}
     try:
-        codecs = codecs_of(settings)
+        codecs = _codecs(settings)
         wanted = Wanted(form, since, utc_now() if until is None else until, inputs, pattern)
         if output == "-":
             if form not in LINES:

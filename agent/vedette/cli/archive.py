@@ -65,8 +65,8 @@ def status(config: Path) -> None:
 
     Example: vedette archive status
     """
+    from vedette.cli.status_page import archive_lines
     from vedette.runtime.control import ask
-    from vedette.runtime.status import archive_lines
 
     settings = _settings(config)
     try:

@@ -286,8 +286,9 @@ def listed(config: Path, as_json: bool) -> None:
 
     Example: vedette lookup list -c vedette.toml
     """
+    from vedette.cli.status_page import lookup_lines
     from vedette.runtime.control import ask
-    from vedette.runtime.status import lookup_lines, lookups_of
+    from vedette.runtime.status import lookups_of
 
     settings = load(config)
     try:

@@ -14,6 +14,7 @@ from vedette.config.settings import AgentSettings
 from vedette.fleet.overlay import load
 from vedette.model.event import Alert, Entity, LogSource, RawRef
 from vedette.sinks.base import Answer, Outgoing, SinkSettings, Verdict
+from vedette.sinks.opening import opened
 from vedette.system.wallclock import utc_now
 
 RULE = "vedette.sink.test"
@@ -59,7 +60,7 @@ def sink_test(config: Path, name: str) -> None:
 
 
 async def _deliver(settings: SinkSettings, alert: Outgoing) -> Answer:
-    receiver = settings.open(__version__)
+    receiver = opened(settings, __version__)
     try:
         return (await receiver.deliver([alert]))[0]
     finally:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vedette.bundle.manifest import rfc3339
-from vedette.runtime.budgets import amount
+from vedette.cli.status_page import amount
 from vedette.system.terminal import safe
 
 SECTION_MOST = 10

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 
 from vedette.config.settings import Config
 from vedette.decode.bounded import QUARANTINE_AFTER, SECONDS, grows, why_slow
-from vedette.inputs.file import FileInput
+from vedette.inputs.settings import FileInput
 
 
 def warnings(config: Config) -> Iterator[str]:
     """One line each."""
-    for one in config.input:
-        many = one.multiline if isinstance(one, FileInput) else None
+    for settings in config.input:
+        many = settings.multiline if isinstance(settings, FileInput) else None
         for key, pattern in (("start", many.start), ("continue", many.continue_)) if many is not None else ():
             if why := why_slow(pattern.encode()):
                 yield (
-                    f"input {one.name}: multiline.{key} may take long on some lines: {why}. A line on which it takes"
-                    f" {SECONDS:g} s begins an event; after {QUARANTINE_AFTER} of them each line is one"
+                    f"input {settings.name}: multiline.{key} may take long on some lines: {why}. A line on which it"
+                    f" takes {SECONDS:g} s begins an event; after {QUARANTINE_AFTER} of them each line is one"
                 )
     for i, rule in enumerate(config.redact):
         for j, expression in enumerate(rule.expressions):

@@ -81,11 +81,11 @@ def _fleet_of(token: Path) -> str:
 
 
 def _keys(value: object) -> tuple[str, ...]:
-    found = []
+    keys = []
     for text in value if isinstance(value, list) else ():
         try:
             public_key(text)
         except (ValueError, TypeError, AttributeError):
             continue
-        found.append(text)
-    return tuple(found)
+        keys.append(text)
+    return tuple(keys)

@@ -36,15 +36,15 @@ def warnings(config: Config) -> Iterator[str]:
         return
     redaction = Redaction(rules(config))
     if config.response.enabled:
-        for i, one in enumerate(config.response.block):
-            if one.field:
-                if (action := _field(redaction, one.field, ADDRESSES)) is not None:
-                    what = f"{one.field} is redacted ({action})"
+        for i, block in enumerate(config.response.block):
+            if block.field:
+                if (action := _field(redaction, block.field, ADDRESSES)) is not None:
+                    what = f"{block.field} is redacted ({action})"
                     yield f"response.block[{i}].field: {what}: none of its addresses is blocked"
-            elif found := _entity(redaction, "ip"):
-                yield f"response.block[{i}]: {found} is redacted: no such address is blocked"
+            elif entity := _entity(redaction, "ip"):
+                yield f"response.block[{i}]: {entity} is redacted: no such address is blocked"
     for sink in config.sink:
-        hidden = [found for kind in sink.names if (found := _entity(redaction, kind))]
+        hidden = [entity for kind in sink.names if (entity := _entity(redaction, kind))]
         if hidden:
             yield f"sink {sink.name}: its form names what is redacted: {', '.join(hidden)}"
 
@@ -68,6 +68,8 @@ def _entity(redaction: Redaction, kind: str) -> str:
         if redaction.case(text, {}, shown=Shown(entities=((kind, text),))).entity(kind, text) != text:
             return f"{kind} ({MASK})"
     globs = [name.lower() for rule in redaction.rules for name in rule.fields]
-    names = dict.fromkeys((*globs, *(one for one in ALIASES if any(fnmatchcase(one.lower(), glob) for glob in globs))))
+    names = dict.fromkeys(
+        (*globs, *(alias for alias in ALIASES if any(fnmatchcase(alias.lower(), glob) for glob in globs)))
+    )
     of_kind = [name for name in names if entities.kind_of(name) == kind or (kind == "host" and name == "host")]
     return f"{kind} of {of_kind[0]} ({redaction.action(of_kind[0])})" if of_kind else ""

@@ -2,8 +2,8 @@
 tokens and certificates that this names, also as an option of a plugin.
 
 No input reads them, through no link of the host's either: the centre may choose the files that an agent reads, and
-evidence shows what it read. Of a hard link or a mount of the data folder's other files only the host's owner can be
-the author.
+evidence shows what it read. A file of several names is looked for in the whole data folder, which takes a look at each
+file there, so no other is: a mount of one of them elsewhere only the host's owner can make.
 """
 
 from __future__ import annotations
@@ -31,7 +31,15 @@ def is_private(config: Config, file: Path | None, descriptor: int) -> bool:
         with suppress(OSError, ValueError):  # it is not there, so the open file is another
             if os.path.samestat(status, path.stat()):
                 return True
-    return False
+    return status.st_nlink > 1 and any(os.path.samestat(status, own) for own in _files(folder))
+
+
+def _files(folder: str) -> Iterator[os.stat_result]:
+    """The files below ``folder``, but for those that go meanwhile."""
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                yield os.lstat(os.path.join(root, name))
 
 
 def _named(settings: object) -> Iterator[Path]:

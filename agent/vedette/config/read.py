@@ -1,15 +1,13 @@
 """The configuration file: TOML to settings, every mistake reported at once with its key.
 
 Sizes are written ``"64MiB"`` or as bytes, durations ``"30d"``, ``"10m"``, ``"200ms"`` or as seconds. Unknown keys are
-mistakes, and so is what is INTERNAL, but with VEDETTE_INTERNAL_SETTINGS=1 in the environment: for tests and benchmarks
-of a whole agent.
+mistakes.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-import os
 import re
 import socket
 import types
@@ -23,8 +21,7 @@ from vedette.config.enrolled import enrolled
 from vedette.config.settings import MAX_KEYS, Config, UplinkSettings
 from vedette.config.values import SCALARS
 from vedette.decode.codecs import CODECS, DECLARED
-from vedette.inputs.base import InputSettings
-from vedette.inputs.table import INPUT_TYPES
+from vedette.inputs.settings import INPUT_TYPES, InputSettings
 from vedette.model.event import LogSource
 from vedette.mqtt.settings import MqttSettings
 from vedette.sinks.base import SinkSettings
@@ -33,9 +30,7 @@ from vedette.system.foreign import read_toml
 from vedette.system.plugins import Entry
 
 T = TypeVar("T")
-INTERNAL_SETTINGS = "VEDETTE_INTERNAL_SETTINGS"
-"""The environment variable with which a file sets what is INTERNAL."""
-_OF_BROKERS = {f.name for f in dataclasses.fields(MqttSettings) if not f.metadata}
+_OF_BROKERS = {f.name for f in dataclasses.fields(MqttSettings)}
 
 
 class ConfigError(ValueError):
@@ -51,12 +46,10 @@ class UnknownKey(str):
 
 
 class _Reader:
-    """Turns tables of TOML into dataclasses; ``mistakes`` collects what is wrong. ``internal``: takes what is INTERNAL,
-    too."""
+    """Turns tables of TOML into dataclasses; ``mistakes`` collects what is wrong."""
 
-    def __init__(self, *, internal: bool = False) -> None:
+    def __init__(self) -> None:
         self.mistakes: list[str] = []
-        self._internal = internal
         self._brokers: dict[str, MqttSettings] = {}
         """``[broker]`` under "", each ``[broker.NAME]`` under its name."""
         self._used: set[str] = set()
@@ -66,14 +59,14 @@ class _Reader:
         rest = dict(document)
         self._read_brokers(rest.pop("broker", {}))
         self._find_plugins(rest.get("plugins"))
-        made: Config = self._table(Config, rest, "")
+        config: Config = self._table(Config, rest, "")
         if self.mistakes:  # what was made is not whole
-            return made
-        if made.uplink.type == "mqtt":
+            return config
+        if config.uplink.type == "mqtt":
             self._used.add("")
         self._check_brokers()
-        _check(made, self.mistakes, self._decoders())
-        return dataclasses.replace(made, uplink=dataclasses.replace(made.uplink, broker=self._brokers[""]))
+        _check(config, self.mistakes, self._decoders())
+        return dataclasses.replace(config, uplink=dataclasses.replace(config.uplink, broker=self._brokers[""]))
 
     def _read_brokers(self, value: Any) -> None:
         if not isinstance(value, dict):
@@ -109,8 +102,8 @@ class _Reader:
         from vedette.sinks import plugin as sink_plugin
         from vedette.system.plugins import by_name
 
-        made = input_plugin.settings_of if kind == "inputs" else sink_plugin.settings_of
-        return {**{name: made(entry) for name, entry in by_name(self._plugins, kind).items()}, **types}
+        settings_of = input_plugin.settings_of if kind == "inputs" else sink_plugin.settings_of
+        return {**{name: settings_of(entry) for name, entry in by_name(self._plugins, kind).items()}, **types}
 
     def _value(self, kind: Any, value: Any, where: str) -> Any:
         """``value`` of TOML as ``kind``; None after a mistake."""
@@ -163,32 +156,32 @@ class _Reader:
             raise ValueError(f"expects a table, not {value!r}")
         hints = typing.get_type_hints(kind, include_extras=True)
         fields = {f.name.rstrip("_"): f for f in dataclasses.fields(kind)}  # Python keeps some words, such as "for"
-        known = sorted(name for name, f in fields.items() if f.compare and (self._internal or not f.metadata))
+        names = sorted(name for name, f in fields.items() if f.compare)
         if kind is UplinkSettings:
-            known.remove("broker")  # it is always [broker]
-        given: dict[str, Any] = {}
+            names.remove("broker")  # it is always [broker]
+        values: dict[str, Any] = {}
         for key, item in value.items():
             here = f"{where}.{key}" if where else key
-            if key not in known:
+            if key not in names:
                 if "broker" in fields and key in _OF_BROKERS:
                     its = "[broker]" if kind is UplinkSettings else 'the table [broker.NAME] that broker = "NAME" names'
                     self.mistakes.append(UnknownKey(f"{here}: belongs in {its}"))
                     continue
-                choices = sorted([*known, "broker"]) if kind is Config else known
+                choices = sorted([*names, "broker"]) if kind is Config else names
                 near = difflib.get_close_matches(key, choices, 1)
                 hint = f"did you mean {near[0]}? " if near else ""
                 self.mistakes.append(UnknownKey(f"{here}: unknown key; {hint}known: {', '.join(choices)}"))
             elif kind is Config and key == "input":
-                given[key] = tuple(self._inputs(item))
+                values[key] = tuple(self._inputs(item))
             elif kind is Config and key == "sink":
-                given[key] = tuple(self._sinks(item))
+                values[key] = tuple(self._sinks(item))
             else:
-                given[key] = self._value(hints[fields[key].name], item, here)
+                values[key] = self._value(hints[fields[key].name], item, here)
         for name, f in fields.items():
-            if name not in given and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
                 self.mistakes.append(f"{where}.{name}: missing")
-                given[name] = None
-        return kind(**{fields[name].name: item for name, item in given.items()})
+                values[name] = None
+        return kind(**{fields[name].name: item for name, item in values.items()})
 
     def _inputs(self, items: Any) -> Iterator[InputSettings]:
         for kind, named, where in self._typed("input", items, self._with_plugins("inputs", INPUT_TYPES)):
@@ -235,26 +228,17 @@ MAX_SINKS = 10
 
 
 _BOUNDS: dict[str, tuple[float, float]] = {
-    "poll": (0.01, 86400.0),
-    "keepalive": (1.0, 65535.0),
     "max_connections": (1, 1 << 20),
     "max_connections_per_peer": (1, 1 << 20),
     "message_timeout": (0.1, 86400.0),
-    "receive_maximum": (1, 65535),
-    "max_inflight": (1, 65535),
     "max_bytes": (1 << 20, 1 << 62),
-    "segment_bytes": (4 << 10, 1 << 40),
     "max_memory": (64 << 20, 1 << 62),
     "max_lateness": (0, 86400.0),
     "max_cpu": (0.01, 1),
     "max_seconds": (0.001, 3600.0),
-    "cache_bytes": (0, 16 << 30),
     "for_": (1.0, 366 * 86400.0),
     "stop_within": (1.0, 600.0),
     "undo_after": (1.0, 86400.0),
-    "limit": (0, 1_000_000),
-    "quarantine_after": (1, 1 << 20),
-    "quarantine_bytes": (64 << 10, 1 << 40),
     "timeout": (0.1, 300.0),
     "keep": (0, 1000),
     "ttl": (1.0, 30 * 86400.0),
@@ -310,8 +294,8 @@ def _check(config: Config, mistakes: list[str], formats: frozenset[str]) -> None
             mistakes.append(f"input[{i}].name: {item.name!r} is used twice")
         seen.add(item.name)
         if item.format not in CODECS.keys() | formats and not FORMAT.fullmatch(item.format):
-            known = f"{', '.join(CODECS)}, or {DECLARED}NAME of a format that comes with the rules"
-            mistakes.append(f"input[{i}].format: expects one of {known}, not {item.format!r}")
+            choices = f"{', '.join(CODECS)}, or {DECLARED}NAME of a format that comes with the rules"
+            mistakes.append(f"input[{i}].format: expects one of {choices}, not {item.format!r}")
         mistakes += [f"input[{i}]{mistake}" for mistake in item.mistakes()]
         for path in item.exclusive:
             if path in read:
@@ -340,38 +324,38 @@ def _check_sinks(config: Config, mistakes: list[str]) -> None:
 
 def _check_rulesets(config: Config, mistakes: list[str]) -> None:
     names, channels = set[str](), set[str]()
-    for i, one in enumerate(config.rulesets):
+    for i, ruleset in enumerate(config.rulesets):
         where = f"ruleset[{i - 1}]"
         if i:
-            if not RULESET.fullmatch(one.name):
-                mistakes.append(f"{where}.name: expects 1 to 64 letters, digits, '_' or '-', not {one.name!r}")
-            if one.name in names:
-                mistakes.append(f"{where}.name: {one.name!r} is used twice")
-            _check_values(one, where, mistakes)
-            if one.strict and one.max_backlog > config.raw_log.max_bytes // 2:
+            if not RULESET.fullmatch(ruleset.name):
+                mistakes.append(f"{where}.name: expects 1 to 64 letters, digits, '_' or '-', not {ruleset.name!r}")
+            if ruleset.name in names:
+                mistakes.append(f"{where}.name: {ruleset.name!r} is used twice")
+            _check_values(ruleset, where, mistakes)
+            if ruleset.strict and ruleset.max_backlog > config.raw_log.max_bytes // 2:
                 most = f"half of raw_log.max_bytes, {config.raw_log.max_bytes // 2:,}"
-                mistakes.append(f"{where}.max_backlog: expects at most {most}, not {one.max_backlog:,}")
-            if not one.paths and one.channel in channels:
-                mistakes.append(f"{where}.channel: {one.channel!r} is that of another rule set")
-        names.add(one.name)
-        if not one.paths:
-            channels.add(one.channel)
+                mistakes.append(f"{where}.max_backlog: expects at most {most}, not {ruleset.max_backlog:,}")
+            if not ruleset.paths and ruleset.channel in channels:
+                mistakes.append(f"{where}.channel: {ruleset.channel!r} is that of another rule set")
+        names.add(ruleset.name)
+        if not ruleset.paths:
+            channels.add(ruleset.channel)
     if len(names) > MAX_RULESETS:
         mistakes.append(f"ruleset: {len(names)} rule sets, at most {MAX_RULESETS}")
 
 
-def parse(text: str, path: Path | str = "vedette.toml", *, internal: bool = False) -> Config:
-    """The configuration in ``text``, where ``internal`` settings may be. Raises ConfigError."""
+def parse(text: str, path: Path | str = "vedette.toml") -> Config:
+    """The configuration in ``text``. Raises ConfigError."""
     try:
         document = read_toml(text)
     except ValueError as error:
         raise ConfigError(path, [str(error)]) from error
-    return parse_document(document, path, internal=internal)
+    return parse_document(document, path)
 
 
-def parse_document(document: dict[str, Any], path: Path | str = "vedette.toml", *, internal: bool = False) -> Config:
+def parse_document(document: dict[str, Any], path: Path | str = "vedette.toml") -> Config:
     """The same of TOML that was read already. Raises ConfigError."""
-    reader = _Reader(internal=internal)
+    reader = _Reader()
     config = reader.config(document)
     if reader.mistakes:
         raise ConfigError(path, reader.mistakes)
@@ -381,9 +365,9 @@ def parse_document(document: dict[str, Any], path: Path | str = "vedette.toml", 
     return config
 
 
-def part_mistakes(document: dict[str, Any], *, internal: bool = False) -> list[str]:
+def part_mistakes(document: dict[str, Any]) -> list[str]:
     """What is wrong with a part of a configuration by itself: with its keys and values, not with what it lacks."""
-    reader, rest = _Reader(internal=internal), dict(document)
+    reader, rest = _Reader(), dict(document)
     reader._read_brokers(rest.pop("broker", {}))
     reader._table(Config, rest, "")
     return [line for line in reader.mistakes if not line.endswith(": missing")]
@@ -391,7 +375,7 @@ def part_mistakes(document: dict[str, Any], *, internal: bool = False) -> list[s
 
 def load(path: Path) -> Config:
     """The configuration in the file ``path``; raises ConfigError, also when the file cannot be read."""
-    return enrolled(parse(read_text(path), path, internal=opened()))
+    return enrolled(parse(read_text(path), path))
 
 
 def read_text(path: Path) -> str:
@@ -402,11 +386,6 @@ def read_text(path: Path) -> str:
         raise ConfigError(path, [f"cannot be read: {error}"]) from error
 
 
-def opened() -> bool:
-    """Whether files may set what is INTERNAL."""
-    return os.environ.get(INTERNAL_SETTINGS) == "1"
-
-
 def tables(path: Path, name: str, kind: type[T]) -> list[T]:
     """The ``[[name]]`` tables of a file of nothing else, each as a dataclass ``kind``. Raises ConfigError."""
     try:
@@ -415,16 +394,17 @@ def tables(path: Path, name: str, kind: type[T]) -> list[T]:
         raise
     except ValueError as error:
         raise ConfigError(path, [str(error)]) from error
-    reader, made = _Reader(), list[T]()
+    reader = _Reader()
+    rows: list[T] = []
     reader.mistakes += [f"{key}: unknown key; expects [[{name}]] tables" for key in document if key != name]
     items = document.get(name)
     if not isinstance(items, list) or not items:
         reader.mistakes.append(f"{name}: expects [[{name}]] tables")
         items = []
     for i, item in enumerate(items):
-        one = reader._value(kind, item, f"{name}[{i}]")
-        if one is not None:
-            made.append(one)
+        row = reader._value(kind, item, f"{name}[{i}]")
+        if row is not None:
+            rows.append(row)
     if reader.mistakes:
         raise ConfigError(path, reader.mistakes)
-    return made
+    return rows

@@ -19,15 +19,18 @@ from vedette.system.durable import sync_path
 
 
 def rules(config: Config) -> tuple[Rule, ...]:
-    return tuple(Rule(one.action, one.fields, tuple(one.kinds), one.patterns, one.expressions) for one in config.redact)
+    return tuple(
+        Rule(redact.action, redact.fields, tuple(redact.kinds), redact.patterns, redact.expressions)
+        for redact in config.redact
+    )
 
 
 def redaction(config: Config, *, seconds: float = SECONDS, window: int = WINDOW) -> tuple[Redaction, str]:
     """What the configuration redacts, and what is wrong with its key (empty: nothing). Makes this host's own key where
     it lacks."""
-    given = rules(config)
-    key, wrong = _key(config, given, make=True)
-    return Redaction(given, key, seconds=seconds, window=window), wrong
+    asked = rules(config)
+    key, wrong = _key(config, asked, make=True)
+    return Redaction(asked, key, seconds=seconds, window=window), wrong
 
 
 def problem(config: Config) -> str:
@@ -60,17 +63,17 @@ def read(path: Path) -> bytes:
 def _make(path: Path) -> None:
     """A new key, unless another process was faster. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_name(f"{path.name}.{os.getpid()}")
-    descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(secrets.token_hex(KEY_BYTES).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         try:
-            os.link(made, path)
+            os.link(partial, path)
         except FileExistsError:
             return
     finally:
-        made.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
     sync_path(path.parent)

@@ -1,8 +1,4 @@
-"""Every setting with its default; ``packaging/vedette.toml`` documents them, and a test holds the two together.
-
-Fields with the metadata INTERNAL are no settings: the program's own choice is the best one. Tests pass another to the
-constructor, or open them to a file (``read.py``).
-"""
+"""Every setting with its default; ``packaging/vedette.toml`` documents them, and a test holds the two together."""
 
 from __future__ import annotations
 
@@ -12,11 +8,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from vedette.decode.secrets import PATTERNS, written
-from vedette.inputs.base import InputSettings
-from vedette.model.settings import INTERNAL, Address, Fsync, Labels, Name, Seconds, Share, Size
+from vedette.inputs.settings import InputSettings
+from vedette.model.settings import Address, Fsync, Labels, Name, Seconds, Share, Size
 from vedette.model.times import seconds
 from vedette.mqtt.settings import MqttSettings
 from vedette.response.settings import ResponseSettings
@@ -109,8 +105,9 @@ class RawLogSettings:
 
     max_bytes: Size = 10 << 30
     max_age: Seconds = 30 * 86400.0
-    segment_bytes: Size = field(default=64 << 20, metadata=INTERNAL)
     fsync: Fsync = "interval:200ms"
+    segment_bytes: ClassVar[int] = 64 << 20
+    """Of a segment before it is sealed; no setting."""
 
     @property
     def fsync_interval(self) -> float:
@@ -156,17 +153,6 @@ class RuleSettings:
     paths: tuple[Path, ...] = ()
     pipelines: tuple[Path, ...] = ()
     lookups: tuple[Path, ...] = ()
-    poll: Seconds = field(default=2.0, metadata=INTERNAL)
-    quarantine_after: int = field(default=10, metadata=INTERNAL)
-    quarantine_bytes: Size = field(default=16 << 20, metadata=INTERNAL)
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """The cache of results; nothing here changes what matches."""
-
-    cache_bytes: Size = field(default=32 << 20, metadata=INTERNAL)
-    verify_sample: Share = field(default=0.001, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,12 +244,12 @@ class EnrichSettings:
 
     def mistakes(self) -> list[str]:
         """What is wrong, each with the key it is about."""
-        found = []
+        mistakes = []
         if not self.lookup:
-            found.append(".lookup: must not be empty")
+            mistakes.append(".lookup: must not be empty")
         if bool(self.field) == bool(self.entity):
-            found.append(": expects field or entity, and not both")
-        return found
+            mistakes.append(": expects field or entity, and not both")
+        return mistakes
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,21 +264,21 @@ class RedactSettings:
 
     def mistakes(self) -> list[str]:
         """What is wrong, each with the key it is about."""
-        found = []
+        mistakes = []
         if not (self.fields or self.kinds or self.patterns or self.expressions):
-            found.append(": expects fields, kinds, patterns or expressions")
-        found += [f".fields[{i}]: must not be empty" for i, name in enumerate(self.fields) if not name]
+            mistakes.append(": expects fields, kinds, patterns or expressions")
+        mistakes += [f".fields[{i}]: must not be empty" for i, name in enumerate(self.fields) if not name]
         for i, name in enumerate(self.patterns):
             if name not in PATTERNS:
                 near = difflib.get_close_matches(name, PATTERNS, 1)
                 hint = f"did you mean {near[0]}? " if near else ""
-                found.append(f".patterns[{i}]: {name!r} is no pattern; {hint}known: {', '.join(PATTERNS)}")
+                mistakes.append(f".patterns[{i}]: {name!r} is no pattern; {hint}known: {', '.join(PATTERNS)}")
         for i, expression in enumerate(self.expressions):
             try:
                 written(expression)
             except ValueError as error:
-                found.append(f".expressions[{i}]: {error}")
-        return found
+                mistakes.append(f".expressions[{i}]: {error}")
+        return mistakes
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,9 +309,7 @@ class UplinkSettings:
     broker: MqttSettings = MqttSettings()
     """``[broker]``."""
     receipt_keys: tuple[str, ...] = ()
-    resend_after: Seconds = field(default=600.0, metadata=INTERNAL)
     heartbeat: Seconds = 60.0
-    max_inflight: int = field(default=20, metadata=INTERNAL)
     max_bytes: Size = 256 << 20
 
     @property
@@ -355,7 +339,6 @@ class PluginSettings:
 class LogSettings:
     format: Literal["console", "json"] = "console"
     level: Literal["debug", "info", "warning", "error"] = "info"
-    limit: int = field(default=50, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +369,6 @@ class Config:
     raw_log: RawLogSettings = field(default_factory=RawLogSettings)
     archive: ArchiveSettings = field(default_factory=ArchiveSettings)
     rules: RuleSettings = field(default_factory=RuleSettings)
-    engine: EngineSettings = field(default_factory=EngineSettings)
     state: StateSettings = field(default_factory=StateSettings)
     functions: FunctionSettings = field(default_factory=FunctionSettings)
     suppress: tuple[SuppressSettings, ...] = ()
@@ -409,6 +391,7 @@ class Config:
     def rulesets(self) -> tuple[RulesetSettings, ...]:
         """All of them: that of ``[rules]`` and ``[bundles]`` first, then those of ``[[ruleset]]``, each with its
         channel."""
-        one, bundles = self.rules, self.bundles
-        first = RulesetSettings(DEFAULT_SET, one.paths, one.pipelines, one.lookups, bundles.file, bundles.channel)
+        rules = self.rules
+        bundles = self.bundles
+        first = RulesetSettings(DEFAULT_SET, rules.paths, rules.pipelines, rules.lookups, bundles.file, bundles.channel)
         return (first, *(replace(more, channel=more.channel or more.name) for more in self.ruleset))

@@ -32,17 +32,17 @@ FACILITIES: Mapping[str, str] = {
 
 def program_key(app: str) -> str:
     """The key in ``PROGRAMS`` of a tag that begins with ``%``; empty when it is none of Cisco's."""
-    found = _TAG.fullmatch(app)
-    if found is None:
+    match = _TAG.fullmatch(app)
+    if match is None:
         return ""
-    facility = found["cisco_facility"].lower()
+    facility = match["cisco_facility"].lower()
     return next((FACILITIES[part] for part in (facility, *facility.split("-")) if part in FACILITIES), "%cisco")
 
 
 def tag(app: str) -> dict[str, str]:
     """The fields of a tag; none when it is none of Cisco's."""
-    found = _TAG.fullmatch(app)
-    return {} if found is None else {name: text for name, text in found.groupdict().items() if text}
+    match = _TAG.fullmatch(app)
+    return {} if match is None else {name: text for name, text in match.groupdict().items() if text}
 
 
 def _end(prefix: str) -> str:
@@ -50,7 +50,8 @@ def _end(prefix: str) -> str:
     return rf"(?:[\w./-]{{1,64}}:)?(?P<{prefix}_ip>[0-9A-Fa-f.:]{{2,45}})/(?P<{prefix}_port>\d{{1,5}})"
 
 
-_SRC, _DST = _end("src"), _end("dst")
+_SRC = _end("src")
+_DST = _end("dst")
 _PAREN_SRC = r"(?P<src_ip>[0-9A-Fa-f.:]{2,45})\((?P<src_port>\d{1,5})\)"
 _PAREN_DST = r"(?P<dst_ip>[0-9A-Fa-f.:]{2,45})\((?P<dst_port>\d{1,5})\)"
 

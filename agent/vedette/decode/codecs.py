@@ -31,7 +31,6 @@ class Codec(NamedTuple):
     """How the events of an input are read."""
 
     name: str
-    describes: str
     kind: Kind | None
     """The outermost layer of its events; None: recognized by content."""
     only: str | None = None
@@ -39,8 +38,8 @@ class Codec(NamedTuple):
     program: str = ""
     """The daemon whose own log it reads, a key of ``PROGRAMS``; empty: recognized by content."""
     row: Format | Shape | None = None
-    """What reads its messages and is no row of the tables of formats: declared by a rule set, or a plugin's; ``only``
-    is its name."""
+    """The reader of its messages that is no row of the tables of formats: declared by a rule set, or a plugin's;
+    ``only`` is its name."""
 
     @property
     def kinds(self) -> frozenset[Kind]:
@@ -71,22 +70,22 @@ CODECS: Mapping[str, Codec] = MappingProxyType(
     {
         codec.name: codec
         for codec in (
-            Codec("auto", "recognized per event: syslog, JSON, web access log or text, and the formats in them", None),
-            Codec("syslog", "RFC 5424, RFC 3164 and legacy headers; JSON messages too", Kind.SYSLOG),
-            Codec("json", "a JSON object per event", Kind.JSON),
-            Codec("text", "the whole event is the message", Kind.TEXT),
-            Codec("access", "web access log: common or combined", Kind.ACCESS),
-            Codec("mqtt", "MQTT payload: JSON or text, with its topic", Kind.MQTT),
-            Codec("auditd", "the Linux audit log", Kind.SYSLOG, "auditd"),
-            Codec("cef", "Common Event Format", Kind.SYSLOG, "cef"),
-            Codec("leef", "Log Event Extended Format 1.0 and 2.0", Kind.SYSLOG, "leef"),
-            Codec("eventxml", "Windows event XML, Sysmon for Linux", Kind.SYSLOG, "eventxml"),
-            Codec("apache_error", "Apache's error log", Kind.SYSLOG, "apache_error"),
-            Codec("nginx_error", "nginx's error log", Kind.SYSLOG, "nginx_error"),
-            Codec("keyvalue", "key=value pairs", Kind.SYSLOG, ""),
-            Codec("windows", "Windows events as JSON", Kind.JSON, "windows"),
-            Codec("zeek", "Zeek's logs as JSON", Kind.JSON, "zeek"),
-            *(Codec(name, f"the log file of {name}", Kind.DAEMON, "", name) for name in DAEMONS),
+            Codec("auto", None),
+            Codec("syslog", Kind.SYSLOG),
+            Codec("json", Kind.JSON),
+            Codec("text", Kind.TEXT),
+            Codec("access", Kind.ACCESS),
+            Codec("mqtt", Kind.MQTT),
+            Codec("auditd", Kind.SYSLOG, "auditd"),
+            Codec("cef", Kind.SYSLOG, "cef"),
+            Codec("leef", Kind.SYSLOG, "leef"),
+            Codec("eventxml", Kind.SYSLOG, "eventxml"),
+            Codec("apache_error", Kind.SYSLOG, "apache_error"),
+            Codec("nginx_error", Kind.SYSLOG, "nginx_error"),
+            Codec("keyvalue", Kind.SYSLOG, ""),
+            Codec("windows", Kind.JSON, "windows"),
+            Codec("zeek", Kind.JSON, "zeek"),
+            *(Codec(name, Kind.DAEMON, "", name) for name in DAEMONS),
         )
     }
 )
@@ -115,4 +114,4 @@ plugged: dict[str, Codec] = {}
 
 def with_declared(declared: Iterable[Codec]) -> Codecs:
     """All codecs that events can have: built-in, of plugins, ``declared``."""
-    return Codecs({**CODECS, **plugged, **{one.name: one for one in declared}})
+    return Codecs({**CODECS, **plugged, **{codec.name: codec for codec in declared}})

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 class Cut(NamedTuple):
-    """What stands before the ``separator``, one character, or ``after`` it; of several the first, or the ``last``.
+    """The part before the ``separator``, one character, or ``after`` it; of several the first, or the ``last``.
 
     As ``str.partition`` and ``str.rpartition`` have it, also where there is none."""
 
@@ -28,10 +28,10 @@ class Cut(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a field is, where it is there at all."""
+    """The parts of a text that a field may be, where it is there at all."""
 
     cuts: tuple[tuple[Cut, ...], ...] = ((),)
-    """What is left of the text after all cuts of one of these; the whole text without any."""
+    """Alternatives: the text after all cuts of one of these; the whole text without any."""
     unless: str = ""
     """Characters of which one in the text makes the field anything."""
 
@@ -56,6 +56,6 @@ def compute(
     if isinstance(value, Traced):
         value.give(fields, parts)
         return False
-    found = function(value)
-    fields.update(found)
-    return bool(found)
+    result = function(value)
+    fields.update(result)
+    return bool(result)

@@ -56,7 +56,7 @@ _KEYS = (
 RESERVED = frozenset(
     {*syslog.FIELDS, *syslog.OWN_NAMES.values(), "message", "peer", "topic", "topic_levels", "value", "repeated"}
 )
-"""What the agent itself gives, and a text must not forge."""
+"""Names that the agent itself gives, and a text must not forge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +82,25 @@ class Declared:
 
 
 def from_text(text: str, path: str = "") -> Declared:
-    """What ``Declared.text`` was. Raises ValueError."""
+    """Return the format whose ``Declared.text`` this is. Raises ValueError."""
     return declared(json.loads(text), path)
 
 
 def declared(table: Any, path: str = "") -> Declared:
     """The format of a table. Raises ValueError, whose text has a mistake a line."""
     mistakes: list[str] = []
-    made = _Reading(table, mistakes).read(path) if isinstance(table, dict) else None
-    if made is None or mistakes:
+    form = _Reading(table, mistakes).read(path) if isinstance(table, dict) else None
+    if form is None or mistakes:
         raise ValueError("\n".join(mistakes or ["expects a table"]))
-    return made
+    return form
 
 
 class _Reading:
-    """Of one table."""
+    """The reading of one table."""
 
     def __init__(self, table: dict[str, Any], mistakes: list[str]) -> None:
-        self._table, self._mistakes = table, mistakes
+        self._table = table
+        self._mistakes = mistakes
 
     def _wrong(self, where: str, what: str) -> None:
         self._mistakes.append(f"{where}: {what}" if where else what)
@@ -107,62 +108,45 @@ class _Reading:
     def _texts(self, key: str) -> dict[str, str]:
         """The table ``key`` of texts."""
         value = self._table.get(key, {})
-        if isinstance(value, dict) and all(isinstance(one, str) for one in value.values()):
+        if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()):
             return dict(value)
         self._wrong(key, 'expects a table of texts, as in {src = "src_ip"}')
         return {}
 
     def read(self, path: str) -> Declared | None:
+        """Return the format; None when there are mistakes."""
         table = self._table
-        for key in table:
-            if key not in _KEYS:
-                self._wrong(key, f"unknown key; known: {', '.join(_KEYS)}")
-        name = table.get("name")
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            self._wrong("name", f"expects a-z, then up to 63 of a-z, 0-9, '_' and '-', not {name!r:.80}")
-        kinds = [kind for kind in _KINDS if kind in table]
-        if len(kinds) != 1:
-            self._wrong("", f"expects one of {', '.join(_KINDS)}, not {' and '.join(kinds) or 'none'}")
+        kind = self._kind()
         if self._mistakes:
             return None
-        rename, fixed, maps = self._texts("rename"), self._texts("set"), self._maps()
-        (kind,), guard, gives_any = kinds, Guard(), None
-        given: dict[str, Provenance] = {}
-        reader: Callable[[str], Fields] = _no_fields
-        if kind in ("regex", "grok"):
-            patterns = [*self._patterns(kind)]
-            given = {one: Provenance.VERBATIM for _, groups in patterns for one in groups.values()}
-            if lacking := [own for own in rename if own not in given]:
-                self._wrong(f"rename.{lacking[0]}", "no group has this name")
-            given = {rename.get(one, one): how for one, how in given.items()}
-            reader = _Patterns(patterns, guard)
-        elif kind == "key_value":
-            given, gives_any = dict.fromkeys(rename.values(), Provenance.VERBATIM), Provenance.VERBATIM
-            reader = self._pairs()
-        else:
-            given = dict.fromkeys(rename.values(), Provenance.ESCAPED)
-            if table["json"] is not True:
-                self._wrong("json", "expects true")
-            if maps or "starts" in table:
-                self._wrong("map" if maps else "starts", "is not for JSON, whose values are fields as they are")
-        given |= dict.fromkeys([*fixed, *maps], Provenance.SYNTHETIC)
-        for one in given:
-            if not _FIELD.fullmatch(one) or one in RESERVED or one.startswith("topic_level_"):
-                self._wrong(f"field {one!r:.80}", "is a name that the agent gives, or none: take another")
+        name = table["name"]
+        rename = self._texts("rename")
+        fixed = self._texts("set")
+        maps = self._maps()
+        guard = Guard()
+        origins, reader = self._reader(kind, rename, maps, guard)
+        origins |= dict.fromkeys([*fixed, *maps], Provenance.SYNTHETIC)
+        for target in origins:
+            if not _FIELD.fullmatch(target) or target in RESERVED or target.startswith("topic_level_"):
+                self._wrong(f"field {target!r:.80}", "is a name that the agent gives, or none: take another")
         header = table.get("header", "none" if kind == "json" else "syslog")
         if header not in ("syslog", "none"):
             self._wrong("header", 'expects "syslog" or "none"')
         outer = Kind.SYSLOG if header == "syslog" else Kind.JSON if kind == "json" else Kind.TEXT
-        sources, starts, time = self._sources(), self._starts(), self._time(kind)
+        sources = self._sources()
+        starts = self._starts()
+        time = self._time(kind)
         examples = tuple(self._examples())
         text = json.dumps(table, sort_keys=True, ensure_ascii=True, default=str)
         if len(text) > MAX_TABLE:
             self._wrong("", f"more than {MAX_TABLE} bytes")
         if self._mistakes:
             return None
-        made = dict(sorted(given.items()))
+        ordered = dict(sorted(origins.items()))
         gives = Gives(
-            f'`format = "{DECLARED}{name}"`', tuple(Field(one, how=how) for one, how in made.items()), gives_any
+            f'`format = "{DECLARED}{name}"`',
+            tuple(Field(target, how=how) for target, how in ordered.items()),
+            Provenance.VERBATIM if kind == "key_value" else None,
         )
         codec = f"{DECLARED}{name}"
         row: Format | Shape
@@ -173,8 +157,39 @@ class _Reading:
             row = Format(
                 codec, starts, _Finished(reader, rename, fixed, maps), gives, sources, time_of=time, structured=False
             )
-        described = str(table.get("description", "")) or f"declared in {path or 'a rule set'}"
-        return Declared(text, str(name), Codec(codec, described, outer, codec, row=row), examples, guard, path)
+        return Declared(text, name, Codec(codec, outer, codec, row=row), examples, guard, path)
+
+    def _kind(self) -> str:
+        """Return which of ``_KINDS`` the format is, and check its name and keys."""
+        table = self._table
+        for key in table:
+            if key not in _KEYS:
+                self._wrong(key, f"unknown key; known: {', '.join(_KEYS)}")
+        name = table.get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            self._wrong("name", f"expects a-z, then up to 63 of a-z, 0-9, '_' and '-', not {name!r:.80}")
+        kinds = [kind for kind in _KINDS if kind in table]
+        if len(kinds) != 1:
+            self._wrong("", f"expects one of {', '.join(_KINDS)}, not {' and '.join(kinds) or 'none'}")
+        return kinds[0] if kinds else ""
+
+    def _reader(
+        self, kind: str, rename: Mapping[str, str], maps: Mapping[str, Any], guard: Guard
+    ) -> tuple[dict[str, Provenance], Callable[[str], Fields]]:
+        """Return how the fields of a message stand in it, as far as their names are known, and what reads them."""
+        if kind in ("regex", "grok"):
+            patterns = [*self._patterns(kind)]
+            origins = {target: Provenance.VERBATIM for _, groups in patterns for target in groups.values()}
+            if lacking := [own for own in rename if own not in origins]:
+                self._wrong(f"rename.{lacking[0]}", "no group has this name")
+            return {rename.get(own, own): how for own, how in origins.items()}, _Patterns(patterns, guard)
+        if kind == "key_value":
+            return dict.fromkeys(rename.values(), Provenance.VERBATIM), self._pairs()
+        if self._table["json"] is not True:
+            self._wrong("json", "expects true")
+        if maps or "starts" in self._table:
+            self._wrong("map" if maps else "starts", "is not for JSON, whose values are fields as they are")
+        return dict.fromkeys(rename.values(), Provenance.ESCAPED), _no_fields
 
     def _patterns(self, kind: str) -> Iterator[tuple[Any, dict[str, str]]]:
         own = self._texts("patterns")
@@ -193,17 +208,19 @@ class _Reading:
                 if kind == "grok":
                     text, groups = grok.expanded(text, own)
                 compiled = bounded.compiled(text, regex.V0 | regex.DOTALL)
-                yield compiled, {**{one: one for one in compiled.groupindex}, **(groups or {})}
+                yield compiled, {**{group: group for group in compiled.groupindex}, **(groups or {})}
             except ValueError as error:
                 self._wrong(f"{kind}[{i}]" if isinstance(value, list) else kind, str(error))
 
     def _pairs(self) -> Callable[[str], Fields]:
         value = self._table["key_value"]
-        known = {"pairs": " ", "is": "=", "quotes": "\"'"}
-        if not isinstance(value, dict) or not all(key in known and isinstance(one, str) for key, one in value.items()):
+        defaults = {"pairs": " ", "is": "=", "quotes": "\"'"}
+        if not isinstance(value, dict) or not all(
+            key in defaults and isinstance(text, str) for key, text in value.items()
+        ):
             self._wrong("key_value", 'expects a table such as {pairs = ";", is = "=", quotes = "\\""}')
             return _no_fields
-        own = {**known, **value}
+        own = {**defaults, **value}
         if not own["pairs"] or not own["is"] or own["pairs"] == own["is"]:
             self._wrong("key_value", "expects two separators that differ")
         return _Pairs(own["pairs"], own["is"], own["quotes"])
@@ -211,7 +228,8 @@ class _Reading:
     def _maps(self) -> dict[str, dict[str, str]]:
         value = self._table.get("map", {})
         if not isinstance(value, dict) or not all(
-            isinstance(one, dict) and all(isinstance(text, str) for text in one.values()) for one in value.values()
+            isinstance(translation, dict) and all(isinstance(text, str) for text in translation.values())
+            for translation in value.values()
         ):
             self._wrong("map", 'expects tables of texts by field, as in {action = {D = "deny"}}')
             return {}
@@ -220,17 +238,20 @@ class _Reading:
     def _starts(self) -> bytes:
         value = self._table.get("starts", [])
         texts = [value] if isinstance(value, str) else value
-        if not isinstance(texts, list) or not all(isinstance(one, str) and one for one in texts):
+        if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
             self._wrong("starts", "expects a text, or a list of texts")
             return b""
-        return b"(?:" + b"|".join(re.escape(one.encode()) for one in texts) + b")" if texts else b""
+        return b"(?:" + b"|".join(re.escape(text.encode()) for text in texts) + b")" if texts else b""
 
     def _sources(self) -> Source:
         value = self._texts("logsource")
         if unknown := sorted(set(value) - {"product", "category", "service"}):
             self._wrong(f"logsource.{unknown[0]}", "unknown key; known: product, category, service")
             return Source()
-        sets = (frozenset({value[one]} if value.get(one) else ()) for one in ("product", "category", "service"))
+        sets = (
+            frozenset({value[attribute]} if value.get(attribute) else ())
+            for attribute in ("product", "category", "service")
+        )
         return Source(*sets)
 
     def _time(self, kind: str) -> Callable[[Seen, tzinfo | None], int | None]:
@@ -240,7 +261,8 @@ class _Reading:
         if not isinstance(value, dict) or not isinstance(value.get("field"), str) or set(value) - {"field", "format"}:
             self._wrong("time", 'expects {field = "…"}, and perhaps format')
             return lambda fields, zone: None
-        name, form = value["field"], value.get("format", "")
+        name = value["field"]
+        form = value.get("format", "")
         if not form:
             return first_time(name)
         if kind == "json":
@@ -254,18 +276,18 @@ class _Reading:
         if not isinstance(value, list):
             self._wrong("examples", "expects [[examples]] tables")
             return
-        for i, one in enumerate(value):
-            fields = one.get("fields", {}) if isinstance(one, dict) else None
+        for i, example in enumerate(value):
+            fields = example.get("fields", {}) if isinstance(example, dict) else None
             if (
-                not isinstance(one, dict)
-                or set(one) - {"message", "fields", "time"}
-                or not isinstance(one.get("message"), str)
+                not isinstance(example, dict)
+                or set(example) - {"message", "fields", "time"}
+                or not isinstance(example.get("message"), str)
                 or not isinstance(fields, dict)
-                or not isinstance(one.get("time", ""), str)
+                or not isinstance(example.get("time", ""), str)
             ):
                 self._wrong(f"examples[{i}]", 'expects message = "…", fields = {…}, and perhaps time = "…"')
                 continue
-            yield Example(one["message"], fields, one.get("time", ""))
+            yield Example(example["message"], fields, example.get("time", ""))
 
 
 # --- readers
@@ -289,13 +311,13 @@ class _Patterns:
             return {}
         for match, groups in self._patterns:
             try:
-                found = self._guard.ask(match, message, TIMEOUT)
+                hit = self._guard.ask(match, message, TIMEOUT)
             except TooSlow:
                 return {}
-            if found is not None:
+            if hit is not None:
                 fields: Fields = {}
                 for group, name in groups.items():
-                    value = found[group]
+                    value = hit[group]
                     if value is not None:
                         fields.setdefault(name, value)
                 return fields
@@ -304,21 +326,29 @@ class _Patterns:
 
 class _Pairs:
     def __init__(self, pairs: str, sign: str, quotes: str) -> None:
-        self._pairs, self._sign, self._quotes = pairs, sign, quotes
+        self._pairs = pairs
+        self._sign = sign
+        self._quotes = quotes
 
     def __call__(self, message: str) -> Fields:
         fields: Fields = {}
-        pairs, sign, quotes, end = self._pairs, self._sign, self._quotes, len(message)
-        at, equals = 0, -1
+        pairs = self._pairs
+        sign = self._sign
+        quotes = self._quotes
+        end = len(message)
+        at = 0
+        equals = -1
         for _ in range(MAX_PAIRS):
             if equals < at and (equals := message.find(sign, at)) < 0:
                 break
             start = max(at, message.rfind(pairs, at, equals) + len(pairs)) if pairs in message[at:equals] else at
-            key, value = message[start:equals].strip(), equals + len(sign)
+            key = message[start:equals].strip()
+            value = equals + len(sign)
             quote = message[value : value + 1]
             close = message.find(quote, value + 1) if quote and quote in quotes else -1
             if close >= 0:
-                text, after = message[value + 1 : close], message.find(pairs, close + 1)
+                text = message[value + 1 : close]
+                after = message.find(pairs, close + 1)
             else:
                 after = message.find(pairs, value)
                 text = message[value : after if after >= 0 else end].strip()
@@ -335,13 +365,16 @@ class _Pairs:
 
 
 class _Finished:
-    """What a reader gives, with other names, fixed values and translations."""
+    """A reader whose fields get other names, fixed values and translations."""
 
     def __init__(
         self, reader: Callable[[str], Fields], rename: Mapping[str, str], fixed: Mapping[str, str],
         maps: Mapping[str, Mapping[str, str]],
     ) -> None:  # fmt: skip
-        self._reader, self._rename, self._fixed, self._maps = reader, rename, fixed, maps
+        self._reader = reader
+        self._rename = rename
+        self._fixed = fixed
+        self._maps = maps
 
     def __call__(self, message: str) -> Fields:
         fields = self._reader(message)
@@ -362,7 +395,8 @@ class _Renamed:
     """Further fields of a JSON object: what lies at paths, and fixed values."""
 
     def __init__(self, rename: Mapping[str, str], fixed: Mapping[str, str]) -> None:
-        self._rename, self._fixed = rename, fixed
+        self._rename = rename
+        self._fixed = fixed
 
     def __call__(self, event: Seen) -> Fields:
         fields: Fields = {}
@@ -376,7 +410,8 @@ class _Renamed:
 
 class _Strptime:
     def __init__(self, name: str, form: str) -> None:
-        self._name, self._form = name, form
+        self._name = name
+        self._form = form
 
     def __call__(self, fields: Seen, zone: tzinfo | None) -> int | None:
         value = fields.get(self._name)

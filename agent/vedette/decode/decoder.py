@@ -114,7 +114,7 @@ class Record:
         self._remote: str | None = None
         self._owns: bool | None = None
         self.usual: re.Match[bytes] | None = _UNREAD
-        """What ``syslog.usual`` finds in a syslog line, for who knows it."""
+        """The match of ``syslog.usual`` in a syslog line, where it is known already."""
         self._head: tuple[str, int] | None = _UNREAD
 
     @property
@@ -131,8 +131,8 @@ class Record:
         """The value of ``field``: the field of this name, else the dotted path into objects; lists map over."""
         fields = self._fields
         if field in syslog.PARTS and (header := self.header) is not None:
-            known = header.field(syslog.PARTS[field])
-            return ABSENT if known is None else known
+            part = header.field(syslog.PARTS[field])
+            return ABSENT if part is None else part
         if fields is None:
             if (field == "message" or field == "program") and not self._event and (head := self._quick()) is not None:
                 program, start = head
@@ -141,9 +141,9 @@ class Record:
                 if not self._may_name(field):
                     return program
             if field in syslog.FIELDS and (header := self.header) is not None:
-                known = header.field(field)
-                if known is not None and not (self._may_name(field) and self._is_document()):
-                    return known
+                part = header.field(field)
+                if part is not None and not (self._may_name(field) and self._is_document()):
+                    return part
             if field == "message" and self._structured() is None:
                 return self._message()  # what _decode would give, without reading the message for other fields
             fields = self._decode()
@@ -160,8 +160,8 @@ class Record:
 
     def _look_for_peer(self, fields: dict[str, Value]) -> None:
         """Adds who and from where, as the message's words tell, which costs more than all other fields."""
-        found = peers.read(self._remote or "", "user" in fields)
-        fields.update((name, value) for name, value in found.items() if name not in fields)
+        peer = peers.read(self._remote or "", "user" in fields)
+        fields.update((name, value) for name, value in peer.items() if name not in fields)
         self._remote = None
 
     def _quick(self) -> tuple[str, int] | None:
@@ -169,10 +169,10 @@ class Record:
         of it; None: the header has to tell."""
         head = self._head
         if head is _UNREAD:
-            found = self.usual
-            if found is _UNREAD:
-                found = self.usual = syslog.usual(self.raw) if self._kind() is Kind.SYSLOG else None
-            head = None if found is None else syslog.program_and_start(found, self.raw, self._received_at)
+            usual = self.usual
+            if usual is _UNREAD:
+                usual = self.usual = syslog.usual(self.raw) if self._kind() is Kind.SYSLOG else None
+            head = None if usual is None else syslog.program_and_start(usual, self.raw, self._received_at)
             self._head = head
         return head
 
@@ -181,8 +181,8 @@ class Record:
         value: Any = fields.get(field, _UNREAD)
         if value is not _UNREAD:
             return value  # type: ignore[no-any-return]
-        if "." in field and (found := path(fields, field)) is not ABSENT:
-            return found
+        if "." in field and (nested := path(fields, field)) is not ABSENT:
+            return nested
         return descend(fields["value"], field) if type(self._event) is _Whole else ABSENT
 
     def fields(self) -> Mapping[str, Value]:
@@ -198,11 +198,12 @@ class Record:
         Of an event in a structured text format (audit records, CEF, XML): both. Cisco's tag and what folds a message
         are searched with the message.
         """
-        event, header = self._structured(), self.header
+        event = self._structured()
+        header = self.header
         texts = [self._message()] if event is None else scalars([event])
         if header is not None and (at := self._spoken(header)) < header.message_start:
             texts.append(self.raw[at:].rstrip(b"\r\n\0").decode("utf-8", "replace"))
-        if isinstance(form := self._made(), Format) and form.structured:
+        if isinstance(form := self._form(), Format) and form.structured:
             texts += scalars([value for name, value in self._more().items() if not is_synthetic(name)])
         if header is not None and header.structured_data:
             texts += scalars(list(header.structured_data.values()))
@@ -214,7 +215,8 @@ class Record:
         if self._header is _UNREAD:
             match self._kind():
                 case Kind.SYSLOG:
-                    raw, usual = self.raw, self.usual
+                    raw = self.raw
+                    usual = self.usual
                     if usual is _UNREAD or usual is None:
                         parsed = syslog.parse(raw, self._received_at, self._zone)
                     else:
@@ -236,7 +238,7 @@ class Record:
                 value = self.get(name)
                 if isinstance(value, str) and value:
                     return value
-        elif isinstance(self._made(), Format):
+        elif isinstance(self._form(), Format):
             for name in _FORMAT_HOSTS:
                 value = self._more().get(name)
                 if isinstance(value, str) and value:
@@ -263,61 +265,64 @@ class Record:
         if self._kind() is Kind.ACCESS:
             stamp = self.get("timestamp")
             return named_time(stamp) if isinstance(stamp, str) else None
-        made = self._made()
+        form = self._form()
         if self._structured() is not None:
             for name in self.time_fields:
                 time = time_of(self.get(name), self._zone)
                 if time is not None:
                     return time
-        return made.time_of(self._more(), self._zone) if isinstance(made, Format) else None
+        return form.time_of(self._more(), self._zone) if isinstance(form, Format) else None
 
     @property
     def time_fields(self) -> tuple[str, ...]:
-        """Of a JSON object the fields that may say when it happened; the first that does counts."""
-        made = self._made()
-        return (*made.times, *_TIME_FIELDS) if isinstance(made, Shape) else _TIME_FIELDS
+        """The fields of a JSON object that may say when it happened; the first that does counts."""
+        form = self._form()
+        return (*form.times, *_TIME_FIELDS) if isinstance(form, Shape) else _TIME_FIELDS
 
     @property
     def source(self) -> Source:
         """The log sources the event belongs to."""
-        kind, header, facility = self._kind(), self.header, -1
-        made = self._made()
+        kind = self._kind()
+        header = self.header
+        facility = -1
+        form = self._form()
         if header is not None:
             facility = -1 if header.priority is None else header.priority >> 3
         elif kind is Kind.SYSLOG:
             kind = Kind.TEXT
-        if isinstance(made, Shape):
+        if isinstance(form, Shape):
             event = self._structured() or _NO_FIELDS
-            further = made.sources if made.source_of is None else made.source_of(event, self._more)
-        elif made is not None:
-            further = made.sources if made.source_of is None else made.source_of(self._more())
+            further = form.sources if form.source_of is None else form.source_of(event, self._more)
+        elif form is not None:
+            further = form.sources if form.source_of is None else form.source_of(self._more())
         else:
             further = NOWHERE
         app = self._program()
         return sources.source(kind, app if app in PROGRAMS else "", facility, self._logsource, further)
 
-    def _made(self) -> Format | Shape | None:
+    def _form(self) -> Format | Shape | None:
         """The format of the message, the make of the JSON object; None for none known."""
-        known: Any = self._format
-        if known is not _UNREAD:
-            return known  # type: ignore[no-any-return]
-        made: Format | Shape | None = None
-        kind, only = self._kind(), self._codec.only
+        cached: Any = self._format
+        if cached is not _UNREAD:
+            return cached  # type: ignore[no-any-return]
+        form: Format | Shape | None = None
+        kind = self._kind()
+        only = self._codec.only
         if (row := self._codec.row) is not None:
-            made = self._format = row if self._is_of(row) else None
-            return made
+            form = self._format = row if self._is_of(row) else None
+            return form
         if kind is Kind.SYSLOG or kind is Kind.JSON:
             event = self._structured()
             if event is None:
                 header = self.header
                 if header is None or header.message_end is None:  # records of a format do not repeat
-                    made = format_at(self.raw, 0 if header is None else header.message_start)
+                    form = format_at(self.raw, 0 if header is None else header.message_start)
             elif type(event) is not _Whole:
-                made = SHAPES[only] if only is not None and only in SHAPES else shape_of(event)
-            if made is not None and only is not None and made.name != only:
-                made = None
-        self._format = made
-        return made
+                form = SHAPES[only] if only is not None and only in SHAPES else shape_of(event)
+            if form is not None and only is not None and form.name != only:
+                form = None
+        self._format = form
+        return form
 
     def _is_of(self, row: Format | Shape) -> bool:
         """Whether the message is one of the codec's own format."""
@@ -328,16 +333,16 @@ class Record:
         return event is None and re.compile(row.starts).match(self.raw, start) is not None
 
     def _more(self) -> dict[str, Value]:
-        """What the format gives, or the make of the JSON object gives further."""
+        """Return the fields that the format gives, or the further ones that the make of the JSON object gives."""
         more = self._further
         if more is None:
-            made = self._made()
-            if made is None:
+            form = self._form()
+            if form is None:
                 more = {}
-            elif isinstance(made, Shape):
-                more = made.read(self._structured() or _NO_FIELDS)
+            elif isinstance(form, Shape):
+                more = form.read(self._structured() or _NO_FIELDS)
             else:
-                more = made.read(self._message())
+                more = form.read(self._message())
             _plain_peer(more)
             self._further = more
         return more
@@ -353,7 +358,7 @@ class Record:
             event = self._structured()
             if event is not None:
                 owns = type(event) is not _Whole
-            elif isinstance(self._made(), Format):
+            elif isinstance(self._form(), Format):
                 owns = True
             else:
                 owns = self._program() not in PROGRAMS and starts_with_pair(self._message())
@@ -367,7 +372,7 @@ class Record:
         return shape
 
     def _message(self) -> str:
-        """What follows the header, without the line's end."""
+        """Return the text behind the header, without the line's end."""
         header = self.header
         if header is None:
             return self.raw.rstrip(b"\r\n\0").decode("utf-8", "replace")
@@ -375,7 +380,8 @@ class Record:
 
     def _spoken(self, header: syslog.Header) -> int:
         """Where what a device says begins: Cisco's tag, what folds the message, else the message."""
-        app, start = header.app, header.message_start
+        app = header.app
+        start = header.message_start
         if app is not None and app.startswith("%") and cisco.program_key(app):
             return self.raw.rfind(app.encode(), 0, start)
         return start if header.repeated is None else self.raw.rfind(b"message repeated ", 0, start)
@@ -389,7 +395,8 @@ class Record:
 
     def _read_json(self) -> Mapping[str, Value]:
         """The JSON object in the event, ``_Whole`` for other JSON, empty for none."""
-        shape, data = self._kind(), self.raw
+        shape = self._kind()
+        data = self.raw
         if shape in (Kind.TEXT, Kind.ACCESS, Kind.DAEMON):
             return _NO_FIELDS
         if shape is Kind.SYSLOG:
@@ -432,11 +439,13 @@ class Record:
 
     def _decode(self) -> dict[str, Value]:
         """All fields; weaker origins first, so that stronger ones overwrite them."""
-        kind, header, event = self._kind(), self.header, self._structured()
+        kind = self._kind()
+        header = self.header
+        event = self._structured()
         fields: dict[str, Value] = {}
         if event is None:
             message = self._message()
-            fields = dict(self._more()) if self._made() is not None else self._read(message)
+            fields = dict(self._more()) if self._form() is not None else self._read(message)
             fields["message"] = message
         elif header is not None or type(event) is _Whole:
             fields["message"] = self._message()
@@ -456,9 +465,7 @@ class Record:
             if own.keys().isdisjoint(fields) or not self._is_document():
                 fields.update(own)
             else:
-                fields.update(
-                    (syslog.OWN_NAMES[name] if name in fields else name, known) for name, known in own.items()
-                )
+                fields.update((syslog.OWN_NAMES[name] if name in fields else name, part) for name, part in own.items())
             if header.repeated is not None:
                 fields["repeated"] = header.repeated
             for element, parameters in header.structured_data.items():
@@ -494,7 +501,7 @@ class _Whole(dict[str, Value]):
 
 _ALSO_BY = {"severity": (b"CEF:",), "hostname": (b"CEF:", b"node=", b"devname="), "pid": (b"#",)}
 NAMED_BY = {field: (field.encode(), b"\\u", b"&#", *_ALSO_BY.get(field, ())) for field in syslog.FIELDS}
-"""What is in a document that has this field: its name, perhaps escaped, or what the format holds that gives it
+"""Bytes of a document that has this field: its name, perhaps escaped, or what the format holds that gives it
 under another name (CEF, the audit log, Fortinet, nginx's error log)."""
 
 _JSON_MESSAGE = re.compile(rb"\s*(?:@cee: ?)?\{")

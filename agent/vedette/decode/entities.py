@@ -57,7 +57,7 @@ _TABLE = {
     "text": "command commandline processcommandline parentcommandline processargs cmd cmdline argv scriptblocktext",
 }
 KINDS = tuple(kind for kind in _TABLE if kind != "text")
-"""Of entities; what texts are looked through for is among them."""
+"""Kinds of entities; what texts are looked through for is among them."""
 _KINDS = {name: kind for kind, names in _TABLE.items() for name in names.split()}
 
 _SEPARATORS = str.maketrans("", "", "_-.@ ")
@@ -66,8 +66,9 @@ _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
 _DOMAIN = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.){1,32}[A-Za-z][A-Za-z0-9-]{1,62}\.?")
 _ADDRESS = re.compile(r"[0-9A-Fa-f:.]+")
 """All that an address may hold."""
-_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_FOUR = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
+OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+FOUR = re.compile(rf"{OCTET}(?:\.{OCTET}){{3}}")
+"""An IPv4 address."""
 _HEX = re.compile(r"(?:(?:MD5|SHA-?1|SHA-?256|SHA-?384|SHA-?512|IMPHASH)[=:] ?)?([0-9A-Fa-f]{32,128})", re.I)
 _HASH_LENGTHS = frozenset({32, 40, 64, 96, 128})
 _URL = re.compile(r"(?:https?|ftp|tftp|mqtts?|wss?)://[^\s\"'<>|;`)\\]{1,2048}", re.I)
@@ -76,19 +77,19 @@ _URL_HOST = re.compile(r"[a-z]+://(?:[^/@\s]*@)?(\[[0-9a-f:.]+\]|[^/:?#\s]+)", r
 
 def entities(fields: Mapping[str, Value], host: str | None) -> tuple[Entity, ...]:
     """The entities of an event with these ``fields`` (flat or nested) that happened on ``host``."""
-    found: dict[Entity, None] = {}
+    unique: dict[Entity, None] = {}
     if host:
-        found.update(dict.fromkeys(of_host(host)))
+        unique.update(dict.fromkeys(of_host(host)))
     nested = len(fields) > MAX_VALUES or not _NESTED.isdisjoint(map(type, fields.values()))
     for name, value in leaves(fields) if nested else fields.items():
         kind = _kind_of(name) if len(name) <= MAX_KEPT else _KINDS.get(name.lower().translate(_SEPARATORS))
         if kind is None or (type(value) is not str and type(value) is not int):
             continue
-        for one in _read_again(kind, str(value)):
-            found[one] = None
-        if len(found) >= MAX_ENTITIES:
+        for entity in _read_again(kind, str(value)):
+            unique[entity] = None
+        if len(unique) >= MAX_ENTITIES:
             break
-    return tuple(found)[:MAX_ENTITIES]
+    return tuple(unique)[:MAX_ENTITIES]
 
 
 def of_field(name: str, text: str) -> Iterable[Entity]:
@@ -152,7 +153,7 @@ _remembered = lru_cache(maxsize=4096)(_read)
 
 
 def _ip(text: str) -> Iterator[Entity]:
-    if _FOUR.fullmatch(text):  # as ``ipaddress`` writes it, which takes ten times as long
+    if FOUR.fullmatch(text):  # as ``ipaddress`` writes it, which takes ten times as long
         yield Entity("ip", text)
         return
     bare = text.partition("%")[0].strip("[]")

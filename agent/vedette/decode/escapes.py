@@ -41,12 +41,12 @@ _HEX = re.compile(r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{2}){3,}(?![0-9A-Za-z])")
 
 
 def _backslash(match: re.Match[str]) -> str | None:
-    found = match[0]
-    if found[1] == "x":
-        return _utf8(found.replace("\\x", ""))
-    if found[1] != "u":
-        return _SIMPLE.get(found[1], found[1])
-    codes = [int(part, 16) for part in found.split("\\u")[1:]]
+    text = match[0]
+    if text[1] == "x":
+        return _utf8(text.replace("\\x", ""))
+    if text[1] != "u":
+        return _SIMPLE.get(text[1], text[1])
+    codes = [int(part, 16) for part in text.split("\\u")[1:]]
     if len(codes) == 2:
         return chr(0x10000 + ((codes[0] - 0xD800) << 10) + codes[1] - 0xDC00)
     return chr(codes[0])
@@ -64,8 +64,8 @@ def _percent(match: re.Match[str]) -> str | None:
 
 
 def _hex(match: re.Match[str]) -> str | None:
-    found = _utf8(match[0])
-    return None if found is None else found.replace("\0", " ")
+    text = _utf8(match[0])
+    return None if text is None else text.replace("\0", " ")
 
 
 def _utf8(digits: str) -> str | None:
@@ -86,7 +86,8 @@ _FORMS: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str | None]]
 
 def views(text: str) -> Iterator[View]:
     """``text`` itself first; ``MAX_VIEWS`` at most."""
-    level, seen = [View(text)], {text}
+    level = [View(text)]
+    seen = {text}
     yield level[0]
     for _ in range(DEPTH):
         deeper = []
@@ -94,17 +95,20 @@ def views(text: str) -> Iterator[View]:
             for mark, pattern, undo in _FORMS:
                 if len(seen) >= MAX_VIEWS:
                     return
-                if mark in view.text and (made := _undone(view, pattern, undo)) is not None and made.text not in seen:
-                    seen.add(made.text)
-                    deeper.append(made)
-                    yield made
+                if mark in view.text and (plain := _undone(view, pattern, undo)) is not None and plain.text not in seen:
+                    seen.add(plain.text)
+                    deeper.append(plain)
+                    yield plain
         level = deeper
 
 
 def _undone(view: View, pattern: re.Pattern[str], undo: Callable[[re.Match[str]], str | None]) -> View | None:
     """None: there is nothing to undo."""
-    text, at = view.text, 0
-    parts, starts, ends = list[str](), list[int](), list[int]()
+    text = view.text
+    at = 0
+    parts = list[str]()
+    starts = list[int]()
+    ends = list[int]()
 
     def keep(upto: int) -> None:
         parts.append(text[at:upto])
@@ -112,17 +116,17 @@ def _undone(view: View, pattern: re.Pattern[str], undo: Callable[[re.Match[str]]
         ends.extend(range(at + 1, upto + 1) if view.ends is None else view.ends[at:upto])
 
     for match in pattern.finditer(text):
-        made = undo(match)
-        if not made:
+        plain = undo(match)
+        if not plain:
             continue
         keep(match.start())
         at = match.end()
-        parts.append(made)
-        each, rest = divmod(at - match.start(), len(made))
-        if rest or len(made) == 1:  # some characters have more bytes: each stands for the whole run
+        parts.append(plain)
+        each, rest = divmod(at - match.start(), len(plain))
+        if rest or len(plain) == 1:  # some characters have more bytes: each stands for the whole run
             first, last = view.span(match.start(), at)
-            starts.extend([first] * len(made))
-            ends.extend([last] * len(made))
+            starts.extend([first] * len(plain))
+            ends.extend([last] * len(plain))
         else:
             spans = [view.span(begin, begin + each) for begin in range(match.start(), at, each)]
             starts.extend(first for first, _ in spans)

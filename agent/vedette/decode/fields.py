@@ -85,7 +85,7 @@ def can_give_any(codec: str) -> bool:
 def can_give(codec: str, field: str) -> bool:
     """Whether an event of ``codec`` can have ``field``."""
     names = {field, *ALIASES.get(field, ())}
-    return can_give_any(codec) or any(one.name in names for row in _rows(codec) for one in row.fields)
+    return can_give_any(codec) or any(entry.name in names for row in _rows(codec) for entry in row.fields)
 
 
 def _rows(codec: str) -> list[Gives]:
@@ -104,9 +104,9 @@ _NUMBER = re.compile(r"\d{1,4}\Z")
 
 
 def declared(name: str) -> list[Field]:
-    """What rows say of the field of exactly this name."""
-    found = _BY_NAME.get(name, []) + _BY_NAME.get(_NUMBER.sub("<n>", name), [])
-    return found + _BY_NAME[_HEADER + "<name>"] if name.startswith(_HEADER) else found
+    """Return the rows' entries of the field of exactly this name."""
+    rows = _BY_NAME.get(name, []) + _BY_NAME.get(_NUMBER.sub("<n>", name), [])
+    return rows + _BY_NAME[_HEADER + "<name>"] if name.startswith(_HEADER) else rows
 
 
 def _of_all_names(field: str) -> list[Field]:
@@ -129,7 +129,7 @@ def is_made(field: str, text: str) -> bool:
     """Whether a synthetic value of ``field`` may hold ``text``, in whatever case."""
     folded = text.casefold()
     return any(
-        row.made is None or any(folded in made for made in row.made)
+        row.values is None or any(folded in value for value in row.values)
         for row in _of_all_names(field)
         if row.how is Provenance.SYNTHETIC
     )
@@ -142,8 +142,8 @@ def guards(field: str) -> tuple[bytes, ...]:
     ``field`` empty: those of the texts that a keyword searches.
     """
     if not field:
-        found = sorted({row.guard for rows in _BY_NAME.values() for row in rows if row.guard})
-        return (b"(?:" + b"|".join(found) + b")",)
+        patterns = sorted({row.guard for rows in _BY_NAME.values() for row in rows if row.guard})
+        return (b"(?:" + b"|".join(patterns) + b")",)
     return tuple(sorted({row.guard for row in _of_all_names(field) if row.guard}))
 
 
@@ -161,11 +161,11 @@ def stands_as(field: str) -> frozenset[str] | None:
 
 
 def digest(fields: Iterable[str]) -> str:
-    """Of what is declared of ``fields``: a plan's literals hold where it is the same."""
+    """Return a digest of what is declared of ``fields``: a plan's literals hold where it is the same."""
 
     def of(field: str) -> list[tuple[str, tuple[str, ...], str, bytes, list[str]]]:
         return sorted(
-            (row.name, row.of, row.how.value, row.guard, sorted(row.made or ("", ""))) for row in _of_all_names(field)
+            (row.name, row.of, row.how.value, row.guard, sorted(row.values or ("", ""))) for row in _of_all_names(field)
         )
 
     said = [(field, of(field)) for field in sorted(set(fields))]

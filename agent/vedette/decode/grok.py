@@ -73,23 +73,23 @@ def expanded(pattern: str, own: Mapping[str, str]) -> tuple[str, dict[str, str]]
         if depth > MAX_DEPTH:
             raise ValueError(f"patterns name each other more than {MAX_DEPTH} deep")
 
-        def one(match: re.Match[str]) -> str:
+        def expand(match: re.Match[str]) -> str:
             name, field, kind = match.groups()
             if kind is not None:
                 raise ValueError(f"{match[0]}: values are texts: leave out :{kind}")
             below = own.get(name, PATTERNS.get(name))
             if below is None:
                 raise ValueError(f"{match[0]}: there is no pattern {name}")
-            made = of(below, depth + 1)
+            inner = of(below, depth + 1)
             if field is None:
-                return f"(?:{made})"
+                return f"(?:{inner})"
             group = f"_g{len(groups)}"
             groups[group] = field
-            return f"(?P<{group}>{made})"
+            return f"(?P<{group}>{inner})"
 
-        made = _NAMED.sub(one, text)
-        if len(made) > MAX_PATTERN:
+        whole = _NAMED.sub(expand, text)
+        if len(whole) > MAX_PATTERN:
             raise ValueError(f"longer than {MAX_PATTERN} characters with all that it names")
-        return made
+        return whole
 
     return of(pattern, 0), groups

@@ -24,12 +24,12 @@ def origin(topic: str, partition: int, key: bytes | None = None, headers: Iterab
 
 
 def fields(origin: str) -> dict[str, str | int]:
-    """Of an origin that begins with PREFIX; total."""
+    """Return the fields of an origin that begins with PREFIX; total."""
     place, _, query = origin.removeprefix(PREFIX).partition("?")
     topic, _, partition = place.partition("/")
-    found: dict[str, str | int] = {"kafka.topic": topic}
+    result: dict[str, str | int] = {"kafka.topic": topic}
     if partition.isdecimal() and partition.isascii():
-        found["kafka.partition"] = int(partition)
+        result["kafka.partition"] = int(partition)
     for name, value in parse_qsl(query, keep_blank_values=True, errors="replace") if query else ():
-        found["kafka.key" if name == "k" else f"kafka.headers.{name.removeprefix('h.')}"] = value
-    return found
+        result["kafka.key" if name == "k" else f"kafka.headers.{name.removeprefix('h.')}"] = value
+    return result

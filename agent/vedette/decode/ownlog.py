@@ -50,14 +50,14 @@ def header(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Head
 
     ``received_at`` and ``zone`` as for ``syslog.parse``.
     """
-    found = _TIME.match(raw)
-    if found is None:
+    match = _TIME.match(raw)
+    if match is None:
         return None
-    return Header(None, _time(found, received_at, zone), None, None, None, found.end())
+    return Header(None, _time(match, received_at, zone), None, None, None, match.end())
 
 
-def _time(found: re.Match[bytes], received_at: int, zone: tzinfo | None) -> int | None:
-    epoch, iso, stamp, year, date, offset = found.group("epoch", "iso", "stamp", "year", "date", "zone")
+def _time(match: re.Match[bytes], received_at: int, zone: tzinfo | None) -> int | None:
+    epoch, iso, stamp, year, date, offset = match.group("epoch", "iso", "stamp", "year", "date", "zone")
     if epoch is not None:
         return int(epoch) * 1_000_000
     if iso is not None:
@@ -66,7 +66,9 @@ def _time(found: re.Match[bytes], received_at: int, zone: tzinfo | None) -> int 
         day, month, rest = date.split(b"-", 2)
         year, _, clock = rest.partition(b" ")
     else:
-        month, day, clock = stamp[:3], stamp[4:6], stamp[7:]
+        month = stamp[:3]
+        day = stamp[4:6]
+        clock = stamp[7:]
     if year is None:
         return bsd_time(b"%s %2d %s" % (month, int(day), clock[:8]), 0, received_at // HOUR, zone)
     return dated(year.decode(), month.decode(), day.decode(), clock.decode(), (offset or b"").decode(), zone)

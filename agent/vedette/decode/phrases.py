@@ -1,4 +1,4 @@
-"""What well-known programs say: the patterns of their messages, by program.
+"""Phrases of well-known programs: the patterns of their messages, by program.
 
 Each is matched where the message begins; its named groups are fields, cut out as they stand. ``user`` acts (or tries to
 log in), ``target_user`` is acted on, ``src_ip``/``src_port`` is the peer, ``command`` what is run.

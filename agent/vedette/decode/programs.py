@@ -14,6 +14,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from vedette.decode import access, cisco, peers, phrases
+from vedette.decode.formats.base import source
 from vedette.decode.provenance import Field, Gives, Provenance, named, renamed
 from vedette.decode.syslog import add
 from vedette.model.event import Source
@@ -23,14 +24,14 @@ Fields = dict[str, str | list[str]]
 
 _NO_NAMES: Mapping[str, str] = {}
 _PAM = re.compile(phrases.PAM_FAILURE, re.S)
-"""Of all programs: in any other layout ``rhost=`` may stand in a name that a client chose."""
+"""A phrase of all programs: in any other layout ``rhost=`` may stand in a name that a client chose."""
 
 
 class Program(NamedTuple):
     """One row: where a program's messages belong, and how they are read."""
 
     source: Source = Source()
-    """What log sources its messages belong to."""
+    """The log sources that its messages belong to."""
     patterns: tuple[re.Pattern[str], ...] = ()
     pairs: bool = True
     names: Mapping[str, str] = _NO_NAMES
@@ -40,7 +41,7 @@ class Program(NamedTuple):
 
     @property
     def gives(self) -> Gives:
-        """What ``read`` gives: the groups of the patterns, pairs and their further names."""
+        """The fields that ``read`` gives: the groups of the patterns, pairs and their further names."""
         own: list[Field] = [*named(chain.from_iterable(pattern.groupindex for pattern in self.patterns))]
         if self.pairs:
             own += [*named(_PAM.groupindex), *renamed(self.names, how=Provenance.VERBATIM)]
@@ -50,15 +51,17 @@ class Program(NamedTuple):
 
     def read(self, message: str) -> tuple[Fields, bool]:
         """The fields of ``message``, without ``message`` itself; and whether ``peers.read`` may tell more."""
-        found, unread = None, False
+        match = None
+        unread = False
         for pattern in self.patterns:
-            if found := pattern.match(message):
+            if match := pattern.match(message):
                 break
         else:
-            found, unread = _PAM.match(message) if self.pairs else None, self.remote
-        fields = self._pairs(message, found) if self.pairs and "=" in message else {}
-        if found is not None:
-            for name, value in found.groupdict().items():
+            match = _PAM.match(message) if self.pairs else None
+            unread = self.remote
+        fields = self._pairs(message, match) if self.pairs and "=" in message else {}
+        if match is not None:
+            for name, value in match.groupdict().items():
                 if value is not None:
                     fields[name] = value
         if self.reader is not None:
@@ -69,7 +72,7 @@ class Program(NamedTuple):
             fields["user"] = user[1:-1]
         return fields, unread and "src_ip" not in fields
 
-    def _pairs(self, message: str, found: re.Match[str] | None) -> Fields:
+    def _pairs(self, message: str, match: re.Match[str] | None) -> Fields:
         """The ``key=value`` pairs, but for those in what a client chose: in a text that ``found`` cut out, in a name in
         quotes. ``src_ip=`` amid words may stand in a name without quotes: ``peers.read`` looks at it."""
         if self is PAIRS:
@@ -77,8 +80,8 @@ class Program(NamedTuple):
         else:
             document = self is NO_PROGRAM and starts_with_pair(message)
             chosen = peers.claimed(message) if self.remote and not document else []
-            if found is not None:
-                chosen += [found.span(group) for group in found.re.groupindex]
+            if match is not None:
+                chosen += [match.span(group) for group in match.re.groupindex]
             fields = key_values(message, chosen)
             if ("src_ip" in fields or "source.ip" in fields) and not (document and peers.agree(fields)):
                 fields.pop("src_ip", None)
@@ -91,7 +94,7 @@ class Program(NamedTuple):
 
 NO_PROGRAM = Program()
 PAIRS = Program(names={"rhost": "src_ip"}, remote=False)
-"""Of codecs that read one format alone."""
+"""The row of codecs that read one format alone."""
 
 _MAX_PAIRS = 256
 _PAIR = re.compile(
@@ -140,8 +143,7 @@ def _row(
     remote: bool = True,
 ) -> Program:
     compiled = tuple(re.compile(pattern, re.S) for pattern in patterns)
-    source = Source(frozenset({product} - {""}), frozenset(categories.split()), frozenset(services.split()))
-    return Program(source, compiled, pairs, names or _NO_NAMES, reader, remote)
+    return Program(source(product, categories, services), compiled, pairs, names or _NO_NAMES, reader, remote)
 
 
 _linux = partial(_row, product="linux")

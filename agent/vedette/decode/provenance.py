@@ -6,7 +6,7 @@ A rule's literal is searched in the raw bytes of events. So for every field that
 * it may be **transformed** (hex in audit records); then every event in which it is holds the field's ``guard``, a
   regular expression, and is a candidate of every rule that tests the field;
 * it is **synthetic**, made by the agent: no literal is taken from it, unless the agent never makes that value
-  (``made``): an event in which it is has it of its own.
+  (``values``): an event in which it is has it of its own.
 
 The name of a field stands in the event, too (``Gives.any``), unless a format gives it a name of its own (``Field``).
 """
@@ -40,12 +40,12 @@ class Field(NamedTuple):
     how: Provenance = Provenance.VERBATIM
     guard: bytes = b""
     """Regular expression without regard to case; an event holds it, or the value as ``how`` says."""
-    made: frozenset[str] | None = None
+    values: frozenset[str] | None = None
     """All that a synthetic value can be; None: anything."""
 
 
 class Gives(NamedTuple):
-    """What a format gives."""
+    """The fields that a format gives."""
 
     recognized: str
     """How an event of it is recognized, in Markdown."""
@@ -61,9 +61,9 @@ def named(names: Iterable[str], how: Provenance = Provenance.VERBATIM) -> tuple[
 
 def renamed(*tables: Mapping[str, str | tuple[str, ...]], how: Provenance = Provenance.ESCAPED) -> tuple[Field, ...]:
     """Fields that tables from an event's own names to others give; a name that is in one of them may be given on."""
-    found: dict[str, set[str]] = {}
+    origins: dict[str, set[str]] = {}
     for table in tables:
         for own, names in table.items():
             for name in (names,) if isinstance(names, str) else names:
-                found.setdefault(name, set()).update({own}, found.get(own, ()))
-    return tuple(Field(name, tuple(sorted(of)), how) for name, of in found.items())
+                origins.setdefault(name, set()).update({own}, origins.get(own, ()))
+    return tuple(Field(name, tuple(sorted(of)), how) for name, of in origins.items())

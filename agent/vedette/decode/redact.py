@@ -30,9 +30,11 @@ from vedette.decode import entities
 from vedette.decode.aliases import ALIASES
 from vedette.decode.escapes import View, views
 from vedette.decode.secrets import PATTERNS, Compiled, named, written
-from vedette.decode.values import Value
+from vedette.decode.values import Value, lowered
 
-MASK, HASH, DROP = "mask", "hash", "drop"
+MASK = "mask"
+HASH = "hash"
+DROP = "drop"
 MARK = "[redacted]"
 SLOW = "[redacted: a pattern took too long]"
 HASHED = "hash:"
@@ -67,8 +69,8 @@ class Rule(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What of an event would leave, besides its text: ``fields`` by name, ``origins`` the fields behind those that are
-    called otherwise, ``texts`` made of values, ``entities`` as pairs of kind and value."""
+    """The parts of an event that would leave, besides its text: ``fields`` by name, ``origins`` the fields behind those
+    that are called otherwise, ``texts`` made of values, ``entities`` as pairs of kind and value."""
 
     fields: Mapping[str, str] = {}
     origins: Mapping[str, Iterable[str]] = {}
@@ -87,12 +89,10 @@ class Redaction:
     ) -> None:
         """``key``: without one, what shall be hashed is masked. Raises ValueError for an expression, KeyError for a
         pattern that is none."""
-        self.rules, self.key, self.seconds, self.window = (
-            tuple(rules),
-            "" if key is None else key.hex(),
-            seconds,
-            window,
-        )
+        self.rules = tuple(rules)
+        self.key = "" if key is None else key.hex()
+        self.seconds = seconds
+        self.window = window
         self._globs = [(rule.action, name.lower()) for rule in self.rules for name in rule.fields]
         self._kinds = {kind: rule.action for rule in reversed(self.rules) for kind in rule.kinds}
         self._like = [
@@ -102,13 +102,14 @@ class Redaction:
             if (like := PATTERNS[name].named) is not None
         ]
         self.patterns: list[tuple[str, Compiled]] = [
-            (rule.action, one)
+            (rule.action, pattern)
             for rule in self.rules
-            for one in (*map(named, rule.patterns), *map(written, rule.expressions))
+            for pattern in (*map(named, rule.patterns), *map(written, rule.expressions))
         ]
         self.named: Callable[[str], str | None] = lru_cache(maxsize=4096)(self._named)
         """By a field's name what is done with its value; None: nothing."""
-        self.tries, self.slow = TRIES, set[int]()
+        self.tries = TRIES
+        self.slow = set[int]()
 
     def __bool__(self) -> bool:
         return bool(self.rules)
@@ -119,29 +120,29 @@ class Redaction:
         return bool(self._globs or self._kinds or self._like)
 
     def kind(self, kind: str) -> str | None:
-        """What is done with entities of this kind; None: nothing."""
+        """Return the action for entities of this kind; None: nothing is done."""
         return self._kinds.get(kind)
 
     def _named(self, name: str) -> str | None:
         if name == TEXT:
             return MASK if self.by_field else None
-        for one in (name, *ALIASES.get(name, ())):
-            parts = one.lower().split(".")
+        for alias in (name, *ALIASES.get(name, ())):
+            parts = alias.lower().split(".")
             tried = [".".join(parts[: i + 1]) for i in range(len(parts))]
             for action, glob in self._globs:
                 if any(fnmatchcase(each, glob) for each in tried):
                     return action
             for action, like in self._like:
-                if like.fullmatch(one):
+                if like.fullmatch(alias):
                     return action
         return self._kinds.get(entities.kind_of(name) or "")
 
     def action(self, name: str, origins: Iterable[str] = ()) -> str | None:
-        """The same of a field that comes from others."""
-        return next((action for one in (name, *origins) if (action := self.named(one)) is not None), None)
+        """Return the action for a field that comes from others."""
+        return next((action for field in (name, *origins) if (action := self.named(field)) is not None), None)
 
     def hidden(self, value: str, action: str) -> str:
-        """What stands in place of ``value``."""
+        """Return the text that stands in place of ``value``."""
         if action != HASH or not self.key:
             return MARK
         text = _canonical(value).encode("utf-8", "surrogatepass")
@@ -167,28 +168,26 @@ def _canonical(value: str) -> str:
     return value.lower()
 
 
-def _lowered(text: str) -> str:
-    """In lower case, character by character, so that places stay."""
-    lowered = text.lower()
-    return lowered if len(lowered) == len(text) else "".join(c if len(c.lower()) != 1 else c.lower() for c in text)
-
-
 class Case:
-    """What must not leave of one event; ``redacted`` names what it was taken out of, ``failed`` counts texts that were
-    given up."""
+    """One event, and what must not leave of it; ``redacted`` names what it was taken out of, ``failed`` counts texts
+    that were given up."""
 
     def __init__(
         self, redaction: Redaction, raw: str, fields: Mapping[str, Value] | None, host: str | None, shown: Shown
     ) -> None:
-        self._redaction, self._raw, self._origins = redaction, raw[: redaction.window], shown.origins
-        self._known, self._values = dict[str, str](), dict[str, tuple[str, str]]()
+        self._redaction = redaction
+        self._raw = raw[: redaction.window]
+        self._origins = shown.origins
+        self._texts = dict[str, str]()
+        self._values = dict[str, tuple[str, str]]()
         self._views = dict[str, tuple[View, ...]]()
         self._read = set[tuple[str, str]]()
         """Fields in which patterns were looked for."""
         self._must = set[str]()
-        """Of ``_values`` those that stand in the event."""
+        """Those of ``_values`` that stand in the event."""
         self._blind = fields is None and redaction.by_field
-        self.redacted, self.failed = dict[str, None](), 0
+        self.redacted = dict[str, None]()
+        self.failed = 0
         leaves = [(name, str(value)) for name, value in entities.leaves(fields or {}) if value is not None]
         if len(leaves) >= entities.MAX_VALUES:
             self._blind = redaction.by_field
@@ -199,11 +198,11 @@ class Case:
     # --- what is found
 
     def _add(self, value: str, action: str, *, must: bool = False) -> None:
-        lowered = _lowered(value)
-        if (len(value) > 1 or value.isalnum()) and lowered.strip() not in entities.NOTHING:
-            self._values.setdefault(lowered, (value, action))
+        lower = lowered(value)
+        if (len(value) > 1 or value.isalnum()) and lower.strip() not in entities.NOTHING:
+            self._values.setdefault(lower, (value, action))
             if must:
-                self._must.add(lowered)
+                self._must.add(lower)
 
     def _by_name(self, leaves: Sequence[tuple[str, str]], host: str | None, shown: Shown) -> None:
         redaction = self._redaction
@@ -211,21 +210,21 @@ class Case:
             return
         for name, text in leaves:
             action = redaction.named(name)
-            found = entities.of_field(name, text)
+            inside = entities.of_field(name, text)
             if action is not None:
                 self._add(text, action, must=name not in _OWN and not name.startswith("topic_level_"))
-            for one in found:
-                if (of_kind := action or redaction.kind(one.kind)) is not None:
-                    self._add(one.value, of_kind)
-                    if _lowered(one.value) not in _lowered(text):  # it is written otherwise there
+            for entity in inside:
+                if (of_kind := action or redaction.kind(entity.kind)) is not None:
+                    self._add(entity.value, of_kind)
+                    if lowered(entity.value) not in lowered(text):  # it is written otherwise there
                         self._add(text, of_kind, must=True)
         if host and (action := self._host_action(host)) is not None:
             self._add(host, action)
         for name, text in shown.fields.items():
             if (action := self.action(name)) is not None and TEXT not in self._origins.get(name, ()):
                 self._add(text, action)
-                for one in entities.of_field(name, text):
-                    self._add(one.value, action)
+                for entity in entities.of_field(name, text):
+                    self._add(entity.value, action)
         for kind, text in shown.entities:
             if (action := redaction.kind(kind)) is not None:
                 self._add(text, action)
@@ -239,10 +238,10 @@ class Case:
 
     def _host_action(self, host: str) -> str | None:
         named = self._redaction.named("hostname") or self._redaction.named("host")
-        return named or next((a for one in entities.of_host(host) if (a := self._redaction.kind(one.kind))), None)
+        return named or next((a for entity in entities.of_host(host) if (a := self._redaction.kind(entity.kind))), None)
 
     def action(self, name: str) -> str | None:
-        """What is done with the field of this name, or with those that it comes from."""
+        """Return the action for the field of this name, or for those that it comes from."""
         return self._redaction.action(name, self._origins.get(name, ()))
 
     def _by_patterns(self, leaves: Sequence[tuple[str, str]], shown: Shown) -> None:
@@ -250,7 +249,9 @@ class Case:
         self._scan(self._raw)
         rows = dict.fromkeys((name, text) for name, text in leaves if len(text) <= READ)
         rows.update(dict.fromkeys((name, text[: self._redaction.window]) for name, text in shown.fields.items()))
-        places, parts, at = list[tuple[int, int]](), list[str](), 0
+        places = list[tuple[int, int]]()
+        parts = list[str]()
+        at = 0
         for name, text in rows:
             if at + len(name) + len(text) > 2 * self._redaction.window:
                 break  # those that are shown are read one by one when they are taken
@@ -268,17 +269,17 @@ class Case:
         """Add what patterns match of ``text``, or of its ``places``; False: one took too long."""
         redaction = self._redaction
         for view in self._viewed(text):
-            lowered = view.text.lower()
+            lower = view.text.lower()
             for number, (action, pattern) in enumerate(redaction.patterns):
                 if number in redaction.slow and redaction.tries < 1:
                     return self._slow(text)
                 try:
-                    found = pattern.of(view.text, lowered, redaction.seconds)
+                    spans = pattern.of(view.text, lower, redaction.seconds)
                 except TimeoutError:
                     redaction.tries -= 1
                     redaction.slow.add(number)
                     return self._slow(text)
-                for start, end in found:
+                for start, end in spans:
                     if places is None:
                         self._add(view.text[start:end], action)
                         continue
@@ -292,51 +293,51 @@ class Case:
 
     def _viewed(self, text: str) -> tuple[View, ...]:
         """A text is looked at twice: for what to take out, and to do it."""
-        found = self._views.get(text)
-        if found is None:
-            found = self._views[text] = tuple(views(text))
-        return found
+        cached = self._views.get(text)
+        if cached is None:
+            cached = self._views[text] = tuple(views(text))
+        return cached
 
     def _slow(self, text: str) -> bool:
-        self._known[text] = SLOW
+        self._texts[text] = SLOW
         return False
 
     # --- what is taken out
 
     def text(self, text: str, name: str = "") -> str:
         """``text`` without what was found; ``name``: what it is called in ``redacted``."""
-        known = self._known.get(text)
-        if known is None:
+        result = self._texts.get(text)
+        if result is None:
             if len(text) > self._redaction.window:
-                known = self._taken(text[: self._redaction.window])[0]
+                result = self._taken(text[: self._redaction.window])[0]
             else:
-                known = self._known[text] = self._taken(text)[0]
-        if known != text and name:
+                result = self._texts[text] = self._taken(text)[0]
+        if result != text and name:
             self.redacted[name] = None
-        if known is SLOW:
+        if result is SLOW:
             self.failed += 1
-        return known
+        return result
 
     def field(self, name: str, text: str) -> str | None:
         """The value of a field that is shown; None: it is dropped."""
         if (action := self.action(name)) is not None:
             self.redacted[name] = None
             return None if action == DROP else self._redaction.hidden(text, action)
-        if self._redaction.patterns and (name, text) not in self._read and text not in self._known:
+        if self._redaction.patterns and (name, text) not in self._read and text not in self._texts:
             row = f"{name}={text}"[: self._redaction.window]
             if not self._scan(row, [(len(name) + 1, len(row))]):
-                self._known[text] = SLOW
+                self._texts[text] = SLOW
         return self.text(text, name)
 
     def fields(self, fields: Mapping[str, str]) -> dict[str, str]:
-        taken = {name: self.field(name, text) for name, text in fields.items()}
-        return {name: text for name, text in taken.items() if text is not None}
+        shown = {name: self.field(name, text) for name, text in fields.items()}
+        return {name: text for name, text in shown.items() if text is not None}
 
     def entity(self, kind: str, value: str) -> str | None:
         """None: it is dropped."""
         action = self._redaction.kind(kind)
-        if action is None and (found := self._values.get(_lowered(value))) is not None:
-            action = found[1]
+        if action is None and (match := self._values.get(lowered(value))) is not None:
+            action = match[1]
         if action is None:
             return self.text(value, "entities")
         self.redacted["entities"] = None
@@ -344,53 +345,57 @@ class Case:
 
     def raw(self) -> tuple[str, int]:
         """The event's text, up to ``WINDOW``, and in how many places something was taken out."""
-        known = self._known.get(self._raw)
-        if known is SLOW:
+        cached = self._texts.get(self._raw)
+        if cached is SLOW:
             self.failed += 1
             self.redacted["raw"] = None
             return SLOW, 1
         if not self._raw or not (self._blind or self._values):
             return self._raw, 0
-        taken, count, found = self._taken(self._raw)
-        if self._blind or not self._must <= found:
-            taken, count = MARK, max(1, count)
+        text, count, values = self._taken(self._raw)
+        if self._blind or not self._must <= values:
+            text = MARK
+            count = max(1, count)
         if count:
             self.redacted["raw"] = None
-        return taken, count
+        return text, count
 
     def _taken(self, text: str) -> tuple[str, int, set[str]]:
         """``text`` without the values, in how many places some were, and which."""
         if not self._values or not text:
             return text, 0, set()
-        spans, found = list[tuple[int, int, str]](), set[str]()
+        spans = list[tuple[int, int, str]]()
+        values = set[str]()
         for view in self._viewed(text):
-            lowered = _lowered(view.text)
+            lower = lowered(view.text)
             for value, (written_so, action) in self._values.items():
-                for start in _places(lowered, value):
+                for start in _places(lower, value):
                     spans.append((*view.span(start, start + len(value)), self._redaction.hidden(written_so, action)))
-                    found.add(value)
+                    values.add(value)
         if not spans:
-            return text, 0, found
+            return text, 0, values
         merged = list[tuple[int, int, str]]()
-        for start, end, mark in sorted(spans, key=lambda one: (one[0], -one[1])):
+        for start, end, mark in sorted(spans, key=lambda span: (span[0], -span[1])):
             if merged and start < merged[-1][1]:
                 if end > merged[-1][1]:
                     merged[-1] = (merged[-1][0], end, MARK)
             else:
                 merged.append((start, end, mark))
-        parts, at = list[str](), 0
+        parts = list[str]()
+        at = 0
         for start, end, mark in merged:
             parts += (text[at:start], mark)
             at = end
-        made = "".join((*parts, text[at:]))
-        left = _lowered(made)
+        result = "".join((*parts, text[at:]))
+        left = lowered(result)
         if any(len(value) >= SHORT and value in left and value not in MARK for value in self._values):
-            return MARK, len(merged), found  # what stood on both sides of a mark has met
-        return made, len(merged), found
+            return MARK, len(merged), values  # what stood on both sides of a mark has met
+        return result, len(merged), values
 
 
 def _places(text: str, value: str) -> Iterator[int]:
-    at, short = text.find(value), len(value) < SHORT
+    at = text.find(value)
+    short = len(value) < SHORT
     while at >= 0:
         end = at + len(value)
         if not short or not (text[at - 1 : at].isalnum() or text[end : end + 1].isalnum()):

@@ -1,4 +1,4 @@
-"""What must not leave a host, by how it looks: the table of patterns that ``[[redact]]`` can name.
+"""Secrets, by how they look: the table of patterns that ``[[redact]]`` can name.
 
 A row has an expression, the literals of which a text needs one, and what tells a hit from a number that only looks like
 one: the check digits of a card (ISO/IEC 7812-1, Annex B) and of an IBAN (ISO 13616). Where an expression has a group
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import regex
 
 from vedette.decode import bounded
+from vedette.decode.entities import OCTET
 
 Spans = Iterator[tuple[int, int]]
 
@@ -41,11 +42,13 @@ def _luhn(digits: str) -> bool:
 
 def _cards(match: regex.Match[str]) -> Spans:
     """A run of digits may hold other numbers before and behind the card's, apart by a blank or a hyphen."""
-    groups, done = list(re.finditer("[0-9]+", match[0])), -1
+    groups = list(re.finditer("[0-9]+", match[0]))
+    done = -1
     for i, first in enumerate(groups):
         if i <= done or first[0][0] not in "23456":
             continue
-        digits, best = "", -1
+        digits = ""
+        best = -1
         for j in range(i, len(groups)):
             digits += groups[j][0]
             if len(digits) > 19:
@@ -91,7 +94,6 @@ def _phones(match: regex.Match[str]) -> Spans:
         yield match.span()
 
 
-_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _WORDS = (
     r"password|passwd|passphrase|passcode|(?<![A-Za-z])pass|secret|credentials?|token"
     r"|(?:api|access|private|auth)[_-]?key"
@@ -118,7 +120,7 @@ PATTERNS: Mapping[str, Pattern] = {
     ),
     "ipv4": Pattern(
         "IPv4 addresses",
-        rf"(?<![0-9.])(?:{_OCTET}\.){{3}}{_OCTET}(?![0-9]|\.[0-9])",
+        rf"(?<![0-9.])(?:{OCTET}\.){{3}}{OCTET}(?![0-9]|\.[0-9])",
         (".",),
     ),
     "ipv6": Pattern(
@@ -181,19 +183,19 @@ class Compiled(NamedTuple):
     spans: Callable[[regex.Match[str]], Spans] | None = None
 
     def of(self, text: str, lowered: str, seconds: float) -> list[tuple[int, int]]:
-        """What of ``text`` is meant. Raises TimeoutError."""
+        """Return the spans of ``text`` that are meant. Raises TimeoutError."""
         if self.needs and not any(map(lowered.__contains__, self.needs)):
             return []
-        found = list[tuple[int, int]]()
+        spans = list[tuple[int, int]]()
         secret = "secret" in self.expression.groupindex
         for match in self.expression.finditer(text, timeout=seconds):
             if self.spans is not None:
-                found += self.spans(match)
+                spans += self.spans(match)
             elif secret and match.start("secret") >= 0:
-                found.append(match.span("secret"))
+                spans.append(match.span("secret"))
             else:
-                found.append(match.span())
-        return [(start, end) for start, end in found if start < end]
+                spans.append(match.span())
+        return [(start, end) for start, end in spans if start < end]
 
 
 def named(name: str) -> Compiled:

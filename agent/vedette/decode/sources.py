@@ -23,12 +23,12 @@ _BY_KIND: Mapping[Kind, Source] = {
     Kind.MQTT: Source(frozenset(), frozenset({"iot"}), frozenset({"mqtt"})),
 }
 OUTER = union(*_BY_KIND.values(), Source(services=frozenset(_BY_FACILITY.values())))
-"""What an event belongs to by its outermost layer alone."""
+"""The source of an event by its outermost layer alone."""
 
 
 @lru_cache(maxsize=256)
 def of_input(logsource: LogSource) -> Source:
-    """What every event belongs to that comes from an input with this log source."""
+    """Return the source of every event that comes from an input with this log source."""
     return Source(*(frozenset({part} - {""}) for part in logsource))
 
 
@@ -47,17 +47,18 @@ def possible_source(codec: str | Codec, logsource: LogSource) -> Source:
     What does not fit it never meets such an event: so a rule is known to be idle on an input, or dead on an agent.
     """
     read = CODECS[codec] if isinstance(codec, str) else codec
-    kinds, only = read.kinds, read.only
-    found = [of_input(logsource), *(_BY_KIND.get(kind, NOWHERE) for kind in kinds)]
+    kinds = read.kinds
+    only = read.only
+    sources = [of_input(logsource), *(_BY_KIND.get(kind, NOWHERE) for kind in kinds)]
     if Kind.SYSLOG in kinds:
-        found.append(Source(services=frozenset(_BY_FACILITY.values())))
+        sources.append(Source(services=frozenset(_BY_FACILITY.values())))
     if read.program:
-        found.append(PROGRAMS[read.program].source)
+        sources.append(PROGRAMS[read.program].source)
     if read.row is not None:
-        found.append(read.row.sources)
+        sources.append(read.row.sources)
     if kinds & {Kind.SYSLOG, Kind.JSON}:
-        found += [row.sources for row in FORMATS.values() if only in (None, row.name)]
-        found += [row.sources for row in SHAPES.values() if only in (None, row.name)]
+        sources += [row.sources for row in FORMATS.values() if only in (None, row.name)]
+        sources += [row.sources for row in SHAPES.values() if only in (None, row.name)]
     if only is None and kinds & {Kind.SYSLOG, Kind.JSON, Kind.MQTT}:  # the journal as JSON comes by MQTT, too
-        found += [row.source for row in PROGRAMS.values()]
-    return union(*found)
+        sources += [row.source for row in PROGRAMS.values()]
+    return union(*sources)

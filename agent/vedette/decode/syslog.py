@@ -71,8 +71,8 @@ GIVES = Gives(
     (
         *named(name for part, own in OWN_NAMES.items() for name in (part, own) if part not in _MADE),
         *named(["repeated"]),
-        *(Field(name, how=Provenance.SYNTHETIC, made=made) for name, made in _MADE.items()),
-        *(Field(OWN_NAMES[name], how=Provenance.SYNTHETIC, made=made) for name, made in _MADE.items()),
+        *(Field(name, how=Provenance.SYNTHETIC, values=values) for name, values in _MADE.items()),
+        *(Field(OWN_NAMES[name], how=Provenance.SYNTHETIC, values=values) for name, values in _MADE.items()),
     ),
     Provenance.ESCAPED,
 )
@@ -86,7 +86,7 @@ JOURNAL = "journal"
 
 
 class Header(NamedTuple):
-    """What precedes the message. Texts are decoded as UTF-8 (U+FFFD for what is not); None: not given."""
+    """The parts before the message. Texts are decoded as UTF-8 (U+FFFD for what is not); None: not given."""
 
     priority: int | None
     timestamp: int | None
@@ -126,29 +126,29 @@ class Header(NamedTuple):
     def fields(self) -> dict[str, Value]:
         """All of ``FIELDS`` that are given."""
         priority, _, host, app, pid, _, msgid, _, version, _, _ = self
-        found: dict[str, Value] = {}
+        fields: dict[str, Value] = {}
         if host is not None:
-            found["hostname"] = host
+            fields["hostname"] = host
         if app is not None:
-            found["program"] = app
+            fields["program"] = app
         if pid is not None:
-            found["pid"] = pid
+            fields["pid"] = pid
         if msgid is not None:
-            found["msgid"] = msgid
+            fields["msgid"] = msgid
         if priority is not None:
-            found["priority"] = priority
-            found["facility"] = FACILITIES[priority >> 3]
-            found["severity"] = SEVERITIES[priority & 7]
+            fields["priority"] = priority
+            fields["facility"] = FACILITIES[priority >> 3]
+            fields["severity"] = SEVERITIES[priority & 7]
         if version is not None:
-            found["version"] = version
-        return found
+            fields["version"] = version
+        return fields
 
 
 _PLAIN = re.compile(
     rb"(?:<(\d{1,3})>)?([JFMASOND][aepuco][nbrylgptvc] [ \d]\d \d\d:\d\d:\d\d) "
     rb"([^\s\[<]++)(?<!:) (?!CEF:|LEEF:)([^\s\[:=\"{},;]{1,128}+)(?:\[([^\]\s]{1,64})\])?:(?!/) ?"
 )
-"""What nearly all RFC 3164 senders write; ``_legacy`` reads the rest."""
+"""The header of nearly all RFC 3164 senders; ``_legacy`` reads the rest."""
 
 _RFC5424 = re.compile(rb"<(\d{1,3})>([1-9]\d{0,2}) (-|\d\S*+) (\S++) (\S++) (\S++) (\S++)(?: |$)")
 _SD = re.compile(rb'\[([^\s="\]\[]+)((?: +[^\s="\]]+= ?"(?:[^"\\]++|\\.)*+")*+) *\]', re.S)
@@ -174,7 +174,7 @@ _HOST = re.compile(
 )
 _FORMATTED = re.compile(rb"(?:CEF|LEEF): ?\d")
 _EXPORTED = re.compile(rb"(?:([A-Za-z0-9][\w.-]{0,254}) )?([A-Za-z][\w./-]{0,127}(?:\(\w{1,32}\))?)\[(\d{1,10})\]: ?")
-"""What journals are exported as: no time."""
+"""The header that journals are exported with: no time."""
 _TAG_AFTER_HOST = re.compile(
     rb"(?:(?:emerg|alert|crit|err(?:or)?|warn(?:ing)?|notice|info|debug) +(?=\S+\[\d+\]:))?"
     rb"([^\s\[:=\"{},;]{1,128})(?:\[([^\]\s]{0,64})\](?::|(?= |$))|:(?!/)) ?"
@@ -230,26 +230,26 @@ or as RFC 5424 (with a time that is none the header is read all the same)."""
 usual = _USUAL.match
 
 
-def without_time(found: re.Match[bytes], raw: bytes, host: bool, pid: bool) -> bytes:
+def without_time(match: re.Match[bytes], raw: bytes, host: bool, pid: bool) -> bytes:
     """A line, of which ``usual`` has ``found`` the header, without its time, and without its host and its process id
     unless these are wanted. Lines for which this is the same have the same header and message but for what is left out.
     """
-    if found[3] is not None:
+    if match[3] is not None:
         if pid:
-            return b"<%b>%b" % (found[1], raw[found.start(3) :])
+            return b"<%b>%b" % (match[1], raw[match.start(3) :])
         if host:
-            return b"<%b>%b %b:%b" % (*found.group(1, 3, 4), raw[found.end() :])
-        return b"<%b>%b:%b" % (*found.group(1, 4), raw[found.end() :])
+            return b"<%b>%b %b:%b" % (*match.group(1, 3, 4), raw[match.end() :])
+        return b"<%b>%b:%b" % (*match.group(1, 4), raw[match.end() :])
     if pid:
-        return b"5%b>%b %b" % (found[1], found[6], raw[found.start(7) :])
+        return b"5%b>%b %b" % (match[1], match[6], raw[match.start(7) :])
     if host:
-        return b"5%b>%b %b %b %b" % (*found.group(1, 6, 7, 8), raw[found.end() :])
-    return b"5%b>%b %b %b" % (*found.group(1, 6, 8), raw[found.end() :])
+        return b"5%b>%b %b %b %b" % (*match.group(1, 6, 7, 8), raw[match.end() :])
+    return b"5%b>%b %b %b" % (*match.group(1, 6, 8), raw[match.end() :])
 
 
-def of_usual(found: re.Match[bytes], raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
-    """What ``parse`` gives for such a line, which need not be matched again."""
-    priority, stamp, host, app, pid = found.group(1, 2, 3, 4, 5)
+def of_usual(match: re.Match[bytes], raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
+    """Return the header that ``parse`` gives for such a line, which need not be matched again."""
+    priority, stamp, host, app, pid = match.group(1, 2, 3, 4, 5)
     if app is None or app.isdigit() or 0 < received_at < HOUR:
         return parse(raw, received_at, zone)
     return Header(
@@ -258,33 +258,34 @@ def of_usual(found: re.Match[bytes], raw: bytes, received_at: int, zone: tzinfo 
         _text(host),
         app.decode("utf-8", "replace"),
         None if pid is None else pid.decode("utf-8", "replace"),
-        found.end(),
+        match.end(),
     )
 
 
-def program_and_start(found: re.Match[bytes], raw: bytes, received_at: int) -> tuple[str, int] | None:
+def program_and_start(match: re.Match[bytes], raw: bytes, received_at: int) -> tuple[str, int] | None:
     """The program of such a line as ``parse`` gives it, and where its message begins; None: ``parse`` has to tell.
 
     None, too, where the message is folded, or may be JSON.
     """
-    app = found[4]
+    app = match[4]
     if app is None or app.isdigit() or 0 < received_at < HOUR:
         return None
-    start = found.end()
+    start = match.end()
     if raw[start : start + 1] in JSON_FIRST or raw.startswith(b"message repeated ", start):
         return None
     return app.decode("utf-8", "replace"), start
 
 
 JSON_FIRST = frozenset((b" ", b"\t", b"\n", b"\v", b"\f", b"\r", b"@", b"{"))
-"""What a message that is JSON may begin with."""
+"""First bytes of a message that may be JSON."""
 
 
 def unfold(header: Header, raw: bytes) -> Header:
     """The header with the message that stands in ``message repeated N times: [ MESSAGE]``, if it is folded so."""
     if not raw.startswith(b"message repeated ", header.message_start):
         return header
-    folded, end = _FOLDED.match(raw, header.message_start), len(raw)
+    folded = _FOLDED.match(raw, header.message_start)
+    end = len(raw)
     while end and raw[end - 1] in b"\r\n\0":
         end -= 1
     if folded is None or end <= folded.end() or raw[end - 1 : end] != b"]":
@@ -306,8 +307,8 @@ def _rfc5424(raw: bytes, zone: tzinfo | None) -> Header | None:
     timestamp = iso_time(stamp.decode("ascii", "replace"), zone)
     for group in (5, 6, 7):  # names are missing before the message
         if _FORMATTED.match(match[group]):
-            known = [_text(name) for name in (app, procid)[: group - 5]]
-            app_name, pid = [*known, None, None][:2]
+            names = [_text(name) for name in (app, procid)[: group - 5]]
+            app_name, pid = [*names, None, None][:2]
             return Header(int(pri), timestamp, _text(host), app_name, pid, match.start(group), version=int(version))
     data, start = _structured_data(raw, match.end())
     if raw.startswith(b"\xef\xbb\xbf", start):
@@ -344,9 +345,11 @@ def add(fields: dict[str, str | list[str]], name: str, value: str) -> None:
 
 
 def _legacy(raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
-    priority, pos = None, 0
+    priority = None
+    pos = 0
     if match := _PRI.match(raw):
-        priority, pos = int(match[1]), match.end()
+        priority = int(match[1])
+        pos = match.end()
         if priority > 191:
             return None
     stamp = _STAMP.match(raw, pos)
@@ -390,14 +393,17 @@ def _with_tag(priority: int | None, timestamp: int | None, host: str | None, tag
 
 
 def _cisco(raw: bytes, pos: int, priority: int | None, received_at: int, zone: tzinfo | None) -> Header | None:
-    """What a Cisco device writes at ``pos``, see the module's text; None for anything else."""
+    """Return the header of a Cisco device at ``pos`` (form 3 above); None for anything else."""
     head = _CISCO_HEAD.match(raw, pos)
     if head is None:
         return None
     number, host = head.groups()
-    pos, stamp, timestamp = head.end(), _STAMP.match(raw, head.end()), None
+    pos = head.end()
+    stamp = _STAMP.match(raw, head.end())
+    timestamp = None
     if stamp is not None:
-        timestamp, pos = _stamp_time(stamp, received_at, zone), stamp.end()
+        timestamp = _stamp_time(stamp, received_at, zone)
+        pos = stamp.end()
     elif uptime := _UPTIME.match(raw, pos):
         pos = uptime.end()
     tag = _CISCO_TAG.match(raw, pos)

@@ -15,7 +15,7 @@ Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | 
 
 
 class Absent(enum.Enum):
-    """What ``Record.get`` gives for a field the event does not have; None is a field that is there and null."""
+    """The value of a field that the event does not have; None is one that is there and null."""
 
     ABSENT = "absent"
 
@@ -58,26 +58,32 @@ def path(fields: Mapping[str, Value], field: str) -> Value | Absent:
     """The value at the dotted path ``field``; where a list is on the way, the list of what its objects have."""
     dot = field.find(".")
     while dot >= 0:
-        if (head := field[:dot]) in fields and (found := descend(fields[head], field[dot + 1 :])) is not ABSENT:
-            return found
+        if (head := field[:dot]) in fields and (value := descend(fields[head], field[dot + 1 :])) is not ABSENT:
+            return value
         dot = field.find(".", dot + 1)
     return ABSENT
 
 
 def descend(value: Value, rest: str) -> Value | Absent:
-    """What lies at the path ``rest`` below ``value``."""
+    """Return the value at the path ``rest`` below ``value``."""
     if isinstance(value, dict):
         return value[rest] if rest in value else path(value, rest)
     if not isinstance(value, list):
         return ABSENT
     values: list[Value] = []
     for item in value:
-        found = descend(item, rest) if isinstance(item, dict) else ABSENT
-        if isinstance(found, list):
-            values.extend(found)
-        elif not isinstance(found, Absent):
-            values.append(found)
+        inner = descend(item, rest) if isinstance(item, dict) else ABSENT
+        if isinstance(inner, list):
+            values.extend(inner)
+        elif not isinstance(inner, Absent):
+            values.append(inner)
     return values or ABSENT
+
+
+def lowered(text: str) -> str:
+    """Return ``text`` in lower case, character by character, so that places stay."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(c if len(c.lower()) != 1 else c.lower() for c in text)
 
 
 def scalars(stack: list[Any]) -> list[str]:

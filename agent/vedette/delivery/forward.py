@@ -129,17 +129,17 @@ class Forwarder:
         now = asyncio.get_running_loop().time()
         if now < self._not_before:
             return self._not_before - now
-        due = [one for one in self._left.values() if one.due <= now]
+        due = [failed for failed in self._left.values() if failed.due <= now]
         room = self._receiver.batch - len(self._left)
         new, more = self._read(1 if -PROBES < room <= 0 else room)
-        alerts = [one.alert for one in due] + new
+        alerts = [failed.alert for failed in due] + new
         if not alerts:
             self._advance()
             if more:
                 await asyncio.sleep(0)
                 return 0.0
-            return max(0.001, min((one.due - now for one in self._left.values()), default=IDLE_SECONDS))
-        self._left.update((one.seq, _Failed(one, Backoff(self._bounds))) for one in new)
+            return max(0.001, min((failed.due - now for failed in self._left.values()), default=IDLE_SECONDS))
+        self._left.update((failed.seq, _Failed(failed, Backoff(self._bounds))) for failed in new)
         try:
             answers = await self._receiver.deliver(alerts)
         except Exception as error:  # a defect of one type of sink: the agent and the other sinks go on
@@ -151,18 +151,18 @@ class Forwarder:
         """Up to so many new alerts that the filter wants, and whether there may be more."""
         if most <= 0:
             return [], False
-        found: list[Outgoing] = []
-        kept = self._outbox.kept(self._looked, min(READ, most))
-        for seq, data in kept:
+        alerts: list[Outgoing] = []
+        entries = self._outbox.kept(self._looked, min(READ, most))
+        for seq, data in entries:
             try:
                 row = decode_row(data)
             except ValueError as error:
                 log.error(Log.PAYLOAD_UNDECODABLE, seq=seq, sink=self.settings.name, reason=str(error))
             else:
                 if self.settings.wants(row):
-                    found.append(Outgoing(seq, row["alert_id"], row))
+                    alerts.append(Outgoing(seq, row["alert_id"], row))
             self._looked = seq
-        return found, bool(kept)
+        return alerts, bool(entries)
 
     async def _settle(self, answered: list[tuple[Outgoing, Answer]]) -> None:
         """Act on the answers."""

@@ -124,13 +124,13 @@ def _bump(level: int) -> bytes:
 
 def _repeat(lengths: list[int], defs: bytes, top: int) -> tuple[bytes, bytes]:
     """Levels of the elements of lists with these lengths; an empty or absent list keeps one slot of its own."""
-    one, none = bytes([top + 1]), bytes([top])
+    present, none = bytes([top + 1]), bytes([top])
     if len(lengths) == len(defs):
-        new_defs = [one * n or none for n in lengths]
+        new_defs = [present * n or none for n in lengths]
     else:
         following = iter(lengths)
         slots = [next(following) if level == top else 0 for level in defs]
-        new_defs = [one * n or bytes([level]) for n, level in zip(slots, defs, strict=True)]
+        new_defs = [present * n or bytes([level]) for n, level in zip(slots, defs, strict=True)]
         lengths = slots
     return b"".join(new_defs), b"".join([b"\0" + b"\1" * (n - 1) for n in lengths])
 

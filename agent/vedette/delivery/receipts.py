@@ -66,13 +66,13 @@ def unpack_receipt(
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The same seqs as ascending ranges that neither touch nor overlap."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(found[-1][1], last)
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(merged[-1][1], last)
         else:
-            found.append((first, last))
-    return found
+            merged.append((first, last))
+    return merged
 
 
 def ranges(seqs: Iterable[int]) -> list[tuple[int, int]]:
@@ -82,15 +82,15 @@ def ranges(seqs: Iterable[int]) -> list[tuple[int, int]]:
 
 def common(some: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The seqs that are in both; each as ``joined`` gives it."""
-    found, at = [], 0
+    ranges, at = [], 0
     for first, last in some:
         while at < len(others) and others[at][1] < first:
             at += 1
         for a, b in islice(others, at, None):
             if a > last:
                 break
-            found.append((max(a, first), min(b, last)))
-    return found
+            ranges.append((max(a, first), min(b, last)))
+    return ranges
 
 
 def _signed(topic: str, log_id: str, ranges: Sequence[tuple[int, int]]) -> bytes:

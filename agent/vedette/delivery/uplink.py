@@ -40,18 +40,20 @@ from vedette.delivery.receipts import common, joined, unpack_receipt
 from vedette.delivery.topics import agent_topic
 from vedette.model.counters import Log
 from vedette.mqtt.client import MqttClient
-from vedette.mqtt.connection import REGION_PACKET, Message, Session
+from vedette.mqtt.connection import MAX_INFLIGHT, REGION_PACKET, Message, Session
 from vedette.system.backoff import BACKOFF, Backoff
 
 log = structlog.get_logger()
 
 BATCH_ALERTS = 200
+RESEND_SECONDS = 600.0
+"""Without a receipt, after which a batch that the broker acknowledged is sent again."""
 SESSION_EXPIRY = 7 * 86400
 """Seconds for which the broker keeps receipts for an agent that is away."""
 IDLE_SECONDS = 1.0
 """Longest wait before looking for alerts whose receipt is overdue."""
 LEAST_SECONDS = 0.1
-"""Shortest ``resend_after`` and ``heartbeat``."""
+"""Shortest ``heartbeat``."""
 MERGE = 100
 """Sent ranges are remembered in steps of ``resend_after / MERGE``: so many of them at most, besides gaps."""
 
@@ -69,10 +71,19 @@ class _Run(NamedTuple):
 class MqttUplink:
     """``[uplink] type = "mqtt"``; see the module's text."""
 
-    def __init__(self, source: Source, *, backoff: tuple[float, float] = BACKOFF) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        backoff: tuple[float, float] = BACKOFF,
+        resend_after: float = RESEND_SECONDS,
+        max_inflight: int = MAX_INFLIGHT,
+    ) -> None:
+        """``max_inflight``: batches under way, at most."""
         settings, agent, outbox, self._counters, self._status, _ = source
         self._settings, self._outbox = settings, outbox
-        self._resend_after = max(settings.resend_after, LEAST_SECONDS)
+        self._resend_after = resend_after
+        self._max_inflight = max_inflight
         self._interval = max(settings.heartbeat, LEAST_SECONDS)
         self._backoff = backoff
         self._alerts, self._receipts, self._status_topic, self._replies = (
@@ -110,7 +121,7 @@ class MqttUplink:
             session=Session(
                 expiry=SESSION_EXPIRY,
                 max_packet=REGION_PACKET,
-                max_inflight=settings.max_inflight,
+                max_inflight=max_inflight,
                 will=(self._status_topic, will),
             ),
         )
@@ -239,7 +250,7 @@ class MqttUplink:
             task = asyncio.create_task(self._publish(batch))
             self._flying.add(task)
             task.add_done_callback(self._flying.discard)
-            limit = 1 if self._refusals.failing else self._settings.max_inflight  # one batch shows whether it is over
+            limit = 1 if self._refusals.failing else self._max_inflight  # one batch shows whether it is over
             while len(self._flying) >= limit:
                 await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
 
@@ -274,7 +285,7 @@ class MqttUplink:
         first, last, began = batch[0][0], batch[-1][0], time.monotonic()
         payload = pack_batch(self._outbox.log_id, [data for _, data in batch])
         try:
-            taken = await self.client.publish(self._alerts, payload)
+            acknowledged = await self.client.publish(self._alerts, payload)
         except ConnectionError:
             self._again.append((first, last))  # the client logs why
             return
@@ -283,7 +294,7 @@ class MqttUplink:
             return
         self._counters.totals["alerts_sent"] += len(batch)
         self._counters.totals["bytes_sent"] += len(payload)
-        if not taken:
+        if not acknowledged:
             reason = "the broker has no subscriber for alerts: has `vedette region land` ever run?"
             self._fail(reason, first, last, began)
             return

@@ -1,16 +1,23 @@
-"""Where alerts can go: one row a type of ``[uplink]``, one file a row.
+"""Where alerts can go: the contract of an uplink, a row for each type of ``[uplink]``, and the uplink to nowhere.
 
-An uplink takes alerts from the outbox (``Outbox.pending``) and gives them up (``Outbox.receipt``) only when they are
-durable where they went: a crash at any point sends an alert again, under the same id, and never loses one. While the
-other side is away it logs that once, retries with back-off, and the alerts stay in the outbox."""
+Delivery: an uplink takes alerts from the outbox (``Outbox.pending``) and gives them up (``Outbox.receipt``) only when
+they are durable where they went: a crash at any point sends an alert again, under the same id, and never loses one.
+While the other side is away it logs that once, retries with back-off, and the alerts stay in the outbox.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 from vedette.delivery.queue import Source
+from vedette.delivery.receipts import ranges
+
+BATCH_ALERTS = 1000
+IDLE_SECONDS = 60.0
 
 
 class Uplink(Protocol):
@@ -26,10 +33,44 @@ class Uplink(Protocol):
         """What ``vedette status`` shows of it, ``type`` first."""
 
 
+class NoUplink:
+    """``[uplink] type = "none"``: an alert leaves the outbox at once. It stays in the store's ring until every sink has
+    it, within the ring's bound (``store/sinks.py``)."""
+
+    def __init__(self, source: Source) -> None:
+        self._outbox = source.outbox
+        self._stopping = self._running = False
+        self._ended = asyncio.Event()
+
+    def state(self) -> dict[str, Any]:
+        return {"type": "none"}
+
+    async def run(self) -> None:
+        self._running = True
+        try:
+            while True:
+                last = self._stopping
+                while pending := self._outbox.pending(0, BATCH_ALERTS):
+                    await self._outbox.receipt(ranges(seq for seq, _ in pending))
+                if last:
+                    return
+                await self._outbox.more(IDLE_SECONDS)
+        finally:
+            self._ended.set()
+
+    async def stop(self, deadline: float) -> None:
+        self._stopping = True
+        self._outbox.wake()
+        if self._running:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(deadline):
+                    await self._ended.wait()
+
+
 UPLINKS: Mapping[str, str] = {
     "directory": "directory:DirectoryUplink",
     "mqtt": "uplink:MqttUplink",
-    "none": "none:NoUplink",
+    "none": "uplinks:NoUplink",
 }
 """MODULE:CLASS, imported when it is used: a client of MQTT takes 3 MiB."""
 
@@ -37,5 +78,5 @@ UPLINKS: Mapping[str, str] = {
 def opened(source: Source) -> Uplink:
     """The uplink of these settings, not yet running."""
     module, _, name = UPLINKS[source.settings.type].partition(":")
-    made: Uplink = getattr(importlib.import_module(f"vedette.delivery.{module}"), name)(source)
-    return made
+    uplink: Uplink = getattr(importlib.import_module(f"vedette.delivery.{module}"), name)(source)
+    return uplink

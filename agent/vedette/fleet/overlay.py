@@ -32,9 +32,9 @@ from typing import Any
 import orjson
 
 from vedette.config.enrolled import enrolled
-from vedette.config.read import ConfigError, UnknownKey, opened, parse, parse_document, part_mistakes, read_text
+from vedette.config.read import ConfigError, UnknownKey, parse, parse_document, part_mistakes, read_text
 from vedette.config.settings import DEFAULT_SET, Config, Overlay
-from vedette.inputs.table import INPUT_TYPES
+from vedette.inputs.settings import INPUT_TYPES
 from vedette.sinks.settings import SINK_TYPES
 from vedette.system.durable import write_whole
 from vedette.system.foreign import read_toml
@@ -193,17 +193,17 @@ def _typed(table: str, value: Any) -> Any:
 
 def under(text: str, path: Path, sha256: str, data: bytes) -> Config:
     """The local file ``text`` with the overlay ``data`` over it. Raises ConfigError, with every mistake."""
-    local = enrolled(parse(text, path, internal=opened()))
+    local = enrolled(parse(text, path))
     try:
         overlay = read_toml(data.decode("utf-8"))
     except ValueError as error:  # of UTF-8, too
         raise ConfigError(f"overlay {sha256[:12]}", [str(error)]) from error
     by_itself = {table: value for table, value in overlay.items() if table not in _APART}
-    said = part_mistakes(by_itself, internal=opened())
+    said = part_mistakes(by_itself)
     if mistakes := [line for line in said if not isinstance(line, UnknownKey)]:
         raise ConfigError(f"overlay {sha256[:12]}", mistakes)
     document, ignored = _merged(tomllib.loads(text), overlay, local.fleet.locked)
-    made = enrolled(parse_document(document, f"{path} with overlay {sha256[:12]}", internal=opened()))
+    made = enrolled(parse_document(document, f"{path} with overlay {sha256[:12]}"))
     lacking = tuple(name for name, is_lacking in ignored.items() if is_lacking)
     return replace(made, overlay=Overlay(sha256, tuple(ignored), lacking))
 
@@ -215,7 +215,7 @@ def load(path: Path, *, starting: bool = False) -> Config:
     An overlay that no longer fits the local file is left out, and ``overlay.problem`` says why; for rule sets
     whose bundle the fleet governs, ``file`` does not count. Raises ConfigError for the local file alone."""
     text = read_text(path)
-    local = enrolled(parse(text, path, internal=opened()))
+    local = enrolled(parse(text, path))
     if local.fleet.root is None:
         return local
     try:

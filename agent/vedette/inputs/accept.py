@@ -46,6 +46,7 @@ from vedette.inputs.datagrams import host
 from vedette.model.counters import Counters, Log
 from vedette.mqtt.tls import Renewed, reason
 from vedette.system.descriptors import ADVICE
+from vedette.system.trouble import Firsts, Trouble
 
 log = structlog.get_logger()
 
@@ -71,7 +72,7 @@ _PROBES = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
 
 
 def network(peer: str) -> str:
-    """What counts as one peer: an IPv4 address, the first 64 bits of an IPv6 address."""
+    """Return what counts as one peer: an IPv4 address, the first 64 bits of an IPv6 address."""
     if ":" not in peer:
         return peer
     return str(ipaddress.ip_network((peer.partition("%")[0], 64), strict=False))
@@ -98,7 +99,8 @@ class Admitted(asyncio.BufferedProtocol):
         self._opening.add_done_callback(partial(self._opened, sock))
 
     async def _open(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
-        gate, loop = self._gate, asyncio.get_running_loop()
+        gate = self._gate
+        loop = asyncio.get_running_loop()
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in zip(_PROBES, KEEPALIVE, strict=True):
@@ -186,9 +188,9 @@ class _Waiting:
             del self._places[place.network]
 
     def first(self, network: str, above: int = 0) -> Admitted | None:
-        """Of ``network``, or (``""``) of that which has the most, and more than ``above``."""
+        """Return the first of ``network``, or (``""``) of that which has the most, and more than ``above``."""
         if not network:
-            network = max(self._places, key=lambda one: len(self._places[one]), default="")
+            network = max(self._places, key=lambda candidate: len(self._places[candidate]), default="")
         of_network = self._places.get(network, {})
         return next(iter(of_network)) if len(of_network) > above else None
 
@@ -204,10 +206,11 @@ class Gate:
         self._counters = counters
         self._places: set[Admitted] = set()
         self._peers = Counter[str]()
-        self.silent, self.idle = _Waiting(), _Waiting()
-        self._reported: set[str] = set()
+        self.silent = _Waiting()
+        self.idle = _Waiting()
+        self._reported = Firsts(LOGGED_PEERS)
         """Networks (``""``: all) whose refusal or eviction was logged, since there was room last."""
-        self._strangers: set[str] = set()
+        self._strangers = Firsts(LOGGED_PEERS)
         """Networks whose failed handshake was logged."""
 
     @property
@@ -222,15 +225,18 @@ class Gate:
 
     def enter(self, peer: str, make: Callable[[Gate, str], Admitted]) -> Admitted | None:
         """Count in a connection, made for it by ``make(gate, peer)``; None when there is no room for it."""
-        key, full, why = network(peer), "", ""
+        key = network(peer)
+        full = ""
+        why = ""
         if self._peers[key] >= self._per_peer:
-            full, why = key, f"max_connections_per_peer = {self._per_peer} from {key} are open"
+            full = key
+            why = f"max_connections_per_peer = {self._per_peer} from {key} are open"
         elif self.open >= self.limit:
             why = f"max_connections = {self._configured} are open"
             if self.limit < self._configured:
                 why = f"{self.limit} connections are open, as many as the limit of open files leaves"
         else:
-            self._reported -= {"", key}
+            self._reported.forget("", key)
         if why and not self.make_room(full, why, self._peers[key]):
             self._counters.totals["connections_refused"] += 1
             self._report(self._reported, full, Log.CONNECTION_REFUSED, peer, f"{why}: raise it, or close some")
@@ -243,9 +249,11 @@ class Gate:
     def make_room(self, network: str, why: str, above: int = 0) -> bool:
         """Close a connection of ``network`` that is silent, else one that is idle; of any network (``""``) one that has
         the most such, and more idle ones than ``above``. False when there is none."""
-        place, fault = self.silent.first(network), "it has sent nothing"
+        place = self.silent.first(network)
+        fault = "it has sent nothing"
         if place is None:
-            place, fault = self.idle.first(network, 0 if network else above), "it has been idle longest"
+            place = self.idle.first(network, 0 if network else above)
+            fault = "it has been idle longest"
         if place is None:
             return False
         place.evict()
@@ -268,16 +276,15 @@ class Gate:
 
     def trusted(self, peer: str) -> None:
         """A handshake was completed."""
-        self._strangers.discard(network(peer))
+        self._strangers.forget(network(peer))
 
     def stranger(self, peer: str, why: str) -> None:
         """A handshake failed."""
         self._counters.totals["handshakes_failed"] += 1
         self._report(self._strangers, network(peer), Log.TLS_REFUSED, peer, why)
 
-    def _report(self, reported: set[str], key: str, event: Log, peer: str, why: str) -> None:
-        if key not in reported and len(reported) < LOGGED_PEERS:
-            reported.add(key)
+    def _report(self, reported: Firsts, key: str, event: Log, peer: str, why: str) -> None:
+        if reported.add(key):
             log.warning(event, input=self._name, peer=peer, reason=why, action="further ones are counted")
 
 
@@ -298,10 +305,10 @@ class Acceptor:
         self._gate = gate
         self._make = make
         self._tls = tls
-        self._tls_fault = ""
+        self._certificate = Trouble()
         self._loop = asyncio.get_running_loop()
-        self.fault = ""
-        """Why it cannot accept, which was logged; empty: it can."""
+        self.trouble = Trouble()
+        """Why it cannot accept."""
         self._pause: asyncio.TimerHandle | None = None
         self._loop.add_reader(sock.fileno(), self._accept)
 
@@ -325,9 +332,9 @@ class Acceptor:
                 if error.errno in _OUT_OF_FILES and not number:  # later it comes also when nobody waits
                     self._wait_for_descriptors(error)
                 elif isinstance(error, BlockingIOError):
-                    self.fault = ""
+                    self.trouble.ends()
                 return  # none waits; an error of another kind concerns one connection, and the next turn goes on
-            self.fault = ""
+            self.trouble.ends()
             connection = self._gate.enter(host(address[0]), self._make)
             if connection is None:
                 with contextlib.suppress(OSError):  # a reset leaves nothing behind, here and there
@@ -341,8 +348,7 @@ class Acceptor:
         why = f"cannot accept: {error.strerror}"
         if self._gate.make_room("", why):
             return
-        if not self.fault:
-            self.fault = why
+        if self.trouble.begins(why):
             action = f"tried again every {FULL_SECONDS:g} s; {ADVICE}"
             log.error(Log.CONNECTION_REFUSED, peer="", reason=why, action=action)
         self._loop.remove_reader(self._sock.fileno())
@@ -361,9 +367,8 @@ class Acceptor:
         except (OSError, ValueError) as error:
             if self._tls.last is None:
                 raise
-            if str(error) != self._tls_fault:
-                self._tls_fault = str(error)
+            if self._certificate.begins(str(error)):
                 log.error(Log.CERTIFICATE_UNUSABLE, reason=str(error), action="the one before stays in use")
             return self._tls.last
-        self._tls_fault = ""
+        self._certificate.ends()
         return context

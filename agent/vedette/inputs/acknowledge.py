@@ -23,7 +23,7 @@ DRAIN_SECONDS = 2.0
 
 
 class Acknowledgements(Generic[T]):
-    """Of one input. Bounded by its owner, who takes in nothing while the raw log accepts nothing."""
+    """Acknowledgements of one input. Bounded by its owner, who takes in nothing while the raw log accepts nothing."""
 
     def __init__(self, intake: Intake, give: Callable[[T], None]) -> None:
         self._intake = intake
@@ -43,7 +43,7 @@ class Acknowledgements(Generic[T]):
         self._task = asyncio.create_task(self.run())
 
     async def stop(self) -> None:
-        """What is owed still is not given. May be called without ``start``, and again."""
+        """Give nothing more of what is owed. May be called without ``start``, and again."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

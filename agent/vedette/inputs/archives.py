@@ -36,7 +36,8 @@ class Archive:
     """The content of an open file, which it owns."""
 
     def __init__(self, file: BinaryIO, suffix: str) -> None:
-        self._file, self._make = file, SUFFIXES[suffix]
+        self._file = file
+        self._make = SUFFIXES[suffix]
         self._input = b""
         self._member: Any = None
         self._damage = ""
@@ -44,7 +45,8 @@ class Archive:
 
     def read(self, least: int = CHUNK_BYTES) -> bytes:
         """Some bytes more, ``least`` unless it ends; empty: it has ended. Raises Damaged and OSError."""
-        pieces, size = [], 0
+        pieces = []
+        size = 0
         while size < least and not self._ended:
             piece = self._unpack()
             pieces.append(piece)
@@ -70,10 +72,12 @@ class Archive:
         try:
             data: bytes = member.decompress(step)
         except (zlib.error, zstandard.ZstdError) as error:
-            self._damage, self._ended = str(error), True
+            self._damage = str(error)
+            self._ended = True
             return b""
         if member.eof:
-            self._input, self._member = member.unused_data + self._input, None
+            self._input = member.unused_data + self._input
+            self._member = None
         return data
 
     def close(self) -> None:

@@ -1,21 +1,20 @@
-"""What an input is to the rest: its settings, and how it is opened.
+"""An open input, and what it gets from the agent.
 
-Each type of input is one module: a dataclass of its settings that extends ``InputSettings``, and a transport that it
-imports when it is opened, so that reading a configuration loads none. ``table.py`` lists the types.
+Delivery: every chunk of every input goes through ``Surroundings.deliver``, which stores and counts it. An input
+acknowledges only after ``Intake.durable``, and takes in nothing while ``Intake.accepting`` is false.
 """
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
-from vedette.inputs.condition import Condition, with_files
+from vedette.inputs.condition import Condition
 from vedette.model.counters import Counters
-from vedette.model.event import FilePosition, Intake, LogSource
-from vedette.model.settings import Name, Zone
+from vedette.model.event import Chunk, FilePosition, Flag, Intake
 
 
 class Running(Protocol):
@@ -37,7 +36,7 @@ class Running(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What an input is given by the agent, besides its settings."""
+    """The agent as an input sees it."""
 
     intake: Intake
     counters: Counters
@@ -51,52 +50,47 @@ class Surroundings:
     private: Callable[[int], bool]
     """Whether an open file is the agent's own, and no log. Raises OSError."""
 
+    def deliver(self, chunk: Chunk) -> int:
+        """Store ``chunk`` and count its events, bytes and cut events; returns the raw offset after it.
 
-@dataclass(frozen=True, slots=True)
-class InputSettings(ABC):
-    """A table ``[[input]]``; what all types have."""
+        ``bytes_in`` grows by what the chunk adds to the raw log before compression. Raises OSError when the raw log
+        cannot be written; nothing is counted then, so that the agent's last account still adds up.
+        """
+        offset = self.intake.store(chunk)
+        self.counters.received[chunk.input] += len(chunk)
+        self.counters.bytes_in[chunk.input] += len(chunk.data)
+        if chunk.marks:
+            self.counters.cut[chunk.input] += sum(1 for _, bits in chunk.marks if bits & Flag.CUT)
+        return offset
 
-    name: Name
-    format: str = "auto"
-    timezone: Zone = ""
-    logsource: LogSource = LogSource()
 
-    local: ClassVar[bool] = False
-    """Its events are of this host, unless they say otherwise."""
+class Stoppable(ABC):
+    """An input that reads in ``_run`` until it is stopped; ``run`` then returns as if it had read all."""
 
-    @property
-    def codec(self) -> str:
-        """What its events carry as their format."""
-        return self.format
+    _task: asyncio.Task[None] | None = None
+    """The task that ``run`` is in; what else runs in it is the caller's."""
+    _stopping = False
 
-    @property
-    def connections(self) -> int:
-        """That it may hold open."""
-        return 0
-
-    @property
-    def open_files(self) -> int:
-        """That it may hold open."""
-        return 0
-
-    @property
-    def exclusive(self) -> tuple[str, ...]:
-        """Paths that no other input may read."""
-        return ()
-
-    def needed_files(self) -> tuple[Path | None, ...]:
-        """Certificates, keys, passwords: what it reads when it is opened."""
-        return ()
-
-    def foreseen(self, private: Callable[[int], bool] = lambda descriptor: False) -> Condition:
-        """What this host makes of it, as far as this process can see before it is opened; ``private`` as in
-        ``Surroundings``."""
-        return with_files(self.needed_files())
-
-    def mistakes(self) -> Iterator[str]:
-        """What is wrong that one key alone does not show: each begins with ``.KEY: `` or ``: ``."""
-        yield from ()
+    async def run(self) -> None:
+        """Read until cancelled or stopped. Raises OSError when the raw log cannot be written."""
+        if self._stopping:
+            return
+        self._task = asyncio.current_task()
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+        finally:
+            self._task = None
 
     @abstractmethod
-    async def open(self, given: Surroundings, descriptors: int) -> Running:
-        """Raises OSError that names the input and what to do; nothing stays open then."""
+    async def _run(self) -> None:
+        """Read until cancelled."""
+
+    async def stop(self) -> None:
+        """End ``run``, which returns. What was not handed over is read again at the next start, where it can be."""
+        self._stopping = True
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])

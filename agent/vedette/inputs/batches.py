@@ -60,7 +60,8 @@ def _elements(payload: bytes) -> list[bytes] | None:
 def _walked(payload: bytes, count: int) -> list[bytes] | None:
     """The same by reading each object; as Latin-1 a byte is a character, and JSON's own characters are themselves."""
     text = payload.decode("latin-1")
-    elements, at = [], 0
+    elements = []
+    at = 0
     try:
         for _ in range(count):
             start = text.index("{", at)

@@ -39,8 +39,8 @@ async def bind(input: str, kind: str, address: str) -> list[socket.socket]:
     bound: list[socket.socket] = []
     missing: OSError | None = None
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socktype)
-        for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):
+        resolved = await asyncio.get_running_loop().getaddrinfo(name, port, type=socktype)
+        for family, where in dict.fromkeys((family, where) for family, _, _, _, where in resolved):
             try:
                 bound.append(_passed(socktype, where[:2]) or _opened(family, socktype, where, v6only=name != "::"))
             except OSError as error:
@@ -85,7 +85,7 @@ def _passed(kind: socket.SocketKind, address: tuple[object, ...]) -> socket.sock
     count = os.environ.get("LISTEN_FDS", "")
     if not count.isdecimal() or os.environ.get("LISTEN_PID") != str(os.getpid()):
         return None
-    found = None
+    passed = None
     for descriptor in range(3, 3 + int(count)):
         try:
             sock = socket.socket(fileno=os.dup(descriptor))
@@ -93,9 +93,9 @@ def _passed(kind: socket.SocketKind, address: tuple[object, ...]) -> socket.sock
             continue
         os.set_inheritable(descriptor, False)
         inet = sock.family in (socket.AF_INET, socket.AF_INET6)
-        if found is None and inet and sock.type == kind and sock.getsockname()[:2] == address:
+        if passed is None and inet and sock.type == kind and sock.getsockname()[:2] == address:
             sock.setblocking(False)
-            found = sock
+            passed = sock
         else:
             sock.close()
-    return found
+    return passed

@@ -83,21 +83,23 @@ class OneByOne:
         """The last call reached its limit, so that more may wait."""
 
     def receive(self) -> Received | None:
-        """What waits, up to a limit; None when nothing does, or one datagram had an error. Never waits."""
-        found, hosts, size = list[bytes](), list[str](), 0
+        """Return the datagrams that wait, up to a limit; None when none does, or one had an error. Never waits."""
+        datagrams = list[bytes]()
+        hosts = list[str]()
+        size = 0
         try:
-            while len(found) < SLOTS and size < BIG:
+            while len(datagrams) < SLOTS and size < BIG:
                 data, (host, *_) = self._sock.recvfrom(LONGEST)
-                found.append(data)
+                datagrams.append(data)
                 hosts.append(host)
                 size += len(data)
             self.full = True
         except OSError:  # nothing waits any more, mostly
             self.full = False
-        if not found:
+        if not datagrams:
             return None
         peers = hosts[:1] if hosts.count(hosts[0]) == len(hosts) else hosts
-        return Received(b"".join(found), list(map(len, found)), peers)
+        return Received(b"".join(datagrams), list(map(len, datagrams)), peers)
 
 
 class Burst:
@@ -106,7 +108,8 @@ class Burst:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._memory = mmap.mmap(-1, SLOTS * _STRIDE)
-        self._vectors, self._headers = (_IoVec * SLOTS)(), (_MMsgHdr * SLOTS)()
+        self._vectors = (_IoVec * SLOTS)()
+        self._headers = (_MMsgHdr * SLOTS)()
         self._names = bytearray(SLOTS * _NAME)
         names = (ctypes.c_char * len(self._names)).from_buffer(self._names)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
@@ -115,8 +118,10 @@ class Burst:
         for i in range(SLOTS):
             self._vectors[i] = _IoVec(base + i * _STRIDE, LONGEST)
             header = self._headers[i].header
-            header.iov, header.iovlen = ctypes.addressof(self._vectors[i]), 1
-            header.name, header.namelen = ctypes.addressof(names) + i * self._name, self._name
+            header.iov = ctypes.addressof(self._vectors[i])
+            header.iovlen = 1
+            header.name = ctypes.addressof(names) + i * self._name
+            header.namelen = self._name
         self._lengths = memoryview(self._headers).cast("B").cast("I")[_MMsgHdr.length.offset // 4 :: _WORDS]
         self._starts = [i * _STRIDE for i in range(SLOTS)]
         # Not CDLL, which lets another thread run meanwhile: a call takes 40 µs, and getting back may take far longer.
@@ -132,19 +137,21 @@ class Burst:
         """The last call reached its limit, so that more may wait."""
 
     def receive(self) -> Received | None:
-        """What waits, up to a limit; None when nothing does, or one datagram had an error. Never waits."""
+        """Return the datagrams that wait, up to a limit; None when none does, or one had an error. Never waits."""
         limit = self._limit
         count = self._call(self._sock.fileno(), self._address, limit, socket.MSG_DONTWAIT, None)
         self.full = count == limit
         if count <= 0:
             return None
-        lengths, memory = self._lengths[:count].tolist(), self._memory
+        lengths = self._lengths[:count].tolist()
+        memory = self._memory
         data = b"".join([memory[start : start + length] for start, length in zip(self._starts, lengths, strict=False)])
         self._limit = SLOTS if len(data) < BIG else FEW
         return Received(data, lengths, self._peers(count))
 
     def _peers(self, count: int) -> list[str]:
-        size, names = self._name, self._names
+        size = self._name
+        names = self._names
         first = bytes(names[:size])
         if names.startswith(first * count):  # one sender's burst
             return [self._text(first)]
@@ -166,7 +173,8 @@ _WORDS = ctypes.sizeof(_MMsgHdr) // 4
 def _host(key: bytes) -> str:
     if len(key) == 4:
         return socket.inet_ntop(socket.AF_INET, key)
-    text, scope = socket.inet_ntop(socket.AF_INET6, key[:16]), int.from_bytes(key[16:], sys.byteorder)
+    text = socket.inet_ntop(socket.AF_INET6, key[:16])
+    scope = int.from_bytes(key[16:], sys.byteorder)
     if scope:
         try:
             return f"{text}%{socket.if_indextoname(scope)}"

@@ -42,7 +42,7 @@ def failing(reason: str) -> Condition:
 
 
 def with_files(paths: Iterable[Path | None]) -> Condition:
-    """Of an input that reads these files when it is opened, as this process finds them."""
+    """Return the condition of an input that reads these files when it is opened, as this process finds them."""
     for path in paths:
         try:
             if path is not None:

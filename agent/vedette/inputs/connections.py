@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from functools import partial
 from ssl import SSLContext
 from typing import Any, Generic, TypeVar
@@ -24,12 +23,12 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from vedette.inputs.accept import IDLE_SECONDS, Acceptor, Admitted, Gate
+from vedette.inputs.base import Surroundings
 from vedette.inputs.bind import bind
 from vedette.inputs.condition import WORKS, Condition, failing
-from vedette.inputs.connected import ConnectedInput
-from vedette.inputs.deliver import deliver
-from vedette.model.counters import Counters, Log
-from vedette.model.event import CHUNK_BYTES, Chunk, Intake
+from vedette.inputs.settings import ConnectedInput
+from vedette.model.counters import Log
+from vedette.model.event import CHUNK_BYTES, Chunk
 from vedette.mqtt.tls import Renewed, server_context
 
 log = structlog.get_logger()
@@ -102,23 +101,18 @@ C = TypeVar("C", bound=Connection)
 class Listener(ABC, Generic[C]):
     """The sockets of one input; see the module's text. Belongs to one event loop."""
 
-    def __init__(
-        self,
-        settings: ConnectedInput,
-        intake: Intake,
-        counters: Counters,
-        clock: Callable[[], int],
-        idle: float = IDLE_SECONDS,
-    ) -> None:
+    def __init__(self, settings: ConnectedInput, agent: Surroundings, idle: float = IDLE_SECONDS) -> None:
         self._name = settings.name
-        self._tcp, self._tls, self._timeout = settings.tcp, settings.tls, settings.message_timeout
-        self._intake = intake
-        self._counters = counters
-        self._clock = clock
+        self._tcp = settings.tcp
+        self._tls = settings.tls
+        self._timeout = settings.message_timeout
+        self._agent = agent
+        self._intake = agent.intake
+        self._counters = agent.counters
         self._idle = idle
         self.buffer = bytearray(CHUNK_BYTES)
         self.view = memoryview(self.buffer)
-        self.gate = Gate(settings.name, settings.max_connections, settings.max_connections_per_peer, counters)
+        self.gate = Gate(settings.name, settings.max_connections, settings.max_connections_per_peer, agent.counters)
         self._acceptors: list[Acceptor] = []
         self._connections: dict[C, None] = {}
         self._look_timer: asyncio.TimerHandle | None = None
@@ -131,9 +125,9 @@ class Listener(ABC, Generic[C]):
 
     @property
     def condition(self) -> Condition:
-        """Of an open listener: it works while it can accept."""
-        fault = next((acceptor.fault for acceptor in self._acceptors if acceptor.fault), "")
-        return failing(fault) if fault else WORKS
+        """An open listener works while it can accept."""
+        reasons = [acceptor.trouble.reason for acceptor in self._acceptors if acceptor.trouble.reason]
+        return failing(reasons[0]) if reasons else WORKS
 
     # --- what an owner says
 
@@ -146,16 +140,29 @@ class Listener(ABC, Generic[C]):
         """The first ``size`` bytes of the shared buffer are from ``connection``."""
 
     @abstractmethod
+    async def stop(self) -> None:
+        """Accept no more, hand over what has arrived, close. May be called again."""
+
+    @abstractmethod
     def end(self, connection: C) -> None:
         """The peer's stream ends here, once: close, and take what is whole. Called once at least."""
 
     def stall(self, connection: C) -> None:
-        """What it has begun will not be ended: ``end`` comes next."""
+        """Give up the message that it has begun: ``end`` comes next."""
 
     def looked(self) -> None:
         """Another look was taken."""
 
     # --- sockets
+
+    async def start(self) -> None:
+        """Bind and listen. Raises OSError naming the input, the address and what to do; nothing stays open then."""
+        try:
+            await self.open()
+        except BaseException:
+            await self.stop()
+            raise
+        self.look()
 
     async def open(self) -> None:
         """Listen at all addresses, as ``listen``."""
@@ -248,11 +255,13 @@ class Listener(ABC, Generic[C]):
         """Close what has been within one message for ``message_timeout``, and see who is idle; while nothing is read
         nobody is to blame."""
         loop = asyncio.get_running_loop()
-        now, timeout = loop.time(), self._timeout
+        now = loop.time()
+        timeout = self._timeout
         self._look_timer = loop.call_later(min(LOOK_SECONDS, timeout / LOOKS, self._idle / LOOKS), self.look)
         self.looked()
         for connection in list(self._connections):
-            whole, within = connection.whole, connection.within
+            whole = connection.whole
+            within = connection.within
             connection.whole = False
             if whole or not connection.heard or self._resuming is not None:
                 connection.heard = now
@@ -298,7 +307,7 @@ class Listener(ABC, Generic[C]):
         if self._failure:
             return None
         try:
-            return deliver(chunk, self._intake, self._counters)
+            return self._agent.deliver(chunk)
         except OSError as error:
             log.error(Log.RAW_LOG_UNWRITABLE, input=self._name, reason=str(error))
             self._failure = error

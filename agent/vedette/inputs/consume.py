@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,21 +39,21 @@ from confluent_kafka.admin import AdminClient
 
 from vedette.decode.codecs import Kind, builtin
 from vedette.inputs.acknowledge import DRAIN_SECONDS, Acknowledgements
+from vedette.inputs.base import Surroundings
 from vedette.inputs.condition import OPENING, WORKS, failing
-from vedette.inputs.deliver import deliver
-from vedette.inputs.kafka import KafkaInput
-from vedette.inputs.placement import Known, placed
+from vedette.inputs.placement import Offsets, placed
 from vedette.inputs.records import Part, Place
+from vedette.inputs.settings import KafkaInput
 from vedette.kafka.client import REFUSED, configuration, reason
-from vedette.model.counters import Counters, Dropped, Log
-from vedette.model.event import Chunk, FilePosition, Intake
+from vedette.model.counters import Dropped, Log
+from vedette.model.event import Chunk, FilePosition
 from vedette.system.backoff import BACKOFF, Backoff
-from vedette.system.wallclock import utc_now
+from vedette.system.trouble import Firsts
 
 log = structlog.get_logger()
 
 QUEUE_KIB = 4 << 10
-"""Of records that librdkafka reads ahead, of all partitions; each answer of a broker comes on top (FETCH_BYTES)."""
+"""KiB that librdkafka reads ahead, of all partitions; each answer of a broker comes on top (FETCH_BYTES)."""
 FETCH_BYTES = 2 << 20
 BATCH = 1000
 """Records taken at once."""
@@ -63,6 +63,8 @@ COMMIT_SECONDS = 1.0
 """Between two commits of the group's offsets."""
 ASK_SECONDS = 10.0
 """For a broker to answer."""
+LOGGED = 1000
+"""Faults that are logged one by one until records come again."""
 
 NOWHERE = -1
 """In place of an offset that the group does not have."""
@@ -88,37 +90,32 @@ class Reading:
 
 
 class KafkaConsumer:
-    """One ``kafka`` input; see the module's text. ``positions`` are the stored ones, of all inputs."""
+    """One ``kafka`` input; see the module's text."""
 
-    def __init__(
-        self,
-        settings: KafkaInput,
-        client_id: str,
-        intake: Intake,
-        counters: Counters,
-        positions: Iterable[FilePosition] = (),
-        clock: Callable[[], int] = utc_now,
-        backoff: tuple[float, float] = BACKOFF,
-    ) -> None:
-        self._settings, self._client_id, self._intake, self._counters = settings, client_id, intake, counters
+    def __init__(self, settings: KafkaInput, agent: Surroundings, backoff: tuple[float, float] = BACKOFF) -> None:
+        self._settings = settings
+        self._client_id = f"vedette-{agent.agent_id}-{settings.name}"
+        self._agent = agent
         # A member that comes again is given the partitions that it had, also where it asks for other topics.
-        self._instance = f"{client_id}-{crc32(repr(settings.topics).encode()):08x}"
-        self._clock, self._backoff = clock, Backoff(backoff)
+        self._instance = f"{self._client_id}-{crc32(repr(settings.topics).encode()):08x}"
+        self._backoff = Backoff(backoff)
         self._batches = builtin(settings.codec).kinds & {Kind.JSON}
         self._headers = frozenset(settings.headers)
         self._path = f"kafka:{settings.name}:{settings.group}:"
         self._left = {
-            (one.path.removeprefix(self._path), one.inode): one for one in positions if one.path.startswith(self._path)
+            (position.path.removeprefix(self._path), position.inode): position
+            for position in agent.positions()
+            if position.path.startswith(self._path)
         }
         """Where reading was left, by what is stored."""
         self._reading: dict[Place, Reading] = {}
         """The partitions that are assigned; changed by the thread only."""
         self._committed = self._looked = 0.0
         self._paused = False
-        self._acknowledgements: Acknowledgements[tuple[Reading, int]] = Acknowledgements(intake, self._on_disk)
+        self._acknowledgements: Acknowledgements[tuple[Reading, int]] = Acknowledgements(agent.intake, self._on_disk)
         self._consumer: Consumer | None = None
-        self._reported: set[object] = set()
-        """What was logged since records came."""
+        self._reported = Firsts(LOGGED)
+        """Faults that were logged since records came."""
         self.condition = OPENING
         self._away = False
         """Something was wrong since records or an answer came."""
@@ -131,7 +128,8 @@ class KafkaConsumer:
         """Read until cancelled or stopped. Raises OSError when the raw log cannot be written."""
         if self._ended.is_set():
             return
-        self._running, self._loop = True, asyncio.get_running_loop()
+        self._running = True
+        self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"kafka-{self._settings.name}")
         self._acknowledgements.start()
         try:
@@ -177,11 +175,11 @@ class KafkaConsumer:
         """Read until stopped; raises KafkaException when it must begin again."""
         await self._in_thread(self._open)
         while not self._stopping:
-            if self._paused is self._intake.accepting():
+            if self._paused is self._agent.intake.accepting():
                 await self._in_thread(self._pause)
             parts = await self._in_thread(self._take)
             for reading, part in parts:
-                for chunk, until in part.chunks(self._settings, self._clock()):
+                for chunk, until in part.chunks(self._settings, self._agent.clock()):
                     self._store(reading, part.place, chunk, until)
                     await asyncio.sleep(0)
 
@@ -194,7 +192,7 @@ class KafkaConsumer:
                 chunk.input, chunk.codec, chunk.received_at, chunk.data, chunk.ends, chunk.origins, chunk.origin_of,
                 chunk.marks, file=position,
             )  # fmt: skip
-            offset = deliver(chunk, self._intake, self._counters)
+            offset = self._agent.deliver(chunk)
             self._left[place] = position
         self._acknowledgements.owe([(reading, until)], offset)
 
@@ -225,7 +223,7 @@ class KafkaConsumer:
                 "max.partition.fetch.bytes": FETCH_BYTES // 4,
                 "topic.metadata.refresh.interval.ms": 30_000,
                 "allow.auto.create.topics": False,
-                **({} if any("__" in one for one in settings.topics) else {"topic.blacklist": "^__"}),
+                **({} if any("__" in topic for topic in settings.topics) else {"topic.blacklist": "^__"}),
                 "socket.timeout.ms": int(ASK_SECONDS * 1000),
                 "error_cb": self._error,
                 "on_commit": self._not_committed,
@@ -256,7 +254,7 @@ class KafkaConsumer:
         (self._consumer.pause if self._paused else self._consumer.resume)(assigned)
 
     def _take(self) -> list[tuple[Reading, Part]]:
-        """What has come, by partition."""
+        """Return the records that have come, by partition."""
         consumer = self._consumer
         assert consumer is not None
         now = time.monotonic()
@@ -277,7 +275,8 @@ class KafkaConsumer:
             if (error := message.error()) is not None:
                 self._problem(error)
                 continue
-            place, offset = (message.topic(), message.partition()), message.offset()
+            place = (message.topic(), message.partition())
+            offset = message.offset()
             reading = self._reading.get(place)
             if reading is None or offset < reading.next:  # of a partition that was taken away, or read already
                 continue
@@ -324,7 +323,7 @@ class KafkaConsumer:
             )
 
     def _problem(self, error: KafkaError) -> None:
-        """What came in place of a record. Raises KafkaException where the consumer must begin again."""
+        """Report an error in place of a record. Raises KafkaException where the consumer must begin again."""
         if error.fatal() or error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._FENCED):
             raise KafkaException(error)
         self._error(error)
@@ -336,16 +335,17 @@ class KafkaConsumer:
         else:
             self._report(Log.BROKER_AWAY, str(error), str(error))
 
-    def _report(self, event: Log, about: object, why: str) -> None:
+    def _report(self, event: Log, about: Hashable, why: str) -> None:
         """Once for each ``about``, until records come again."""
         self.condition = failing(why)
-        if about not in self._reported:
-            self._reported.add(about)
-            name, servers = self._settings.name, self._settings.servers
+        if self._reported.add(about):
+            name = self._settings.name
+            servers = self._settings.servers
             log.warning(event, input=name, broker=servers, reason=why, action="retrying")
 
     def _works(self) -> None:
-        self.condition, self._away = WORKS, False
+        self.condition = WORKS
+        self._away = False
         self._reported.clear()
 
     def _ask_again(self, consumer: Consumer) -> None:
@@ -360,19 +360,22 @@ class KafkaConsumer:
         """Begin to read partitions. Raises KafkaException when a broker does not answer."""
         begun = []
         try:
-            ids = self._topic_ids({one.topic for one in partitions})
-            for one in consumer.committed(partitions, timeout=ASK_SECONDS):
-                place = (one.topic, one.partition)
+            ids = self._topic_ids({partition.topic for partition in partitions})
+            for partition in consumer.committed(partitions, timeout=ASK_SECONDS):
+                place = (partition.topic, partition.partition)
                 low, high = consumer.get_watermark_offsets(TopicPartition(*place), timeout=ASK_SECONDS)
-                of, now = one.metadata, ids[one.topic]
-                ours = one.offset >= 0 and (not of or not now or of == now)  # else it is of an old topic
-                known = Known(now, one.offset if ours else NOWHERE, low, high)
-                begin = placed(self._left.get(place), known, from_start=self._settings.from_start)
+                of = partition.metadata
+                now = ids[partition.topic]
+                ours = partition.offset >= 0 and (not of or not now or of == now)  # else it is of an old topic
+                offsets = Offsets(now, partition.offset if ours else NOWHERE, low, high)
+                begin = placed(self._left.get(place), offsets, from_start=self._settings.from_start)
                 if begin.reason:
                     self._gap(place, begin.lost, begin.reason)
-                    self._left[place] = FilePosition(self._path + one.topic, one.partition, now, begin.offset)
+                    self._left[place] = FilePosition(
+                        self._path + partition.topic, partition.partition, now, begin.offset
+                    )
                 begun.append(TopicPartition(*place, begin.offset))
-                reading = Reading(now, begin.offset, known.committed, known.committed)
+                reading = Reading(now, begin.offset, offsets.committed, offsets.committed)
                 self._reading[place] = reading
                 # A kill before the first record leaves no hole, and what is gone is counted once. What lies before the
                 # beginning may be on its way to the disk still.
@@ -383,7 +386,7 @@ class KafkaConsumer:
             consumer.pause(begun)
         self._works()
         if begun:
-            names = [f"{one.topic}/{one.partition}" for one in begun]
+            names = [f"{partition.topic}/{partition.partition}" for partition in begun]
             log.info(
                 Log.BROKER_CONNECTED, input=self._settings.name, broker=self._settings.servers,
                 partitions=len(names), first=sorted(names)[:10],
@@ -400,19 +403,19 @@ class KafkaConsumer:
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Partitions are another's already."""
-        for one in partitions:
-            self._reading.pop((one.topic, one.partition), None)
+        for partition in partitions:
+            self._reading.pop((partition.topic, partition.partition), None)
         consumer.incremental_unassign(partitions)
 
     def _topic_ids(self, topics: set[str]) -> dict[str, str]:
         """By topic its id, empty where the broker has none (before Kafka 2.8) or does not say."""
-        found = dict.fromkeys(topics, "")
+        ids = dict.fromkeys(topics, "")
         if topics:
             admin = AdminClient(self._configuration())
             for topic, work in admin.describe_topics(TopicCollection([*topics]), request_timeout=ASK_SECONDS).items():
                 with suppress(KafkaException, TimeoutError):
-                    found[topic] = str(work.result(ASK_SECONDS + 1).topic_id)
-        return found
+                    ids[topic] = str(work.result(ASK_SECONDS + 1).topic_id)
+        return ids
 
     def _look(self) -> None:
         """Whether a topic that is read has been made again. Raises KafkaException, so that it is read again."""
@@ -425,7 +428,7 @@ class KafkaConsumer:
     def _gap(self, place: Place, lost: int, why: str) -> None:
         """Records are gone that were not read."""
         name = self._settings.name
-        self._counters.totals["kafka_gaps"] += 1
+        self._agent.counters.totals["kafka_gaps"] += 1
         if lost:
-            self._counters.drop(name, Dropped.VACUUMED, lost)
+            self._agent.counters.drop(name, Dropped.VACUUMED, lost)
         log.warning(Log.KAFKA_GAP, input=name, topic=place[0], partition=place[1], records=lost, reason=why)

@@ -1,4 +1,4 @@
-"""What container runtimes write of a container's output, a line of it in each line of a file, as events. Pure.
+"""Lines of a container's output as runtimes write them, each in a line of a file, as events. Pure.
 
 * **CRI** (containerd, CRI-O: Kubernetes' ``/var/log/pods``): ``TIME STREAM TAGS TEXT``; the first of TAGS is ``P``
   for a part of a line, ``F`` for its end (kubernetes/design-proposals-archive, kubelet-cri-logging).
@@ -39,22 +39,23 @@ MAX_CONFIG = 1 << 20
 
 
 def about(path: str) -> dict[str, str]:
-    """What a file's path says, as fields: ``container.id``, ``kubernetes.pod.name`` …; empty where it says nothing."""
-    found: dict[str, str] = {}
+    """Return what a file's path says, as fields: ``container.id``, ``kubernetes.pod.name`` …; empty where it says
+    nothing."""
+    parts: dict[str, str] = {}
     real = os.path.realpath(path)
     for pattern in (_POD, _LINK, _DOCKER):
-        for one in (path, real):
-            if match := pattern.search(one):
-                found.update(match.groupdict())
-    fields = {"container.id": found.get("id", ""), "container.name": found.get("container", "")}
-    if "id" in found and "container" not in found:
+        for place in (path, real):
+            if match := pattern.search(place):
+                parts.update(match.groupdict())
+    fields = {"container.id": parts.get("id", ""), "container.name": parts.get("container", "")}
+    if "id" in parts and "container" not in parts:
         fields |= _docker(os.path.join(os.path.dirname(real), "config.v2.json"))
-    if "pod" in found:
+    if "pod" in parts:
         fields |= {
-            "kubernetes.namespace": found["namespace"],
-            "kubernetes.pod.name": found["pod"],
-            "kubernetes.pod.uid": found.get("uid", ""),
-            "kubernetes.container.name": found["container"],
+            "kubernetes.namespace": parts["namespace"],
+            "kubernetes.pod.name": parts["pod"],
+            "kubernetes.pod.uid": parts.get("uid", ""),
+            "kubernetes.container.name": parts["container"],
         }
     return {name: value for name, value in fields.items() if value}
 
@@ -64,7 +65,8 @@ def _docker(path: str) -> dict[str, str]:
     try:
         with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
             config = orjson.loads(file.read(MAX_CONFIG))
-        name, image = config.get("Name"), (config.get("Config") or {}).get("Image")
+        name = config.get("Name")
+        image = (config.get("Config") or {}).get("Image")
     except (OSError, ValueError, AttributeError):
         return {}
     said = {"container.name": name, "container.image.name": image}
@@ -78,7 +80,7 @@ class Container:
         name = fields.get("kubernetes.container.name") or fields.get("container.name", "")
         self._name = (_UNSAFE.sub("_", name)[:128] or "-").encode("utf-8", "replace")
         row = PROGRAMS.get(program_name(name))
-        self._known = row is not None and row.reader is not None
+        self._is_server = row is not None and row.reader is not None
         """Access logs are read by the container's name."""
         elements: dict[str, list[str]] = {}
         for field, value in fields.items():
@@ -88,15 +90,17 @@ class Container:
         self._said = f'{said}[log file.path="{_escaped(path)}" iostream="'.encode("utf-8", "replace")
 
     def line(self, line: bytes) -> Line:
-        """What is in a line."""
-        if found := _CRI.match(line):
-            time, stream, tag = found.groups()
-            text = line[found.end() :]
+        """Return what is in a line."""
+        if match := _CRI.match(line):
+            time, stream, tag = match.groups()
+            text = line[match.end() :]
             return Line(stream, text, tag == b"P", self._head(time, stream, text))
         if line[:1] == b"{":
             try:
                 entry = orjson.loads(line)
-                text, stream, time = entry["log"].encode(), entry["stream"].encode(), entry["time"].encode()
+                text = entry["log"].encode()
+                stream = entry["stream"].encode()
+                time = entry["time"].encode()
             except (ValueError, KeyError, AttributeError):
                 pass
             else:
@@ -104,7 +108,7 @@ class Container:
         return Line(b"", line, False, b"")
 
     def _head(self, time: bytes, stream: bytes, text: bytes) -> bytes:
-        name = self._name if self._known or not access.looks_like(text) else _ACCESS_LOG
+        name = self._name if self._is_server or not access.looks_like(text) else _ACCESS_LOG
         return b'%b %b - %b - - %b%b"] ' % (_PRI.get(stream, b"<14>1"), time, name, self._said, stream)
 
 

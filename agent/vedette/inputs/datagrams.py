@@ -30,7 +30,7 @@ CHUNK_EVENTS = 65535
 _SO_RCVBUFFORCE = 33
 _NEWLINE = b"\n"
 
-Give = Callable[[Run, tuple[str, ...], "array[int] | None"], None]
+Give = Callable[[Run, tuple[str, ...], "array[int] | None"], object]
 """Takes a run, its table of origins, and per event the index there (None: all of the first)."""
 
 
@@ -82,8 +82,10 @@ class Datagrams:
 
     def read(self) -> int:
         """Read what waits, for READ_SECONDS at most; returns how many datagrams there were: 0 when none waited."""
-        until, count = time.perf_counter() + READ_SECONDS, 0
-        accepting, source = self._accepting(), self._receiver
+        until = time.perf_counter() + READ_SECONDS
+        count = 0
+        accepting = self._accepting()
+        source = self._receiver
         while (received := source.receive()) is not None:
             count += len(received.lengths)
             if accepting:
@@ -132,8 +134,12 @@ class Datagrams:
         if not self._ends:
             return
         run = Run(b"".join(self._parts), self._ends, ())
-        origins, origin_of = tuple(map(host, self._origins)), self._origin_of
-        self._parts, self._ends, self._origins, self._origin_of = [], array("I"), {}, array("H")
+        origins = tuple(map(host, self._origins))
+        origin_of = self._origin_of
+        self._parts = []
+        self._ends = array("I")
+        self._origins = {}
+        self._origin_of = array("H")
         self._give(run, origins, origin_of if len(origins) > 1 else None)
 
     def count_kernel_drops(self) -> None:

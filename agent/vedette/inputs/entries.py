@@ -37,7 +37,9 @@ MAX_KEPT = 8 << 10
 MAX_ELEMENT = 256 << 10
 """Bytes of all of them: a field may come a thousand times."""
 
-_KERNEL, _USER, _INFO = 0, 1, 6
+_KERNEL = 0
+_USER = 1
+_INFO = 6
 _NONE: list[bytes] = []
 _UNSAFE = re.compile(rb"[\x00-\x20\x7f]")
 _SPECIAL = re.compile(rb'["\\\]]')
@@ -56,7 +58,8 @@ class Lines:
 
     def __init__(self, further: Iterable[str] = ()) -> None:
         self._kept = tuple(dict.fromkeys((*KEPT, *(name.encode() for name in further))))
-        self._second, self._date = -1, b""
+        self._second = -1
+        self._date = b""
         self._element = JOURNAL.encode()
 
     @property
@@ -76,11 +79,14 @@ class Lines:
             _word(_first(entry, b"_PID") or _first(entry, b"SYSLOG_PID"), 64),
             _word(_first(entry, b"MESSAGE_ID"), 32),
         )
-        said, left, cut = [], MAX_ELEMENT, False
+        said = []
+        left = MAX_ELEMENT
+        cut = False
         for name in self._kept:
             for value in entry.get(name, _NONE):
                 if len(value) > MAX_KEPT:
-                    value, cut = value[:MAX_KEPT], True
+                    value = value[:MAX_KEPT]
+                    cut = True
                 left -= len(value) + len(name)
                 if left < 0:
                     cut = True
@@ -124,7 +130,8 @@ def _word(text: bytes, most: int) -> bytes:
 def _record(entry: Entry, message: bytes) -> bytes:
     """An audit record with its begin; journald puts the name of its type in place of that."""
     name, blank, body = message.partition(b" ")
-    number, serial = _first(entry, b"_AUDIT_TYPE"), _first(entry, b"_AUDIT_ID")
+    number = _first(entry, b"_AUDIT_TYPE")
+    serial = _first(entry, b"_AUDIT_ID")
     source = _first(entry, b"_SOURCE_REALTIME_TIMESTAMP")
     if not (blank and _TYPE.fullmatch(name) and serial.isdigit() and source.isdigit()):
         return message

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from vedette.inputs.export import Entry
-from vedette.inputs.journal import JournalInput
+from vedette.inputs.settings import JournalInput
 
 UNITS = (b"_SYSTEMD_UNIT", b"_SYSTEMD_USER_UNIT")
 _BY_SYSTEMD = frozenset({b"1"})
@@ -23,7 +23,8 @@ class Filter:
     def __init__(self, settings: JournalInput, own: str = "", machine: str = "") -> None:
         self._units = frozenset(map(_unit, settings.units))
         self._exclude_units = frozenset(map(_unit, settings.exclude_units))
-        self._own, self._machine = own.encode(), machine.encode()
+        self._own = own.encode()
+        self._machine = machine.encode()
         self._least = b"%d" % settings.least
         self._include = _by_field(settings.include)
         self._exclude = _by_field(settings.exclude)
@@ -54,11 +55,11 @@ class Filter:
 
 def _by_field(matches: Iterable[str]) -> Mapping[bytes, frozenset[bytes]]:
     """The values of ``FIELD=VALUE``, by field."""
-    found: dict[bytes, frozenset[bytes]] = {}
-    for one in matches:
-        name, _, value = one.encode().partition(b"=")
-        found[name] = found.get(name, frozenset()) | {value}
-    return found
+    values: dict[bytes, frozenset[bytes]] = {}
+    for match in matches:
+        name, _, value = match.encode().partition(b"=")
+        values[name] = values.get(name, frozenset()) | {value}
+    return values
 
 
 def _unit(name: str) -> bytes:

@@ -30,7 +30,7 @@ Entry: TypeAlias = Mapping[bytes, list[bytes]]
 
 
 class Malformed(ValueError):
-    """What came is no export format."""
+    """Bytes that are no export format."""
 
 
 class Export:
@@ -43,9 +43,9 @@ class Export:
         self._entry: dict[bytes, list[bytes]] = {}
         """The begin of an entry that was not taken as a whole."""
         self._fields = 0
-        """Of ``_entry``."""
+        """Values in ``_entry``."""
         self._ended = False
-        """What was taken last was the empty line."""
+        """The empty line was taken last."""
         self._skip = 0
         """Bytes of a value to be left out, with the newline behind it."""
         self._text = False
@@ -70,7 +70,9 @@ class Export:
                     return
                 start = after
                 if self._ended and self._entry:
-                    entry, self._entry, self._fields = self._entry, {}, 0
+                    entry = self._entry
+                    self._entry = {}
+                    self._fields = 0
                     yield entry
         finally:
             self._buffer = buffer[start:]
@@ -103,12 +105,12 @@ class Export:
         if len(buffer) < begin:
             return -1
         size = int.from_bytes(buffer[newline + 1 : begin], "little")
-        kept = min(size, MAX_VALUE)
-        if len(buffer) < begin + kept:
+        length = min(size, MAX_VALUE)
+        if len(buffer) < begin + length:
             return -1
-        self._add(name, buffer[begin : begin + kept])
-        self._skip = size - kept + 1
-        return begin + kept
+        self._add(name, buffer[begin : begin + length])
+        self._skip = size - length + 1
+        return begin + length
 
     def _add(self, name: bytes, value: bytes) -> None:
         self._fields += 1

@@ -66,7 +66,7 @@ def _seen(path: str, status: os.stat_result) -> Seen:
 
 
 class Look(NamedTuple):
-    """What the configured paths show at one moment."""
+    """The files at the configured paths at one moment."""
 
     files: list[Seen]
     """Each file once, however many paths lead to it; the one changed longest ago first."""
@@ -75,7 +75,7 @@ class Look(NamedTuple):
 
 
 def fingerprint(head: bytes, position: int) -> str:
-    """Of a file whose first bytes are ``head``, at ``position``."""
+    """Return the fingerprint at ``position`` of a file whose first bytes are ``head``."""
     return hashlib.sha256(head[: min(SPAN, position)]).hexdigest()[:32]
 
 
@@ -95,7 +95,7 @@ def look(patterns: Iterable[str]) -> Look:
         for path in paths:
             try:
                 path.encode()  # a position is stored as UTF-8
-                found = os.stat(path)
+                status = os.stat(path)
             except OSError as error:
                 problems[path] = error.strerror or str(error)
             except ValueError:
@@ -103,10 +103,10 @@ def look(patterns: Iterable[str]) -> Look:
             else:
                 if magic and path.endswith(COMPRESSED):
                     problems[path] = PACKED
-                elif stat.S_ISREG(found.st_mode):
-                    seen = _seen(path, found)
+                elif stat.S_ISREG(status.st_mode):
+                    seen = _seen(path, status)
                     files.setdefault(seen.key, seen)
-                elif magic and stat.S_ISDIR(found.st_mode):
+                elif magic and stat.S_ISDIR(status.st_mode):
                     continue
                 else:
                     problems[path] = IRREGULAR
@@ -117,7 +117,8 @@ def look(patterns: Iterable[str]) -> Look:
 
 
 def condition(problems: Mapping[str, str], paths: Collection[str], *, there: bool) -> Condition:
-    """Of an input of ``paths``; ``problems``: why nothing is read at a path; ``there``: some file is."""
+    """Return the condition of an input of ``paths``; ``problems``: why nothing is read at a path; ``there``: some file
+    is."""
     denied = {
         path: reason
         for path, reason in problems.items()
@@ -144,17 +145,17 @@ def still(path: str, key: Key) -> Seen | None:
     """The file ``key`` when it is at ``path`` still; None when it is not. Takes no descriptor. Raises OSError when
     that is unknown."""
     try:
-        found = _seen(path, os.stat(path))
+        seen = _seen(path, os.stat(path))
     except OSError as error:
         if error.errno in GONE:
             return None
         raise
-    return found if found.key == key else None
+    return seen if seen.key == key else None
 
 
 @contextlib.contextmanager
 def _entries(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """Of a folder; none when it is not there. Raises OSError when it cannot be read."""
+    """Yield the entries of a folder; none when it is not there. Raises OSError when it cannot be read."""
     try:
         entries = os.scandir(folder or ".")
     except OSError as error:
@@ -168,14 +169,14 @@ def _entries(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
 
 def in_folder(folder: str, inodes: set[int]) -> list[Seen]:
     """The files with one of ``inodes`` in ``folder``. Raises OSError when it is there and cannot be read."""
-    found = []
+    files = []
     with _entries(folder) as entries:
         for entry in entries:
             with contextlib.suppress(OSError, ValueError):
                 if entry.inode() in inodes and entry.is_file(follow_symlinks=False):
                     entry.name.encode()
-                    found.append(_seen(os.path.join(folder, entry.name), entry.stat(follow_symlinks=False)))
-    return found
+                    files.append(_seen(os.path.join(folder, entry.name), entry.stat(follow_symlinks=False)))
+    return files
 
 
 def lies(path: str) -> str:
@@ -196,16 +197,16 @@ def belongs(path: str, patterns: Iterable[str]) -> bool:
     folder, name = os.path.split(plain(path))
     stem, extension = os.path.splitext(name)
     before = (name, re.sub(f"{_NUMBER}$", "", name), re.sub(f"{_NUMBER}$", "", stem) + extension)
-    origins = {os.path.join(folder, one) for one in before}
+    origins = {os.path.join(folder, former) for former in before}
     for pattern in patterns:
         if pattern in origins:
             return True
         if glob.has_magic(pattern):
             if "**" in pattern:
-                found = any(fnmatch.fnmatchcase(one, pattern.replace("**/", "*")) for one in origins)
+                matches = any(fnmatch.fnmatchcase(origin, pattern.replace("**/", "*")) for origin in origins)
             else:
-                found = any(PurePath(one).match(pattern) for one in origins)
-            if found:
+                matches = any(PurePath(origin).match(pattern) for origin in origins)
+            if matches:
                 return True
     return False
 
@@ -217,7 +218,7 @@ def plain(path: str) -> str:
 
 
 def predecessors(origin: str) -> list[Seen]:
-    """What rotation has made of ``origin``, also compressed, the oldest first: by the numbers or dates in the names.
+    """Return what rotation has made of ``origin``, also compressed, the oldest first: by numbers or dates in the names.
 
     A file that is there in both forms is there once, as it was. ``app-2.log`` is no predecessor of ``app.log``, but
     ``app-2.log.gz`` is, and ``app-20261123.log``. Raises OSError when the folder cannot be read.
@@ -231,25 +232,25 @@ def predecessors(origin: str) -> list[Seen]:
         }
     wanted = {inode for path, inode in names.items() if path == plain(path) or plain(path) not in names}
     numbers: dict[str, str] = {}
-    found: list[Seen] = []
-    for one in in_folder(folder, wanted):
-        number = _number(plain(one.path), origin)
-        if one.path in names and (one.path.startswith(origin) or len(number) > 5 or one.path != plain(one.path)):
-            found.append(one)
-            numbers[one.path] = number
+    files: list[Seen] = []
+    for file in in_folder(folder, wanted):
+        number = _number(plain(file.path), origin)
+        if file.path in names and (file.path.startswith(origin) or len(number) > 5 or file.path != plain(file.path)):
+            files.append(file)
+            numbers[file.path] = number
     if all(len(number) < 6 and number.isdigit() for number in numbers.values()):
-        return sorted(found, key=lambda one: -int(numbers[one.path]))
+        return sorted(files, key=lambda file: -int(numbers[file.path]))
     if all(len(number) >= 6 for number in numbers.values()):
-        return sorted(found, key=lambda one: numbers[one.path])
-    return sorted(found, key=lambda one: one.changed)
+        return sorted(files, key=lambda file: numbers[file.path])
+    return sorted(files, key=lambda file: file.changed)
 
 
 def _number(path: str, origin: str) -> str:
-    """What rotation has put into the name of ``origin``, without what separates it."""
+    """Return the number or date that rotation has put into the name of ``origin``, without what separates it."""
     stem = os.path.splitext(origin)[0]
     begun = len(origin) if path.startswith(origin) else len(stem)
-    found = re.match(_NUMBER, path[begun:])
-    return re.sub(r"[.\-_T]", "", found[0]) if found else ""
+    match = re.match(_NUMBER, path[begun:])
+    return re.sub(r"[.\-_T]", "", match[0]) if match else ""
 
 
 def rotated_since(origin: str, changed: int) -> list[Seen]:
@@ -260,8 +261,8 @@ def rotated_since(origin: str, changed: int) -> list[Seen]:
     folder = os.path.dirname(origin)
     with _entries(folder) as entries:
         inodes = {entry.inode() for entry in entries if is_rotated(os.path.join(folder, entry.name), origin)}
-    since = [one for one in in_folder(folder, inodes) if one.changed >= changed]
-    return sorted(since, key=lambda one: one.changed)
+    since = [file for file in in_folder(folder, inodes) if file.changed >= changed]
+    return sorted(since, key=lambda file: file.changed)
 
 
 def open_same(path: str, key: Key, private: IsPrivate) -> int:
@@ -281,9 +282,10 @@ def open_same(path: str, key: Key, private: IsPrivate) -> int:
 
 def resume(descriptor: int, saved: Iterable[FilePosition]) -> FilePosition | None:
     """The furthest of ``saved`` that is a position in this file. Raises OSError."""
-    size, head = os.fstat(descriptor).st_size, os.pread(descriptor, SPAN, 0)
-    fitting = (one for one in saved if one.position <= size and fits(head, one))
-    return max(fitting, key=lambda one: one.position, default=None)
+    size = os.fstat(descriptor).st_size
+    head = os.pread(descriptor, SPAN, 0)
+    fitting = (position for position in saved if position.position <= size and fits(head, position))
+    return max(fitting, key=lambda position: position.position, default=None)
 
 
 def fits(head: bytes, saved: FilePosition) -> bool:

@@ -27,24 +27,23 @@ import asyncio
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from subprocess import DEVNULL, PIPE
 
 import structlog
 
+from vedette.inputs.base import Stoppable, Surroundings
 from vedette.inputs.condition import OPENING, WORKS, failing
-from vedette.inputs.deliver import deliver
 from vedette.inputs.entries import Lines
 from vedette.inputs.entryfilter import Filter
 from vedette.inputs.export import Entry, Export, Malformed
-from vedette.inputs.journal import JournalInput
 from vedette.inputs.journalaccess import own_machine, own_unit, unreadable
-from vedette.inputs.stoppable import Stoppable
-from vedette.model.counters import Counters, Dropped, Log
-from vedette.model.event import Chunk, FilePosition, Flag, Intake
+from vedette.inputs.settings import JournalInput
+from vedette.model.counters import Dropped, Log
+from vedette.model.event import Chunk, FilePosition, Flag
 from vedette.system.backoff import BACKOFF, Backoff
-from vedette.system.wallclock import utc_now
+from vedette.system.trouble import Trouble
 
 log = structlog.get_logger()
 
@@ -53,7 +52,7 @@ READ_BYTES = 128 << 10
 MAX_COMPLAINTS = 10
 """Lines of a child's standard error that are logged."""
 NUMBERINGS = 64
-"""Of sequence numbers: a folder may hold journals of several hosts."""
+"""Numberings that are remembered: a folder may hold journals of several hosts."""
 ASK_SECONDS = 60.0
 """For journalctl to find an entry in a large journal on a slow disk."""
 _CURSOR = re.compile(rb"s=([0-9a-f]{1,32});i=([0-9a-f]{1,16});(.*)")
@@ -64,26 +63,20 @@ class Unavailable(Exception):
 
 
 class JournalFollower(Stoppable):
-    """One ``journal`` input; see the module's text. ``positions`` are the stored ones, of all inputs."""
+    """One ``journal`` input; see the module's text."""
 
-    def __init__(
-        self,
-        settings: JournalInput,
-        intake: Intake,
-        counters: Counters,
-        positions: Iterable[FilePosition] = (),
-        clock: Callable[[], int] = utc_now,
-        backoff: tuple[float, float] = BACKOFF,
-    ) -> None:
-        self._settings, self._intake, self._counters, self._clock = settings, intake, counters, clock
+    def __init__(self, settings: JournalInput, agent: Surroundings, backoff: tuple[float, float] = BACKOFF) -> None:
+        self._settings = settings
+        self._agent = agent
         self._backoff = Backoff(backoff)
+        self._trouble = Trouble()
         self.condition = OPENING
         self._lines = Lines(settings.fields)
         elsewhere = settings.directory or settings.namespace
         self._filter = Filter(settings) if elsewhere else Filter(settings, own_unit(), own_machine())
         self._path = f"journal:{settings.name}:{elsewhere}"
-        self._cursor = next((one.fingerprint for one in positions if one.path == self._path), "")
-        """Of the last entry that was taken; empty: none."""
+        self._cursor = next((position.fingerprint for position in agent.positions() if position.path == self._path), "")
+        """The cursor of the last entry that was taken; empty: none."""
         self._gone = ""
         """The cursor behind which a gap of unknown size was counted."""
         self._numbers: dict[bytes, int] = {}
@@ -95,15 +88,13 @@ class JournalFollower(Stoppable):
         self._complaints: list[str] = []
 
     async def _run(self) -> None:
-        logged = ""
         while True:
             try:
                 reason = await self._follow(await self._begin())
             except Unavailable as error:
                 reason = str(error)
-            if not self._backoff.failing or reason != logged:
+            if self._trouble.begins(reason):
                 log.warning(Log.JOURNAL_UNAVAILABLE, input=self._settings.name, reason=reason, action="retrying")
-            logged = reason
             self.condition = failing(reason)
             await asyncio.sleep(self._backoff.failed())
 
@@ -115,17 +106,18 @@ class JournalFollower(Stoppable):
     async def _begin(self) -> list[str]:
         """Whether the journal can be read, and goes on where it was left; options that say where to begin. Raises
         Unavailable."""
-        if reason := await asyncio.to_thread(unreadable, self._settings):
+        if reason := await asyncio.to_thread(unreadable, self._settings.directory):
             raise Unavailable(reason)
         if not self._cursor:
             # The newest entry is taken, too: with it a cursor is committed at once, and a kill leaves no hole.
             newest = None if self._settings.from_start else await self._ask("--lines=1")
             return [f"--cursor={newest.decode()}"] if newest else []
-        found = await self._ask(f"--cursor={self._cursor}", "--lines=1")
-        if found is None:  # it is no cursor to this journalctl
+        cursor = await self._ask(f"--cursor={self._cursor}", "--lines=1")
+        if cursor is None:  # it is no cursor to this journalctl
             self._gap_behind_cursor()
             return []
-        before, now = _CURSOR.match(self._cursor.encode()), _CURSOR.match(found)
+        before = _CURSOR.match(self._cursor.encode())
+        now = _CURSOR.match(cursor)
         if before is None or now is None:  # nothing is left of it, nor behind it
             self._gap_behind_cursor()
             return [f"--after-cursor={self._cursor}"]
@@ -136,7 +128,7 @@ class JournalFollower(Stoppable):
             self._numbers[now[1]] = int(before[2], 16)  # the first entry that comes shows how many are gone
         else:
             self._gap_behind_cursor()
-        return [f"--cursor={found.decode()}"]  # behind a cursor that is gone one more would be left out
+        return [f"--cursor={cursor.decode()}"]  # behind a cursor that is gone one more would be left out
 
     async def _ask(self, *options: str) -> bytes | None:
         """The cursor of the one entry that journalctl prints; empty: there is none; None: it does not know the cursor
@@ -196,7 +188,7 @@ class JournalFollower(Stoppable):
         entries = Export()
         try:
             while True:
-                await self._intake.ready()
+                await self._agent.intake.ready()
                 data = await process.stdout.read(READ_BYTES)
                 if not data:
                     break
@@ -233,7 +225,10 @@ class JournalFollower(Stoppable):
     def _give(self, entries: Iterable[Entry]) -> None:
         """Store those that are wanted, as one chunk; raises OSError and Malformed."""
         events: list[bytes] = []
-        ends, marks, size, last = array("I"), [], 0, b""
+        ends = array("I")
+        marks = []
+        size = 0
+        last = b""
         for entry in entries:
             if (cursor := entry.get(b"__CURSOR")) is None:
                 raise Malformed("an entry has no cursor")
@@ -250,24 +245,27 @@ class JournalFollower(Stoppable):
         if not last:
             return
         self._backoff.reset()
+        self._trouble.ends()
         self.condition = WORKS
         self._cursor = last.decode("ascii", "replace")
         if not events:
             return
         if marks:
             log.warning(Log.EVENT_CUT, input=self._settings.name, events=len(marks))
-        found = _CURSOR.match(last)
-        position = FilePosition(self._path, 0, self._cursor, 0 if found is None else int(found[2], 16))
-        codec, now = self._settings.format, self._clock()
+        match = _CURSOR.match(last)
+        position = FilePosition(self._path, 0, self._cursor, 0 if match is None else int(match[2], 16))
+        codec = self._settings.format
+        now = self._agent.clock()
         chunk = Chunk(self._settings.name, codec, now, b"".join(events), ends, marks=tuple(marks), file=position)
-        deliver(chunk, self._intake, self._counters)
+        self._agent.deliver(chunk)
 
     def _follows(self, cursor: bytes) -> None:
         """Notice entries that were deleted before this one."""
-        found = _CURSOR.match(cursor)
-        if found is None:
+        match = _CURSOR.match(cursor)
+        if match is None:
             return
-        numbering, number = found[1], int(found[2], 16)
+        numbering = match[1]
+        number = int(match[2], 16)
         before = self._numbers.get(numbering)
         if before is None and len(self._numbers) >= NUMBERINGS:
             del self._numbers[next(iter(self._numbers))]
@@ -284,9 +282,9 @@ class JournalFollower(Stoppable):
     def _gap(self, entries: int | None) -> None:
         """``entries`` were deleted before they were read; None: nobody knows how many."""
         name = self._settings.name
-        self._counters.totals["journal_gaps"] += 1
+        self._agent.counters.totals["journal_gaps"] += 1
         if entries is not None:
-            self._counters.drop(name, Dropped.VACUUMED, entries)
+            self._agent.counters.drop(name, Dropped.VACUUMED, entries)
         reason = "entries were deleted from the journal before they were read"
         log.warning(Log.JOURNAL_GAP, input=name, reason=reason, entries="unknown" if entries is None else entries)
 

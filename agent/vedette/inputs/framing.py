@@ -28,6 +28,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import NamedTuple, NoReturn, Protocol
 
 from vedette.model.event import MAX_EVENT, Flag
@@ -67,7 +68,7 @@ class Framer(Protocol):
         """Bytes that are kept of an unfinished message."""
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Bytes that are kept in all."""
 
     @property
@@ -117,7 +118,7 @@ class Lines:
         return self._cut or bool(self._partial)
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Bytes that are kept: whole lines, and of the unfinished one what will be its event."""
         return self.size + len(self._partial)
 
@@ -146,9 +147,9 @@ class Lines:
         self._grow(view, start, stop)
 
     def _grow(self, view: memoryview, start: int, stop: int) -> None:
-        kept = 0 if self._cut else min(stop - start, self._max - len(self._partial))
-        self._partial += view[start : start + kept]
-        self._excess += stop - start - kept
+        length = 0 if self._cut else min(stop - start, self._max - len(self._partial))
+        self._partial += view[start : start + length]
+        self._excess += stop - start - length
 
     def _complete(self, newline: int) -> None:
         """The pending bytes are an event, followed in the stream by ``newline`` bytes."""
@@ -168,7 +169,7 @@ class Lines:
         self._partial.clear()
 
     def cut(self) -> None:
-        """What there is of an unfinished line is an event, flagged CUT; the rest is discarded as it arrives."""
+        """Make what there is of an unfinished line an event, flagged CUT; discard the rest as it arrives."""
         if self._partial:
             self._emit(cut=True)
             self._cut = True
@@ -183,12 +184,14 @@ class Lines:
         if not self._pieces:
             return None
         run = Run(self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces), None, tuple(self._marks))
-        self._pieces, self._marks, self.size = [], [], 0
+        self._pieces = []
+        self._marks = []
+        self.size = 0
         return run
 
 
 class StreamFramer:
-    """The messages of one TCP connection; see the module's text. ``feed``, ``take``, and ``end`` once."""
+    """The messages of one TCP connection: a ``Framer``; see the module's text."""
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._max = max_event
@@ -207,22 +210,18 @@ class StreamFramer:
 
     @property
     def size(self) -> int:
-        """Bytes that ``take`` would give now."""
         return self._queued + self._lines.size + (self._ends[-1] if self._ends else 0)
 
     @property
     def unfinished(self) -> int:
-        """Bytes that are kept of an unfinished message."""
-        return len(self._held) + self._lines.held - self._lines.size
+        return len(self._held) + self._lines.buffered - self._lines.size
 
     @property
-    def held(self) -> int:
-        """Bytes that are kept in all."""
+    def buffered(self) -> int:
         return self.size + self.unfinished
 
     @property
     def within(self) -> bool:
-        """Whether the stream is within a message, also one whose rest is discarded."""
         return bool(self._held or self._skip or self._in_line or self._lines.within)
 
     def feed(self, data: bytes | bytearray, size: int | None = None) -> None:
@@ -233,7 +232,7 @@ class StreamFramer:
         self._state(data, 0, len(data) if size is None else size)
 
     def cut(self) -> None:
-        """What there is of an unfinished message is an event, flagged CUT; its rest is discarded as it arrives.
+        """Make what there is of an unfinished message an event, flagged CUT; discard its rest as it arrives.
 
         Raises ValueError as ``feed`` does.
         """
@@ -276,7 +275,9 @@ class StreamFramer:
         """The whole messages so far, in order; mostly one run."""
         self._close_messages()
         self._close_lines()
-        runs, self._runs, self._queued = self._runs, [], 0
+        runs = self._runs
+        self._runs = []
+        self._queued = 0
         return runs
 
     def _undecided(self, data: bytes | bytearray, start: int, end: int) -> None:
@@ -286,37 +287,38 @@ class StreamFramer:
     def _decide(self, *, final: bool) -> None:
         state = self._detect(final)
         if state is not None:
-            held, self._held = self._held, bytearray()
+            pending, self._held = self._held, bytearray()
             self._state = state
-            state(held, 0, len(held))
+            state(pending, 0, len(pending))
 
     def _detect(self, final: bool) -> Callable[[bytes | bytearray, int, int], None] | None:
-        """What the stream's first bytes say; None when more are needed."""
-        held = self._held
-        if held and held[0] in _DIGITS:
-            if _COUNT.match(held):
+        """Tell the framing by the stream's first bytes; None when more are needed."""
+        pending = self._held
+        if pending and pending[0] in _DIGITS:
+            if _COUNT.match(pending):
                 return self._octets
-            head = bytes(held[:_HEAD])
+            head = bytes(pending[:_HEAD])
             if len(head) < _HEAD and b"\n" not in head and not final:
                 return None
             if _NOT_A_COUNT.match(head):
                 self._refuse(head, "malformed octet count")
-        newline = held.find(b"\n", self._searched, self._max)
-        nul = held.find(b"\0", self._searched, self._max)
+        newline = pending.find(b"\n", self._searched, self._max)
+        nul = pending.find(b"\0", self._searched, self._max)
         if nul >= 0 and (newline < 0 or nul < newline):
-            if nul + 1 < len(held):
-                return self._nul_text if held[nul + 1] == _LESS_THAN else self._text
+            if nul + 1 < len(pending):
+                return self._nul_text if pending[nul + 1] == _LESS_THAN else self._text
             return self._nul_text if final else None
-        if newline >= 0 or len(held) >= self._max or final:
+        if newline >= 0 or len(pending) >= self._max or final:
             return self._text
-        self._searched = len(held)
+        self._searched = len(pending)
         return None
 
     def _text(self, data: bytes | bytearray, start: int, end: int) -> None:
         """Lines, watching for one that begins as an octet-counted message does."""
         if self._held:
             data = bytes(self._held) + data[start:end]
-            start, end = 0, len(data)
+            start = 0
+            end = len(data)
             self._held.clear()
         fresh = not self._lines.within
         if fresh and _COUNT_PRI.match(data, start, end):
@@ -347,40 +349,42 @@ class StreamFramer:
         self._held += memoryview(data)[start + skipped : end]
         if len(self._held) < self._need:
             return
-        held, pos = bytes(self._held), 0
+        pending = bytes(self._held)
+        pos = 0
         self._held.clear()
         self._need = 0
-        while pos < len(held):
+        while pos < len(pending):
             if self._in_line:
-                newline = held.find(b"\n", pos)
-                stop = newline + 1 if newline >= 0 else len(held)
-                self._lines.feed(held, pos, stop)
+                newline = pending.find(b"\n", pos)
+                stop = newline + 1 if newline >= 0 else len(pending)
+                self._lines.feed(pending, pos, stop)
                 pos = stop
                 if newline >= 0:
                     self._in_line = False
                     self._close_lines()
-            elif match := _COUNT.match(held, pos):
-                begin, count = match.end(), int(match[1])
-                kept = min(count, self._max)
-                if begin + kept > len(held):
-                    self._hold(held, pos, begin + kept - pos)
+            elif match := _COUNT.match(pending, pos):
+                begin = match.end()
+                count = int(match[1])
+                length = min(count, self._max)
+                if begin + length > len(pending):
+                    self._hold(pending, pos, begin + length - pos)
                     return
-                self._add(held[begin : begin + kept], cut=count > kept)
+                self._add(pending[begin : begin + length], cut=count > length)
                 pos = begin + count
-                self._skip = max(0, pos - len(held))
-            elif held[pos] == _LESS_THAN:
+                self._skip = max(0, pos - len(pending))
+            elif pending[pos] == _LESS_THAN:
                 self._in_line = True
                 self._close_messages()
-            elif held[pos] in _TRAILERS:
+            elif pending[pos] in _TRAILERS:
                 pos += 1
-            elif _COUNT_BEGUN.fullmatch(held, pos):
-                self._hold(held, pos, len(held) - pos + 1)
+            elif _COUNT_BEGUN.fullmatch(pending, pos):
+                self._hold(pending, pos, len(pending) - pos + 1)
                 return
             else:
-                self._refuse(held[pos:], "malformed octet count")
+                self._refuse(pending[pos:], "malformed octet count")
 
-    def _hold(self, held: bytes, pos: int, need: int) -> None:
-        self._held += memoryview(held)[pos:]
+    def _hold(self, pending: bytes, pos: int, need: int) -> None:
+        self._held += memoryview(pending)[pos:]
         self._need = need
 
     def _refuse(self, data: bytes, reason: str) -> NoReturn:
@@ -403,7 +407,9 @@ class StreamFramer:
     def _close_messages(self) -> None:
         if self._messages:
             self._queue(Run(b"".join(self._messages), self._ends, tuple(self._marks)))
-            self._messages, self._ends, self._marks = [], array("I"), []
+            self._messages = []
+            self._ends = array("I")
+            self._marks = []
 
     def _close_lines(self) -> None:
         run = self._lines.take()
@@ -413,6 +419,16 @@ class StreamFramer:
     def _queue(self, run: Run) -> None:
         self._runs.append(run)
         self._queued += len(run.data)
+
+
+def run_of(events: Sequence[bytes]) -> Run:
+    """Join events, at least one and none empty; one longer than MAX_EVENT is cut and flagged."""
+    marks: list[tuple[int, int]] = []
+    if max(map(len, events)) > MAX_EVENT:
+        starts = accumulate((min(len(event), MAX_EVENT) for event in events), initial=0)
+        marks = [(at, int(Flag.CUT)) for at, event in zip(starts, events, strict=False) if len(event) > MAX_EVENT]
+        events = [event[:MAX_EVENT] for event in events]
+    return Run(b"".join(events), array("I", accumulate(map(len, events))), tuple(marks))
 
 
 def merge(runs: Sequence[tuple[Run, str]]) -> tuple[Run, tuple[str, ...], array[int]]:
@@ -435,8 +451,4 @@ def merge(runs: Sequence[tuple[Run, str]]) -> tuple[Run, tuple[str, ...], array[
                 start = end
         index = table.setdefault(origin, len(table))
         origin_of.extend([index] * (len(events) - before))
-    ends, position = array("I"), 0
-    for event in events:
-        position += len(event)
-        ends.append(position)
-    return Run(b"".join(events), ends, ()), tuple(table), origin_of
+    return run_of(events), tuple(table), origin_of

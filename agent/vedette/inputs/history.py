@@ -1,5 +1,5 @@
-"""What rotation had made of a path before it was seen first: which of it is to be read, and from where. Looks, reads no
-lines.
+"""Rotated files of a path that were there before it was seen first: which are to be read, and from where. Looks, reads
+no lines.
 
 A content that has a position, under whatever name and inode, goes on there. Of several contents that begin alike nobody
 knows which it was, unless one has the inode of the position: then none of them is taken for it, and they are read from
@@ -41,26 +41,26 @@ class Earlier(NamedTuple):
 def earlier(
     path: str, followed: Iterable[Key], saved: Sequence[FilePosition], private: IsPrivate, behind: bool
 ) -> list[Earlier]:
-    """What rotation has made of ``path``, the oldest first, without files that are ``followed``.
+    """Return what rotation has made of ``path``, the oldest first, without files that are ``followed``.
 
     ``saved``: positions of whatever files. ``behind``: only from the newest on that has one. Raises OSError when the
     folder cannot be read.
     """
     origin = lies(path)
     without = set(followed)
-    found = [one for one in predecessors(origin) if one.key not in without]
-    heads = {one.key: _head(one, private) for one in found}
-    known: dict[Key, int] = {}
-    for one in sorted(saved, key=lambda one: one.position):
-        if one.position and (one.path in (path, origin) or is_rotated(plain(one.path), origin)):
-            of = [key for key, head in heads.items() if fits(head, one)]
-            own = [key for key in of if key[1] == one.inode]
+    files = [file for file in predecessors(origin) if file.key not in without]
+    heads = {file.key: _head(file, private) for file in files}
+    reached: dict[Key, int] = {}
+    for position in sorted(saved, key=lambda position: position.position):
+        if position.position and (position.path in (path, origin) or is_rotated(plain(position.path), origin)):
+            of = [key for key, head in heads.items() if fits(head, position)]
+            own = [key for key in of if key[1] == position.inode]
             if own or len(of) == 1:
-                known[(own or of)[0]] = one.position
+                reached[(own or of)[0]] = position.position
     if behind:
-        last = max((i for i, one in enumerate(found) if one.key in known), default=len(found))
-        found = found[last:]
-    return [Earlier(one, known.get(one.key, 0)) for one in found]
+        last = max((i for i, file in enumerate(files) if file.key in reached), default=len(files))
+        files = files[last:]
+    return [Earlier(file, reached.get(file.key, 0)) for file in files]
 
 
 def _unpacked(seen: Seen, private: IsPrivate) -> Archive:

@@ -7,7 +7,8 @@ Promises:
 * A request that is refused is answered in its protocol's own words (``push/``), counted (``requests_refused``) and
   logged once a peer and status. What is no HTTP is answered with 400 and ends the connection.
 * While the raw log accepts nothing, requests are answered with 429 and ``Retry-After``; so is a peer that sends more
-  than ``max_rate``, and what would make the bodies under way more than HELD_BYTES.
+  than ``max_rate``. When the bodies under way are more than HELD_BYTES, so is the largest of the network that has most
+  of them: who holds them keeps no other sender out.
 * One sender's large body keeps others waiting for 5 ms of CPU time at once, whatever is in it.
 * A request's events may have HELD_BYTES; those of all that are under way, twice as much.
 
@@ -21,48 +22,59 @@ from __future__ import annotations
 
 import asyncio
 import time
-from array import array
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Generator
 from email.utils import formatdate
 from http import HTTPStatus
-from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
 import structlog
 
 from vedette.inputs.accept import IDLE_SECONDS, Gate
 from vedette.inputs.acknowledge import Acknowledgements
+from vedette.inputs.base import Surroundings
 from vedette.inputs.connections import Connection, Listener
-from vedette.inputs.http import HttpInput
+from vedette.inputs.framing import Run, run_of
 from vedette.inputs.http_reader import PART_BYTES, Body, HttpReader, Received, unpacked
-from vedette.inputs.push.base import Answer, Joined, Refused, Request
+from vedette.inputs.push.base import Answer, Protocol, Refused, Request
+from vedette.inputs.push.bulk import BULK
+from vedette.inputs.push.hec import HEC
 from vedette.inputs.push.lines import LINES
-from vedette.inputs.push.table import protocol_of
+from vedette.inputs.push.loki import LOKI
+from vedette.inputs.push.otlp import OTLP
+from vedette.inputs.settings import HttpInput
 from vedette.inputs.tokens import Tokens
-from vedette.model.counters import Counters, Log
-from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk, Flag, Intake
-from vedette.system.wallclock import utc_now
+from vedette.model.counters import Log
+from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk
+from vedette.system.trouble import Firsts
 
 log = structlog.get_logger()
 
 HELD_BYTES = 64 << 20
-"""Of bodies under way, of all connections."""
+"""Bytes of the bodies under way, of all connections."""
 STEP_SECONDS = 0.0005
-"""Of one request's reading, before the event loop gets its turn. One step of a reader may take 4 ms."""
+"""Seconds of one request's reading before the event loop gets its turn. One step of a reader may take 4 ms."""
 EVENT_COST = 8
 """Bytes that an event counts besides its own."""
 RETRY_SECONDS = 5
 """For a sender to wait that is asked to."""
 PEERS = 10_000
-"""Of which the rate is measured, and refusals are logged."""
+"""Peers whose rate is measured, and whose refusals are logged."""
 _CHUNK_EVENTS = 4096
+PROTOCOLS = (OTLP, HEC, BULK, LOKI, LINES)
+"""The protocols that are taken; a new one is a file in ``push/`` and a name here.
+``tests/inputs/push/test_protocols.py`` walks them: each needs tests, a line in docs/guide.md, its own words for no."""
 Y = TypeVar("Y")
 R = TypeVar("R")
 
 
+def protocol_of(method: str, path: str) -> Protocol | None:
+    """Return the protocol whose own a request is; None: there is none."""
+    return next((protocol for protocol in PROTOCOLS if protocol.paths.fullmatch(f"{method} {path}")), None)
+
+
 async def in_steps(steps: Generator[Y, None, R], keep: Callable[[Y], None] | None = None) -> R:
-    """What ``steps`` returns; ``keep`` is given what it yields. In between the event loop gets its turn."""
+    """Run ``steps`` to its result; ``keep`` takes what it yields. In between the event loop gets its turn."""
     began = time.monotonic()
     try:
         while True:
@@ -73,8 +85,8 @@ async def in_steps(steps: Generator[Y, None, R], keep: Callable[[Y], None] | Non
                 await asyncio.sleep(0)
                 began = time.monotonic()
     except StopIteration as done:
-        found: R = done.value
-        return found
+        result: R = done.value
+        return result
 
 
 class HttpConnection(Connection):
@@ -83,12 +95,12 @@ class HttpConnection(Connection):
     def __init__(self, listener: HttpListener, tls: bool, gate: Gate, peer: str) -> None:
         super().__init__(listener, tls, gate, peer)
         self.reader = HttpReader(listener.max_body, lambda request: listener.admit(self, request))
-        self.held = 0
-        """What the listener has counted of its bodies."""
+        self.buffered = 0
+        """Bytes of its bodies that the listener has counted."""
         self.handled = 0
         """Bytes of the body that is handled."""
         self.work: asyncio.Task[None] | None = None
-        """Of the request that is handled."""
+        """The handling of a request."""
 
     @property
     def within(self) -> bool:
@@ -104,15 +116,8 @@ class _Reply(NamedTuple):
 class HttpListener(Listener[HttpConnection]):
     """One ``http`` input; see the module's text."""
 
-    def __init__(
-        self,
-        settings: HttpInput,
-        intake: Intake,
-        counters: Counters,
-        clock: Callable[[], int] = utc_now,
-        idle: float = IDLE_SECONDS,
-    ) -> None:
-        super().__init__(settings, intake, counters, clock, idle)
+    def __init__(self, settings: HttpInput, agent: Surroundings, idle: float = IDLE_SECONDS) -> None:
+        super().__init__(settings, agent, idle)
         self._settings = settings
         self.max_body = settings.max_body
         self._codec = settings.codec
@@ -120,26 +125,20 @@ class HttpListener(Listener[HttpConnection]):
         self._rates: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """Per network bytes that it may send at once, and when that was."""
         self._held = 0
-        self._logged: set[tuple[str, int]] = set()
-        self._acknowledgements = Acknowledgements(intake, self._reply)
+        self._logged = Firsts(PEERS)
+        self._acknowledgements = Acknowledgements(agent.intake, self._reply)
 
     def make(self, tls: bool, gate: Gate, peer: str) -> HttpConnection:
         return HttpConnection(self, tls, gate, peer)
 
-    async def start(self) -> None:
-        """Bind and listen. Raises OSError naming the input, the address and what to do; nothing stays open then."""
-        try:
-            if self._settings.token_file is not None:
-                try:
-                    self._tokens = Tokens(self._settings.token_file)
-                except OSError as error:
-                    raise OSError(f"input {self._name!r}: token_file: {error}") from error
-            await self.open()
-        except BaseException:
-            await self.stop()
-            raise
+    async def open(self) -> None:
+        if self._settings.token_file is not None:
+            try:
+                self._tokens = Tokens(self._settings.token_file)
+            except OSError as error:
+                raise OSError(f"input {self._name!r}: token_file: {error}") from error
+        await super().open()
         self._acknowledgements.start()
-        self.look()
 
     async def stop(self) -> None:
         """Stop accepting and reading, answer what has arrived. May be called again."""
@@ -167,10 +166,11 @@ class HttpListener(Listener[HttpConnection]):
     def received(self, connection: HttpConnection, size: int) -> None:
         reader = connection.reader
         reader.feed(self.view[:size])
-        self._count_held(connection)
+        self._count_buffered(connection)
         if self._held > HELD_BYTES:
-            reader.refuse(self._later("the bodies under way are too many"))
-            self._count_held(connection)
+            largest = self._largest()
+            largest.reader.refuse(self._later("the bodies under way are too many"))
+            self._count_buffered(largest)
         if reader.continues and reader.refused is None:
             reader.continues = False
             connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -178,17 +178,24 @@ class HttpListener(Listener[HttpConnection]):
             reader.give_up()
         self._next(connection)
 
-    def _count_held(self, connection: HttpConnection) -> None:
-        held = connection.reader.held + connection.handled
-        self._held += held - connection.held
-        connection.held = held
+    def _largest(self) -> HttpConnection:
+        """The connection with the largest body under way, of the network that has most bytes of them."""
+        networks = Counter[str]()
+        for connection in self._connections:
+            networks[connection.network] += connection.reader.buffered
+        return max(self._connections, key=lambda peer: (networks[peer.network], peer.reader.buffered))
+
+    def _count_buffered(self, connection: HttpConnection) -> None:
+        size = connection.reader.buffered + connection.handled
+        self._held += size - connection.buffered
+        connection.buffered = size
 
     def end(self, connection: HttpConnection) -> None:
         if not connection.ended:
             connection.ended = True
             connection.close()
             connection.reader.refuse(Refused(400, "the connection ended"))
-            self._count_held(connection)
+            self._count_buffered(connection)
 
     def admit(self, connection: HttpConnection, request: Request) -> Refused | None:
         """Why a request is refused whose headers are here."""
@@ -211,7 +218,8 @@ class HttpListener(Listener[HttpConnection]):
 
     def _within_rate(self, connection: HttpConnection, size: int) -> bool:
         """Take ``size`` bytes of what the peer may send; a second's worth is there at first."""
-        rate, now = self._settings.max_rate, time.monotonic()
+        rate = self._settings.max_rate
+        now = time.monotonic()
         left, then = self._rates.pop(connection.network, (float(rate), now))
         left = min(float(rate), left + (now - then) * rate)
         allowed = left > 0  # a body larger than the rate goes through alone, and others wait for it
@@ -232,7 +240,8 @@ class HttpListener(Listener[HttpConnection]):
             connection.work = asyncio.get_running_loop().create_task(self._handle(connection, received))
 
     async def _handle(self, connection: HttpConnection, received: Received) -> None:
-        request, offset = received.request, None
+        request = received.request
+        offset = None
         try:
             if received.refused is not None:
                 raise received.refused
@@ -265,18 +274,22 @@ class HttpListener(Listener[HttpConnection]):
         body = await in_steps(unpacked(request, body))
         whole = body.whole() if body.size < PART_BYTES else await asyncio.to_thread(body.whole)
         request = request._replace(body=whole)
-        chunks, events, size = deque[Chunk](), list[bytes](), 0
+        chunks = deque[Chunk]()
+        events = list[bytes]()
+        size = 0
 
-        def keep(some: list[bytes] | Joined) -> None:
+        def keep(some: list[bytes] | Run) -> None:
             """Join them to chunks at once: as objects they would be many for Python's garbage collection to look at."""
             nonlocal events, size
-            if isinstance(some, Joined):
+            if isinstance(some, Run):
                 if events:
-                    chunks.append(self._chunk(events, connection.peer))
-                    events, size = [], 0
-                count, length = len(some.ends), len(some.data)
+                    chunks.append(self._chunk(run_of(events), connection.peer))
+                    events = []
+                    size = 0
+                count = len(some.ends or ())
+                length = len(some.data)
                 if count:
-                    chunks.append(self._joined(some.data, some.ends, connection.peer))
+                    chunks.append(self._chunk(some, connection.peer))
             elif size + (length := sum(map(len, some))) <= CHUNK_BYTES and len(events) + len(some) <= _CHUNK_EVENTS:
                 count = len(some)
                 events += some
@@ -285,13 +298,14 @@ class HttpListener(Listener[HttpConnection]):
                 count = len(some)
                 for event in some:
                     if events and (size + len(event) > CHUNK_BYTES or len(events) == _CHUNK_EVENTS):
-                        chunks.append(self._chunk(events, connection.peer))
-                        events, size = [], 0
+                        chunks.append(self._chunk(run_of(events), connection.peer))
+                        events = []
+                        size = 0
                     events.append(event)
                     size += len(event)
             more = length + EVENT_COST * count
             connection.handled += more
-            self._count_held(connection)
+            self._count_buffered(connection)
             if connection.handled - len(request.body) > HELD_BYTES:
                 raise Refused(413, f"its events are more than {HELD_BYTES} bytes")
             if self._held > 2 * HELD_BYTES:
@@ -308,27 +322,17 @@ class HttpListener(Listener[HttpConnection]):
         except (TypeError, ValueError, RecursionError) as error:  # what JSON can say and cannot be written again
             raise Refused(400, f"a record cannot be read: {error}") from error
         if events:
-            chunks.append(self._chunk(events, connection.peer))
+            chunks.append(self._chunk(run_of(events), connection.peer))
         return said, chunks
 
-    def _chunk(self, events: list[bytes], peer: str) -> Chunk:
-        marks: list[tuple[int, int]] = []
-        if max(map(len, events)) > MAX_EVENT:
-            starts = accumulate((min(len(event), MAX_EVENT) for event in events), initial=0)
-            marks = [(at, int(Flag.CUT)) for at, event in zip(starts, events, strict=False) if len(event) > MAX_EVENT]
-            events = [event[:MAX_EVENT] for event in events]
-        return self._joined(b"".join(events), array("I", accumulate(map(len, events))), peer, *marks)
-
-    def _joined(self, data: bytes, ends: array[int], peer: str, *marks: tuple[int, int]) -> Chunk:
-        return Chunk(self._name, self._codec, self._clock(), data, ends, (peer,), marks=marks)
+    def _chunk(self, run: Run, peer: str) -> Chunk:
+        return Chunk(self._name, self._codec, self._agent.clock(), run.data, run.ends, (peer,), marks=run.marks)
 
     # --- back
 
     def _refused(self, connection: HttpConnection, request: Request, refused: Refused) -> Answer:
         self._counters.totals["requests_refused"] += 1
-        key = connection.network, refused.status
-        if key not in self._logged and len(self._logged) < PEERS:
-            self._logged.add(key)
+        if self._logged.add((connection.network, refused.status)):
             log.warning(
                 Log.PUSH_REFUSED, input=self._name, peer=connection.peer, status=refused.status, reason=refused.reason,
                 action="further ones are counted",
@@ -340,8 +344,9 @@ class HttpListener(Listener[HttpConnection]):
 
     def _reply(self, reply: _Reply) -> None:
         connection, received, said = reply
-        connection.work, connection.handled = None, 0
-        self._count_held(connection)
+        connection.work = None
+        connection.handled = 0
+        self._count_buffered(connection)
         if connection.transport.is_closing():
             return
         keep = received.keep and not self._stopping

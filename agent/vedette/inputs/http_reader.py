@@ -22,7 +22,7 @@ import httptools
 from vedette.inputs.push.base import LOKI_PATH, Refused, Request
 
 HEADER_BYTES = 32 << 10
-"""Of a request's line and headers."""
+"""Bytes of a request's line and headers."""
 MAX_HEADERS = 100
 PART_BYTES = 1 << 20
 _HOST = re.compile(r"(?:\[[0-9A-Fa-fv:.]+\]|[A-Za-z0-9._~%!$&'()*+,;=-]*)(?::[0-9]*)?")
@@ -70,7 +70,8 @@ class HttpReader:
     """``feed`` bytes, take from ``requests``."""
 
     def __init__(self, max_body: int, admit: Admit) -> None:
-        self._max, self._admit = max_body, admit
+        self._max = max_body
+        self._admit = admit
         self._parser = httptools.HttpRequestParser(self)
         self.requests: deque[Received] = deque()
         self.within = False
@@ -89,9 +90,9 @@ class HttpReader:
         self.refused: Refused | None = None
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Bytes of bodies: of one that is unfinished, and of those in ``requests``."""
-        return self._body.size + sum(one.body.size for one in self.requests)
+        return self._body.size + sum(received.body.size for received in self.requests)
 
     def feed(self, data: bytes | memoryview) -> None:
         """Take in ``data``; the buffer may be reused afterwards."""
@@ -193,27 +194,30 @@ def unpacked(request: Request, body: Body) -> Generator[None, None, Body]:
         return body
     if coding not in ("gzip", "x-gzip", "deflate"):
         raise Refused(415, f"content-encoding {coding}: send gzip, deflate or none")
-    most, found, machine = request.max_body, Body(), zlib.decompressobj(47)
+    most = request.max_body
+    whole = Body()
+    machine = zlib.decompressobj(47)
     try:
         for data in body.parts():
-            part, at = memoryview(data), 0
+            part = memoryview(data)
+            at = 0
             while at < len(part):
                 if machine.eof:  # several members follow each other in one body, mostly one
                     machine = zlib.decompressobj(47)
                 step = part[at : at + PACKED_STEP]
-                found.add(machine.decompress(step, min(UNPACKED_STEP, most + 1 - found.size)))
-                if found.size > most:
+                whole.add(machine.decompress(step, min(UNPACKED_STEP, most + 1 - whole.size)))
+                if whole.size > most:
                     raise Refused(413, f"a body of more than max_body = {most} bytes, unpacked")
                 at += len(step) - len(machine.unused_data) - len(machine.unconsumed_tail)
                 yield
         while body.size and not machine.eof:
-            size = found.size
-            found.add(machine.decompress(b"", min(UNPACKED_STEP, most + 1 - size)))
-            if found.size > most:
+            size = whole.size
+            whole.add(machine.decompress(b"", min(UNPACKED_STEP, most + 1 - size)))
+            if whole.size > most:
                 raise Refused(413, f"a body of more than max_body = {most} bytes, unpacked")
-            if found.size == size and not machine.eof:
+            if whole.size == size and not machine.eof:
                 raise Refused(400, f"the body's {coding} is cut off")
             yield
     except zlib.error as error:
         raise Refused(400, f"the body is no {coding}: {error}") from error
-    return found
+    return whole

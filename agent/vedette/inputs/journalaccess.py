@@ -1,4 +1,4 @@
-"""What this process is to systemd's journal: whether it can read it, and as what unit it writes to it itself."""
+"""This process and systemd's journal: whether it can read it, and as what unit it writes to it itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-
-from vedette.inputs.journal import JournalInput
 
 FOLDERS = ("/var/log/journal", "/run/log/journal")
 GROUPS = ("systemd-journal", "adm")
@@ -34,17 +32,18 @@ def own_machine() -> str:
     return ""
 
 
-def unreadable(settings: JournalInput) -> str:
-    """Why this process cannot read all of the journal; empty: it can, or there is none yet."""
+def unreadable(directory: str = "") -> str:
+    """Say why this process cannot read all of the journal, of this host or of a folder; empty: it can, or there is none
+    yet."""
     if shutil.which("journalctl") is None:
         return "there is no journalctl: this host has no systemd; remove the input"
-    tops = (settings.directory,) if settings.directory else FOLDERS
-    machine = "*" if settings.directory else f"{own_machine()}*"
+    tops = (directory,) if directory else FOLDERS
+    machine = "*" if directory else f"{own_machine()}*"
     closed = _closed(tops)
     for top in tops:
         closed += _closed(glob.glob(f"{glob.escape(top)}/{machine}/"))
-        found = glob.glob(f"{glob.escape(top)}/{machine}/system.journal")
-        closed += [path for path in found if not os.access(path, os.R_OK)]
+        files = glob.glob(f"{glob.escape(top)}/{machine}/system.journal")
+        closed += [path for path in files if not os.access(path, os.R_OK)]
     if not closed:
         return ""
     groups = []

@@ -20,21 +20,20 @@ import asyncio
 import os
 import socket
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import structlog
 
 from vedette.inputs.accept import IDLE_SECONDS, Gate
-from vedette.inputs.connected import ConnectedInput
+from vedette.inputs.base import Surroundings
 from vedette.inputs.connections import Connection, Listener
 from vedette.inputs.datagrams import CHUNK_EVENTS, Datagrams, set_receive_buffer
 from vedette.inputs.framing import Framer, Run, StreamFramer, merge
-from vedette.inputs.syslog import SyslogInput
-from vedette.model.counters import Counters, Dropped, Log
-from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag, Intake
-from vedette.system.wallclock import utc_now
+from vedette.inputs.settings import ConnectedInput, SyslogInput
+from vedette.model.counters import Dropped, Log
+from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag
 
 log = structlog.get_logger()
 
@@ -62,8 +61,8 @@ class Stream(Connection):
     def __init__(self, listener: StreamListener[Any], framer: Framer, tls: bool, gate: Gate, peer: str) -> None:
         super().__init__(listener, tls, gate, peer)
         self.framer = framer
-        self.held = 0
-        """What the listener has counted of the framer's ``held``."""
+        self.buffered = 0
+        """The framer's ``buffered`` as the listener has counted it."""
 
     @property
     def within(self) -> bool:
@@ -76,18 +75,11 @@ S = TypeVar("S", bound=Stream)
 class StreamListener(Listener[S]):
     """Connections whose messages become chunks; how they are delimited, and what follows, is for its owner to say."""
 
-    def __init__(
-        self,
-        settings: ConnectedInput,
-        intake: Intake,
-        counters: Counters,
-        clock: Callable[[], int] = utc_now,
-        idle: float = IDLE_SECONDS,
-    ) -> None:
-        super().__init__(settings, intake, counters, clock, idle)
+    def __init__(self, settings: ConnectedInput, agent: Surroundings, idle: float = IDLE_SECONDS) -> None:
+        super().__init__(settings, agent, idle)
         self._codec = settings.codec
         self._waiting: dict[S, None] = {}
-        self.held = 0
+        self.buffered = 0
         """Bytes that are kept of all connections."""
         self._flush_timer: asyncio.TimerHandle | None = None
 
@@ -98,7 +90,7 @@ class StreamListener(Listener[S]):
         return stream.framer.take()
 
     def stored(self, streams: Sequence[S], offset: int) -> None:
-        """What was taken of ``streams`` last is in the raw log before ``offset``."""
+        """Note that what was taken of ``streams`` last is in the raw log before ``offset``."""
 
     def malformed(self, stream: S, error: ValueError) -> None:
         """Its stream cannot be read on: close it."""
@@ -112,7 +104,7 @@ class StreamListener(Listener[S]):
         log.warning(Log.FRAMING_ERROR, input=self._name, peer=stream.peer, reason=reason)
 
     def cut(self, stream: S) -> None:
-        """What there is of an unfinished message is an event, its rest is discarded."""
+        """Make what there is of an unfinished message an event, and discard its rest."""
         try:
             stream.framer.cut()
         except ValueError as error:
@@ -135,17 +127,17 @@ class StreamListener(Listener[S]):
         elif framer.size:
             connection.whole = True
             self.wait_for_flush(connection)
-        self.count_held(connection)
-        if self.held > HELD_BYTES:
+        self.count_buffered(connection)
+        if self.buffered > HELD_BYTES:
             self._relieve()
         if not self._intake.accepting():
             self.pause()
 
-    def count_held(self, connection: S) -> None:
-        """Bring ``held`` up to what the connection keeps now."""
-        held = connection.framer.held
-        self.held += held - connection.held
-        connection.held = held
+    def count_buffered(self, connection: S) -> None:
+        """Bring ``buffered`` up to what the connection keeps now."""
+        size = connection.framer.buffered
+        self.buffered += size - connection.buffered
+        connection.buffered = size
 
     def _relieve(self) -> None:
         """Get below HELD_BYTES: by handing over what is whole, else by cutting the longest unfinished message.
@@ -153,7 +145,7 @@ class StreamListener(Listener[S]):
         One is enough: it holds no less than what was read last.
         """
         self.flush()
-        if self.held <= HELD_BYTES:
+        if self.buffered <= HELD_BYTES:
             return
         connection = max(self._connections, key=lambda each: each.framer.unfinished)
         self.cut(connection)
@@ -172,7 +164,7 @@ class StreamListener(Listener[S]):
                 connection.framer.end()
             except ValueError as error:
                 self.malformed(connection, error)
-            self.count_held(connection)
+            self.count_buffered(connection)
             if connection.framer.size:
                 self.wait_for_flush(connection)
 
@@ -199,13 +191,14 @@ class StreamListener(Listener[S]):
         for connection in waiting:
             large = connection.framer.size >= MERGE_BYTES
             runs = self.take(connection)
-            self.count_held(connection)
+            self.count_buffered(connection)
             if len(runs) == 1 and not runs[0].marks and not large:
                 small.append((runs[0], connection))
                 gathered += len(runs[0].data)
                 if gathered >= CHUNK_BYTES or len(small) == CHUNK_EVENTS:
                     self._give_small(small)
-                    small, gathered = [], 0
+                    small = []
+                    gathered = 0
             else:
                 self._give_all(connection, runs)
         self._give_small(small)
@@ -223,7 +216,7 @@ class StreamListener(Listener[S]):
     def give_runs(self, connection: S, reason: str = LONG) -> None:
         """Hand over its whole messages."""
         runs = self.take(connection)
-        self.count_held(connection)
+        self.count_buffered(connection)
         self._give_all(connection, runs, reason)
 
     def _give_all(self, connection: S, runs: list[Run], reason: str = LONG) -> None:
@@ -244,56 +237,41 @@ class StreamListener(Listener[S]):
 
     def chunk(self, run: Run, origins: tuple[str, ...], origin_of: array[int] | None) -> Chunk:
         """As it is stored."""
-        return Chunk(self._name, self._codec, self._clock(), run.data, run.ends, origins, origin_of, run.marks)
+        return Chunk(self._name, self._codec, self._agent.clock(), run.data, run.ends, origins, origin_of, run.marks)
 
 
 class SyslogListener(StreamListener[Stream]):
     """One ``syslog`` input; see the module's text."""
 
-    def __init__(
-        self,
-        settings: SyslogInput,
-        intake: Intake,
-        counters: Counters,
-        clock: Callable[[], int] = utc_now,
-        idle: float = IDLE_SECONDS,
-    ) -> None:
-        super().__init__(settings, intake, counters, clock, idle)
+    def __init__(self, settings: SyslogInput, agent: Surroundings, idle: float = IDLE_SECONDS) -> None:
+        super().__init__(settings, agent, idle)
         self._settings = settings
         self._datagrams: list[Datagrams] = []
 
     def make(self, tls: bool, gate: Gate, peer: str) -> Stream:
         return Stream(self, StreamFramer(), tls, gate, peer)
 
-    async def start(self) -> None:
-        """Bind and listen. Raises OSError naming the input, the address and what to do; nothing stays open then."""
-        loop = asyncio.get_running_loop()
-        try:
-            await self.open()
-            for sock in await self._bind("udp", self._settings.udp):
-                datagrams = Datagrams(sock, self._name, self._counters, self._intake.accepting, self._give_datagrams)
-                if datagrams.slow:
-                    reason = "a sandbox refuses recvmmsg(2), so datagrams are read one by one, half as fast: allow it"
-                    log.warning(Log.LISTENING, input=self._name, transport="udp", reason=reason)
-                self._datagrams.append(datagrams)
-                loop.add_reader(sock.fileno(), self._readable, datagrams)
-        except BaseException:
-            await self.stop()
-            raise
-        self.look()
+    async def open(self) -> None:
+        await super().open()
+        for sock in await self._bind("udp", self._settings.udp):
+            datagrams = Datagrams(sock, self._name, self._counters, self._intake.accepting, self.give)
+            if datagrams.slow:
+                reason = "a sandbox refuses recvmmsg(2), so datagrams are read one by one, half as fast: allow it"
+                log.warning(Log.LISTENING, input=self._name, transport="udp", reason=reason)
+            self._datagrams.append(datagrams)
+            asyncio.get_running_loop().add_reader(sock.fileno(), self._readable, datagrams)
 
     def _prepare(self, sock: socket.socket, kind: str) -> dict[str, int]:
         receive_buffer = self._settings.receive_buffer
         return {"receive_buffer": set_receive_buffer(sock, receive_buffer)} if kind == "udp" else {}
 
     async def stop(self) -> None:
-        """Stop accepting, hand over what has arrived, close. May be called again."""
         self.accept_no_more()
         for datagrams in self._datagrams:
             asyncio.get_running_loop().remove_reader(datagrams.sock.fileno())
             read = 0
-            while read < DRAIN_DATAGRAMS and not self._failure and (found := datagrams.read()):
-                read += found
+            while read < DRAIN_DATAGRAMS and not self._failure and (count := datagrams.read()):
+                read += count
                 await asyncio.sleep(0)
             datagrams.count_kernel_drops()
         await asyncio.gather(*map(self._close, list(self._connections)))
@@ -311,7 +289,8 @@ class SyslogListener(StreamListener[Stream]):
             connection.transport.pause_reading()
         loop = asyncio.get_running_loop()
         first = before = connection.bytes
-        quiet, until = False, loop.time() + DRAIN_LONGEST
+        quiet = False
+        until = loop.time() + DRAIN_LONGEST
         while not connection.ended and not self._failure and self._intake.accepting():
             if connection.tls:  # the loop reads and decrypts
                 await asyncio.sleep(0)
@@ -327,7 +306,7 @@ class SyslogListener(StreamListener[Stream]):
             connection.transport.abort()  # all is read; the peer need not say goodbye
 
     def _read(self, connection: Stream) -> None:
-        """What there is at once, as much as the buffer takes."""
+        """Read what there is at once, as much as the buffer takes."""
         with suppress(OSError):
             if size := os.readv(connection.transport.get_extra_info("socket").fileno(), [self.view]):
                 connection.buffer_updated(size)
@@ -352,9 +331,6 @@ class SyslogListener(StreamListener[Stream]):
         super().flush()
         for datagrams in self._datagrams:
             datagrams.flush()
-
-    def _give_datagrams(self, run: Run, origins: tuple[str, ...], origin_of: array[int] | None) -> None:
-        self.give(run, origins, origin_of)
 
     def failed(self) -> None:
         for datagrams in self._datagrams:

@@ -31,22 +31,20 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
 from vedette.decode.formats.auditd import TYPES
-from vedette.inputs.audit import AuditInput
+from vedette.inputs.base import Stoppable, Surroundings
 from vedette.inputs.condition import OPENING, WORKS, failing
 from vedette.inputs.datagrams import set_receive_buffer
-from vedette.inputs.deliver import deliver
-from vedette.inputs.stoppable import Stoppable
-from vedette.model.counters import Counters, Dropped, Log
-from vedette.model.event import CHUNK_BYTES, Chunk, FilePosition, Intake
+from vedette.inputs.settings import AuditInput
+from vedette.model.counters import Dropped, Log
+from vedette.model.event import CHUNK_BYTES, Chunk, FilePosition
 from vedette.system.backoff import BACKOFF, Backoff
-from vedette.system.wallclock import utc_now
+from vedette.system.trouble import Trouble
 
 log = structlog.get_logger()
 
@@ -72,22 +70,15 @@ _UNAVAILABLE = {
 
 
 class AuditListener(Stoppable):
-    """One ``audit`` input; see the module's text. ``positions`` are the stored ones, of all inputs."""
+    """One ``audit`` input; see the module's text."""
 
-    def __init__(
-        self,
-        settings: AuditInput,
-        intake: Intake,
-        counters: Counters,
-        positions: Iterable[FilePosition] = (),
-        clock: Callable[[], int] = utc_now,
-        backoff: tuple[float, float] = BACKOFF,
-    ) -> None:
-        self._settings, self._intake, self._counters, self._clock = settings, intake, counters, clock
+    def __init__(self, settings: AuditInput, agent: Surroundings, backoff: tuple[float, float] = BACKOFF) -> None:
+        self._settings = settings
+        self._agent = agent
         self._backoff = Backoff(backoff)
         self.condition = OPENING
         self._path = f"audit:{settings.name}"
-        self._last = next((one for one in positions if one.path == self._path), None)
+        self._last = next((position for position in agent.positions() if position.path == self._path), None)
         """The boot and the number of the last event that was handed over."""
         self._boot = ""
         self._heard = False
@@ -99,18 +90,18 @@ class AuditListener(Stoppable):
         """The number of an event of this process."""
 
     async def _run(self) -> None:
-        logged = ""
+        trouble = Trouble()
         while True:
             try:
                 sock = self._open()
             except OSError as error:
                 reason = _UNAVAILABLE.get(error.errno or 0, error.strerror or str(error))
-                if reason != logged:
+                if trouble.begins(reason):
                     log.warning(Log.AUDIT_UNAVAILABLE, input=self._settings.name, reason=reason, action="retrying")
-                logged = reason
                 self.condition = failing(reason)
                 await asyncio.sleep(self._backoff.failed())
                 continue
+            trouble.ends()
             self.condition = WORKS
             with sock:
                 await self._listen(sock)
@@ -136,7 +127,7 @@ class AuditListener(Stoppable):
     async def _listen(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._intake.ready()
+            await self._agent.intake.ready()
             readable = loop.create_future()
             loop.add_reader(sock, _done, readable)
             try:
@@ -148,7 +139,9 @@ class AuditListener(Stoppable):
     def _drain(self, sock: socket.socket) -> None:
         """Hand over what waits, a chunk of it at most. Raises OSError."""
         records: list[bytes] = []
-        size, serial, overflowed = 0, b"", False
+        size = 0
+        serial = b""
+        overflowed = False
         for _ in range(READ_RECORDS):
             if size >= CHUNK_BYTES:
                 break
@@ -163,10 +156,11 @@ class AuditListener(Stoppable):
                 continue
             if sender[0] or len(data) < _HEADER.size:  # not the kernel
                 continue
-            kind, text = _HEADER.unpack_from(data)[1], data[_HEADER.size :].rstrip(b"\n\0")
-            if (found := _SERIAL.match(text)) is None:
+            kind = _HEADER.unpack_from(data)[1]
+            text = data[_HEADER.size :].rstrip(b"\n\0")
+            if (match := _SERIAL.match(text)) is None:
                 continue
-            serial = found[1]
+            serial = match[1]
             if not self._heard:
                 self._heard = True
                 self._count_missed(int(serial))
@@ -182,8 +176,10 @@ class AuditListener(Stoppable):
             self._count_overflow(sock)
         if records:
             position = FilePosition(self._path, 0, self._boot, int(serial))
-            chunk = Chunk(self._settings.name, self._settings.format, self._clock(), b"".join(records), file=position)
-            deliver(chunk, self._intake, self._counters)
+            chunk = Chunk(
+                self._settings.name, self._settings.format, self._agent.clock(), b"".join(records), file=position
+            )
+            self._agent.deliver(chunk)
 
     def _count_overflow(self, sock: socket.socket) -> None:
         drops = _drops(sock)
@@ -201,8 +197,8 @@ class AuditListener(Stoppable):
 
     def _gap(self, dropped: Dropped, number: int, reason: str) -> None:
         name = self._settings.name
-        self._counters.totals["audit_gaps"] += 1
-        self._counters.drop(name, dropped, number)
+        self._agent.counters.totals["audit_gaps"] += 1
+        self._agent.counters.drop(name, dropped, number)
         log.warning(Log.AUDIT_GAP, input=name, reason=reason, lost=number)
 
 

@@ -29,14 +29,14 @@ WAIT_SECONDS = 30.0
 
 
 class Line(NamedTuple):
-    """What a wrapper finds in a line."""
+    """A line as a wrapper reads it."""
 
     stream: bytes
     text: bytes
     part: bool
     """More of the same text follows."""
     head: bytes
-    """What the event begins with, before its text."""
+    """The beginning of the event, before its text."""
 
 
 @dataclass(slots=True)
@@ -79,11 +79,18 @@ class Events:
         """Take in the lines of ``run``, which end at ``read`` in the file."""
         at = self._read
         first = read - at - len(run.data)  # of a line that was cut more was read than is here; it is the first one
-        begins, unwrap, streams, events = self.begins, self.unwrap, self._open, self._events
+        begins = self.begins
+        unwrap = self.unwrap
+        streams = self._open
+        events = self._events
         cuts = {start for start, _ in run.marks}
-        place, stream, part, head = 0, b"", False, b""
+        place = 0
+        stream = b""
+        part = False
+        head = b""
         for text in run.data[:-1].split(b"\n"):
-            begin, cut = at, place in cuts
+            begin = at
+            cut = place in cuts
             at += len(text) + 1 + first
             place += len(text) + 1
             first = 0
@@ -101,7 +108,9 @@ class Events:
                 streams[stream] = event
                 events.append(event)
                 self._held += event.size
-            event.end, event.part, event.latest = at, part, now
+            event.end = at
+            event.part = part
+            event.latest = now
             if begins is None and not part:
                 event.closed = True
                 del streams[stream]
@@ -136,17 +145,22 @@ class Events:
 
     def take(self) -> Run | None:
         """The whole events so far, or None."""
-        events, given, end = self._events, 0, 0
+        events = self._events
+        count = 0
+        end = 0
         for i, event in enumerate(events):
             if not event.closed:
                 break
             end = max(end, event.end)
             if i + 1 == len(events) or events[i + 1].start >= end:
-                given = i + 1
-        if not given:
+                count = i + 1
+        if not count:
             return None
-        texts, ends, marks, size = [], array("I"), [], 0
-        for _ in range(given):
+        texts = []
+        ends = array("I")
+        marks = []
+        size = 0
+        for _ in range(count):
             event = events.popleft()
             text = b"".join(event.pieces) if len(event.pieces) > 1 else event.pieces[0]
             self._held -= event.size

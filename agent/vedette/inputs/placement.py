@@ -14,17 +14,17 @@ from typing import NamedTuple
 from vedette.model.event import FilePosition
 
 
-class Known(NamedTuple):
-    """What the brokers know of a partition."""
+class Offsets(NamedTuple):
+    """The offsets of a partition, as the brokers know them."""
 
     topic_id: str
     """Empty: they have none."""
     committed: int
     """The group's offset; -1: it has none."""
     low: int
-    """Of the first record that is left."""
+    """Offset of the first record that is left."""
     high: int
-    """Of the next record that comes."""
+    """Offset of the next record that comes."""
 
 
 class Begin(NamedTuple):
@@ -35,19 +35,19 @@ class Begin(NamedTuple):
     """Why it is not where reading was left; empty: it is."""
 
 
-def placed(left: FilePosition | None, known: Known, *, from_start: bool) -> Begin:
+def placed(left: FilePosition | None, offsets: Offsets, *, from_start: bool) -> Begin:
     """``left``: what the raw log has read, of this topic or of one that had its name."""
     read = -1 if left is None else left.position
-    same = left is None or not known.topic_id or not left.fingerprint or left.fingerprint == known.topic_id
-    in_bounds = known.low <= known.committed <= known.high
-    if not same or (max(read, known.committed) > known.high and not known.topic_id):
-        begin = known.committed if in_bounds else known.low
+    same = left is None or not offsets.topic_id or not left.fingerprint or left.fingerprint == offsets.topic_id
+    in_bounds = offsets.low <= offsets.committed <= offsets.high
+    if not same or (max(read, offsets.committed) > offsets.high and not offsets.topic_id):
+        begin = offsets.committed if in_bounds else offsets.low
         return Begin(begin, 0, "the topic was deleted and made again; it is read from its start")
-    place = max(read, known.committed)
+    place = max(read, offsets.committed)
     if place < 0:
-        return Begin(known.low if from_start else known.high)
-    if place < known.low:
-        return Begin(known.low, known.low - place, "records were deleted before they were read")
-    if place > known.high:
-        return Begin(known.high, 0, "the brokers have lost records that were read; reading goes on at the end")
+        return Begin(offsets.low if from_start else offsets.high)
+    if place < offsets.low:
+        return Begin(offsets.low, offsets.low - place, "records were deleted before they were read")
+    if place > offsets.high:
+        return Begin(offsets.high, 0, "the brokers have lost records that were read; reading goes on at the end")
     return Begin(place)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from array import array
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -23,11 +22,12 @@ from typing import Any, ClassVar, TypeVar
 
 import structlog
 
-from vedette.inputs.base import InputSettings, Running, Surroundings
+from vedette.inputs.base import Surroundings
 from vedette.inputs.condition import OPENING, WORKS, Condition, failing
-from vedette.inputs.deliver import deliver
+from vedette.inputs.framing import run_of
+from vedette.inputs.settings import InputSettings
 from vedette.model.counters import Log
-from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk, Flag
+from vedette.model.event import CHUNK_BYTES, Chunk
 from vedette.model.plugins import Input, Stopped
 from vedette.model.settings import Options
 from vedette.system.backoff import BACKOFF, Backoff
@@ -51,10 +51,7 @@ class PluginInput(InputSettings):
     entry: ClassVar[Entry]
 
     def __reduce__(self) -> tuple[Any, ...]:  # strict rule sets are given the configuration
-        return _again, (self.entry, {one.name: getattr(self, one.name) for one in fields(self)})
-
-    async def open(self, given: Surroundings, descriptors: int) -> Running:
-        return PluginRun(self, self.entry, given)
+        return _again, (self.entry, {setting.name: getattr(self, setting.name) for setting in fields(self)})
 
 
 @lru_cache(maxsize=64)
@@ -68,19 +65,22 @@ def _again(entry: Entry, values: dict[str, Any]) -> PluginInput:
 
 
 class PluginRun:
-    """See the module's text."""
+    """One input of a plugin, and the thread in which the plugin runs."""
 
     def __init__(
-        self, settings: PluginInput, entry: Entry, given: Surroundings, *, backoff: tuple[float, float] = BACKOFF,
+        self, settings: PluginInput, entry: Entry, agent: Surroundings, *, backoff: tuple[float, float] = BACKOFF,
         stop_seconds: float = STOP_SECONDS,
     ) -> None:  # fmt: skip
-        self._settings, self._entry, self._given = settings, entry, given
+        self._settings = settings
+        self._entry = entry
+        self._agent = agent
         self._health = health(entry, f"input {settings.name}")
-        self._backoff, self._stop_seconds = Backoff(backoff), stop_seconds
+        self._backoff = Backoff(backoff)
+        self._stop_seconds = stop_seconds
         self._loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
         self._over = threading.Event()
-        """What ``_ending`` is to the plugin's thread."""
+        """The ``_ending`` of the plugin's thread."""
         self._closed = False
         self._broken: OSError | None = None
         self._last = 0
@@ -89,9 +89,10 @@ class PluginRun:
 
     @property
     def condition(self) -> Condition:
-        """What the plugin raised is in ``plugins`` of the status: it may quote an event. One that goes on longer than
-        the pause after a fault works again, also when nothing has come."""
-        began, health = self._began, self._health
+        """Without what the plugin raised, which may quote an event: ``plugins`` of the status has it. One that goes on
+        longer than the pause after a fault works again, also when nothing has come."""
+        began = self._began
+        health = self._health
         if health.error and (began is None or self._loop.time() - began < self._backoff.longest):
             return failing(f"the plugin {health.plugin} {'is in quarantine' if health.quarantined else 'has failed'}")
         return OPENING if began is None else WORKS
@@ -168,13 +169,14 @@ class PluginRun:
 
     def put(self, events: Sequence[bytes], origin: str = "") -> None:
         """``model.plugins.Feed``."""
-        if not isinstance(events, list | tuple) or not all(isinstance(one, bytes) for one in events):
+        if not isinstance(events, list | tuple) or not all(isinstance(event, bytes) for event in events):
             raise TypeError(f"put expects a list of bytes, not {events!r:.80}")
         if not isinstance(origin, str):
             raise TypeError(f"put expects a text as origin, not {origin!r:.80}")
         first = 0
         while first < len(events):
-            last, size = first, 0
+            last = first
+            size = 0
             while last < len(events) and (last == first or size + len(events[last]) <= CHUNK_BYTES):
                 size += len(events[last])
                 last += 1
@@ -203,21 +205,14 @@ class PluginRun:
     # --- the event loop
 
     async def _store(self, events: Sequence[bytes], origin: str) -> None:
-        await self._given.intake.ready()
+        await self._agent.intake.ready()
         if self._closed or self._broken is not None:
             raise Stopped
-        data, ends, marks = bytearray(), array("I"), []
-        for event in events:
-            if len(event) > MAX_EVENT:
-                marks.append((len(data), int(Flag.CUT)))
-            data += event[:MAX_EVENT] or b"\n"
-            ends.append(len(data))
-        made = Chunk(
-            self._settings.name, self._settings.codec, self._given.clock(), bytes(data), ends, (origin,),
-            marks=tuple(marks),
-        )  # fmt: skip
+        run = run_of([event or b"\n" for event in events])
+        name, codec = self._settings.name, self._settings.codec
+        chunk = Chunk(name, codec, self._agent.clock(), run.data, run.ends, (origin,), marks=run.marks)
         try:
-            self._last = deliver(made, self._given.intake, self._given.counters)
+            self._last = self._agent.deliver(chunk)
         except OSError as error:
             self._broken = error
             self._ending.set()
@@ -229,4 +224,4 @@ class PluginRun:
     async def _durable(self) -> None:
         if self._closed:
             raise Stopped
-        await self._given.intake.durable(self._last)
+        await self._agent.intake.durable(self._last)

@@ -12,7 +12,7 @@ from typing import Any
 
 from vedette.decode import kafka
 from vedette.inputs.batches import split
-from vedette.inputs.kafka import KafkaInput
+from vedette.inputs.settings import KafkaInput
 from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk, Flag
 
 Place = tuple[str, int]
@@ -40,10 +40,15 @@ class Part:
         self._records.append((message.offset(), origin, events, cut))
 
     def chunks(self, settings: KafkaInput, now: int) -> Iterator[tuple[Chunk | None, int]]:
-        """Of up to CHUNK_BYTES and a record, each with the offset behind it; None: no event was in those records."""
-        data, ends, origin_of, marks = list[bytes](), array("I"), array("H"), list[tuple[int, int]]()
+        """Yield chunks of up to CHUNK_BYTES and a record, each with the offset behind it; None: the records had no
+        event."""
+        data = list[bytes]()
+        ends = array("I")
+        origin_of = array("H")
+        marks = list[tuple[int, int]]()
         origins: dict[str, int] = {}
-        size, last = 0, len(self._records) - 1
+        size = 0
+        last = len(self._records) - 1
         for i, (offset, origin, events, cut) in enumerate(self._records):
             at = origins.setdefault(origin, len(origins)) if events else 0
             for number, event in enumerate(events):
@@ -65,4 +70,9 @@ class Part:
                 )
             else:
                 yield None, offset + 1
-            data, ends, origin_of, marks, origins, size = [], array("I"), array("H"), [], {}, 0
+            data = []
+            ends = array("I")
+            origin_of = array("H")
+            marks = []
+            origins = {}
+            size = 0

@@ -25,13 +25,15 @@ from vedette.inputs.framing import Run
 from vedette.model.event import MAX_EVENT, Flag
 
 OPEN_BYTES = 8192
-"""Of offers, at most."""
+"""Bytes of offers, at most."""
 OFFERS = f"relp_version=0\nrelp_software=vedette,{__version__}\ncommands=syslog".encode()
 SERVER_CLOSE = b"0 serverclose 0\n"
 OK = b" rsp 6 200 OK\n"
 """Behind the number of a message that is stored."""
 
 _HEADER = re.compile(rb"([0-9]{1,9}) ([A-Za-z]{1,32}) ([0-9]{1,9})([ \n])")
+_BEGUN = re.compile(rb"[0-9]{1,9}(?: (?:[A-Za-z]{1,32}(?: (?:[0-9]{1,9})?)?)?)?")
+"""The beginning of a header."""
 _HEADER_BYTES = 54
 """More than ``_HEADER`` can match."""
 _LF = ord("\n")
@@ -70,7 +72,7 @@ class RelpFramer:
         return len(self._held)
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         return self.size + self.unfinished
 
     @property
@@ -78,7 +80,7 @@ class RelpFramer:
         return bool(self._held or self._skip or self._trailer)
 
     def feed(self, data: bytes | bytearray, size: int | None = None) -> None:
-        """See ``Framer``. Raises ValueError, saying what is wrong, where no frame follows."""
+        """Take in ``data`` (``Framer.feed``). Raises ValueError, saying what is wrong, where no frame follows."""
         if self.closing:
             return
         end = len(data) if size is None else size
@@ -87,43 +89,47 @@ class RelpFramer:
         self._held += memoryview(data)[skipped:end]
         if len(self._held) < self._need:
             return
-        held = bytes(self._held)
+        pending = bytes(self._held)
         self._held.clear()
-        self._need, pos = 0, 0
-        while pos < len(held):
+        self._need = 0
+        pos = 0
+        while pos < len(pending):
             if self._trailer:
-                if held[pos] != _LF:
-                    raise self._refuse(0, f"a frame does not end after its data: {held[pos : pos + 32]!r}")
+                if pending[pos] != _LF:
+                    raise self._refuse(0, f"a frame does not end after its data: {pending[pos : pos + 32]!r}")
                 self._trailer = False
                 pos += 1
                 continue
-            match = _HEADER.match(held, pos)
+            match = _HEADER.match(pending, pos)
             if match is None:
-                if len(held) - pos >= _HEADER_BYTES or not _begun(held[pos:]):
-                    raise self._refuse(0, f"no RELP frame: {held[pos : pos + 32]!r}")
-                self._hold(held, pos, len(held) - pos + 1)
+                if len(pending) - pos >= _HEADER_BYTES or not _BEGUN.fullmatch(pending, pos):
+                    raise self._refuse(0, f"no RELP frame: {pending[pos : pos + 32]!r}")
+                self._hold(pending, pos, len(pending) - pos + 1)
                 return
-            number, command, length = int(match[1]), match[2], int(match[3])
+            number = int(match[1])
+            command = match[2]
+            length = int(match[3])
             begin = match.end()
             if match[4] == b"\n" and length:
                 raise self._refuse(number, f"a frame without its {length} bytes of data")
             if match[4] == b"\n":
-                begin, self._trailer = begin - 1, True
+                begin = begin - 1
+                self._trailer = True
             keeps = min(length, self._max) if command == b"syslog" else length if command == b"open" else 0
             if command == b"open" and length > OPEN_BYTES:
                 raise self._refuse(number, f"offers of {length} bytes")
-            if begin + keeps > len(held):
+            if begin + keeps > len(pending):
                 self._trailer = False
-                self._hold(held, pos, begin + keeps - pos)
+                self._hold(pending, pos, begin + keeps - pos)
                 return
-            if not self._frame(number, command, held[begin : begin + keeps], length):
+            if not self._frame(number, command, pending[begin : begin + keeps], length):
                 return
             self._trailer = True
             pos = begin + length
-            self._skip = max(0, pos - len(held))
+            self._skip = max(0, pos - len(pending))
 
-    def _hold(self, held: bytes, pos: int, need: int) -> None:
-        self._held += memoryview(held)[pos:]
+    def _hold(self, pending: bytes, pos: int, need: int) -> None:
+        self._held += memoryview(pending)[pos:]
         self._need = need
 
     def _frame(self, number: int, command: bytes, data: bytes, length: int) -> bool:
@@ -184,13 +190,7 @@ class RelpFramer:
         if not self._messages:
             return []
         run = Run(b"".join(self._messages), self._ends, tuple(self._marks))
-        self._messages, self._ends, self._marks = [], array("I"), []
+        self._messages = []
+        self._ends = array("I")
+        self._marks = []
         return [run]
-
-
-_BEGUN = re.compile(rb"[0-9]{1,9}(?: (?:[A-Za-z]{1,32}(?: (?:[0-9]{1,9})?)?)?)?")
-
-
-def _begun(data: bytes) -> bool:
-    """Whether ``data`` may be the beginning of a header."""
-    return _BEGUN.fullmatch(data) is not None

@@ -20,19 +20,19 @@ Stop: what has arrived is stored and answered, as far as it gets on disk in time
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from vedette.inputs.accept import IDLE_SECONDS, Gate
 from vedette.inputs.acknowledge import Acknowledgements
+from vedette.inputs.base import Surroundings
 from vedette.inputs.framing import Run
 from vedette.inputs.listen import Stream, StreamListener
-from vedette.inputs.relp import RelpInput
 from vedette.inputs.relp_frames import OK, SERVER_CLOSE, RelpFramer
-from vedette.inputs.repeats import REPEATED, Known, Repeats
-from vedette.model.counters import Counters, Dropped
-from vedette.model.event import Chunk, Flag, Intake
-from vedette.system.wallclock import utc_now
+from vedette.inputs.repeats import REPEATED, Repeat, Repeats
+from vedette.inputs.settings import RelpInput
+from vedette.model.counters import Dropped
+from vedette.model.event import Chunk, Flag
 
 
 class RelpStream(Stream):
@@ -42,7 +42,7 @@ class RelpStream(Stream):
 
     def __init__(self, listener: RelpListener, tls: bool, gate: Gate, peer: str) -> None:
         super().__init__(listener, RelpFramer(), tls, gate, peer)
-        self.taken = 0
+        self.done = 0
         """Messages of which ``owed`` has the numbers, and which are handed over or dropped."""
         self.first = REPEATED
         """Messages that may be repeats still."""
@@ -50,7 +50,7 @@ class RelpStream(Stream):
 
 
 class _Answers(NamedTuple):
-    """What is to be written to a connection."""
+    """Answers that are to be written to a connection."""
 
     stream: RelpStream
     frames: list[int | bytes]
@@ -67,30 +67,22 @@ class RelpListener(StreamListener[RelpStream]):
     def __init__(
         self,
         settings: RelpInput,
-        intake: Intake,
-        counters: Counters,
+        agent: Surroundings,
         *,
         recent: Iterable[tuple[int, str, bytes]] = (),
-        clock: Callable[[], int] = utc_now,
         idle: float = IDLE_SECONDS,
     ) -> None:
-        super().__init__(settings, intake, counters, clock, idle)
+        super().__init__(settings, agent, idle)
         self._settings = settings
         self._repeats = Repeats((peer, digest) for _, peer, digest in recent)
-        self._acknowledgements = Acknowledgements(intake, self._answer)
+        self._acknowledgements = Acknowledgements(agent.intake, self._answer)
 
     def make(self, tls: bool, gate: Gate, peer: str) -> RelpStream:
         return RelpStream(self, tls, gate, peer)
 
-    async def start(self) -> None:
-        """Bind and listen. Raises OSError naming the input, the address and what to do; nothing stays open then."""
-        try:
-            await self.open()
-        except BaseException:
-            await self.stop()
-            raise
+    async def open(self) -> None:
+        await super().open()
         self._acknowledgements.start()
-        self.look()
 
     async def stop(self) -> None:
         """Stop accepting and reading, store and answer what has arrived, say goodbye. May be called again."""
@@ -124,7 +116,7 @@ class RelpListener(StreamListener[RelpStream]):
 
     def cut(self, stream: RelpStream) -> None:
         stream.framer.cut()
-        self.count_held(stream)
+        self.count_buffered(stream)
         self.end(stream)
 
     def take(self, stream: RelpStream) -> list[Run]:
@@ -132,7 +124,7 @@ class RelpListener(StreamListener[RelpStream]):
         runs = stream.framer.take()
         if not runs:
             return runs
-        stream.taken += len(runs[0].ends or ())
+        stream.done += len(runs[0].ends or ())
         if stream.first > 0:
             runs = [self._without_repeats(stream, runs[0])]
         if runs[0].ends:
@@ -143,27 +135,31 @@ class RelpListener(StreamListener[RelpStream]):
         return []
 
     def _without_repeats(self, stream: RelpStream, run: Run) -> Run:
-        kept, ends, marks, cut = list[bytes](), array("I"), list[tuple[int, int]](), dict(run.marks)
+        messages = list[bytes]()
+        ends = array("I")
+        marks = list[tuple[int, int]]()
+        cut = dict(run.marks)
         size = start = repeats = repeated = 0
         for message in _messages(run):
-            known = Known.NO
+            seen = Repeat.NO
             if stream.first > 0:
                 stream.first -= 1
-                known = self._repeats.known(stream.peer, message, stream.repeated)
-            if known is Known.REPEAT:
-                repeats, repeated = repeats + 1, repeated + len(message)
+                seen = self._repeats.check(stream.peer, message, stream.repeated)
+            if seen is Repeat.YES:
+                repeats += 1
+                repeated += len(message)
             else:
-                flags = cut.get(start, 0) | (Flag.DUP if known is Known.PERHAPS else 0)
+                flags = cut.get(start, 0) | (Flag.DUP if seen is Repeat.PERHAPS else 0)
                 if flags:
                     marks.append((size, int(flags)))
-                kept.append(message)
+                messages.append(message)
                 size += len(message)
                 ends.append(size)
             start += len(message)
         if repeats:
             self._counters.drop(self._name, Dropped.DUPLICATE, repeats)
             self._counters.bytes_in[self._name] += repeated
-        return Run(b"".join(kept), ends, tuple(marks))
+        return Run(b"".join(messages), ends, tuple(marks))
 
     def chunk(self, run: Run, origins: tuple[str, ...], origin_of: array[int] | None) -> Chunk:
         """With message identifiers, 0 each, by which the raw log's reader knows that they may come again."""
@@ -181,10 +177,11 @@ class RelpListener(StreamListener[RelpStream]):
 
     def _owe(self, stream: RelpStream, offset: int | None = None) -> None:
         """Answer what was taken, and what asks for no storing, up to the next message that was not taken."""
-        owed, frames = stream.framer.owed, list[int | bytes]()
-        while owed and (stream.taken or isinstance(owed[0], bytes)):
+        owed = stream.framer.owed
+        frames = list[int | bytes]()
+        while owed and (stream.done or isinstance(owed[0], bytes)):
             frame = owed.popleft()
-            stream.taken -= isinstance(frame, int)
+            stream.done -= isinstance(frame, int)
             frames.append(frame)
         last = stream.framer.closing and not owed
         if frames:

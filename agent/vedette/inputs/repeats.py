@@ -23,10 +23,10 @@ _TIME = re.compile(rb"<[0-9]{1,3}>(?:1 )?[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-
 """How a message begins whose own time is of the microsecond (RFC 5424, or rsyslog's RSYSLOG_ForwardFormat)."""
 
 
-class Known(enum.Enum):
+class Repeat(enum.Enum):
     NO = 0
     PERHAPS = 1
-    REPEAT = 2
+    YES = 2
 
 
 class Repeats:
@@ -52,16 +52,16 @@ class Repeats:
             else:
                 del self._times[oldest]
 
-    def known(self, origin: str, message: bytes, repeated: set[int]) -> Known:
+    def check(self, origin: str, message: bytes, repeated: set[int]) -> Repeat:
         """Whether a message is stored. ``repeated`` is kept for a connection: each stored one comes again but once."""
         key = _key(origin, message)
         times = self._times.get(key, 0)
         if not times:
-            return Known.NO
+            return Repeat.NO
         if times > 1 or key in repeated or not _TIME.match(message):
-            return Known.PERHAPS
+            return Repeat.PERHAPS
         repeated.add(key)
-        return Known.REPEAT
+        return Repeat.YES
 
 
 def _key(origin: str, message: bytes) -> int:

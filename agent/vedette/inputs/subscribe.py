@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from hashlib import md5
 from itertools import accumulate, islice
 from typing import NamedTuple
@@ -31,16 +31,16 @@ import structlog
 
 from vedette.decode.codecs import Kind, builtin
 from vedette.inputs.acknowledge import Acknowledgements
+from vedette.inputs.base import Surroundings
 from vedette.inputs.batches import split
 from vedette.inputs.condition import OPENING, WORKS, Condition, failing
-from vedette.inputs.deliver import deliver
-from vedette.inputs.mqtt import MqttInput
-from vedette.model.counters import Counters, Dropped, Log
-from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag, Intake
+from vedette.inputs.settings import MqttInput
+from vedette.model.counters import Dropped, Log
+from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
 from vedette.system.backoff import BACKOFF
-from vedette.system.wallclock import utc_now
+from vedette.system.trouble import Firsts
 
 log = structlog.get_logger()
 
@@ -67,7 +67,7 @@ class _Gathered(NamedTuple):
         return sum(map(len, self.events))
 
     def digest(self) -> bytes:
-        """Of what is stored: the events without what lay between them."""
+        """Return the MD5 of what is stored: the events without what lay between them."""
         return md5(b"".join(self.events), usedforsecurity=False).digest()
 
 
@@ -129,18 +129,13 @@ class MqttSubscription:
     def __init__(
         self,
         settings: MqttInput,
-        intake: Intake,
-        counters: Counters,
+        agent: Surroundings,
         *,
-        agent_id: str,
         recent: Iterable[tuple[int, str, bytes]] = (),
-        clock: Callable[[], int] = utc_now,
         backoff: tuple[float, float] = BACKOFF,
     ) -> None:
         self.settings = settings
-        self._intake = intake
-        self._counters = counters
-        self._clock = clock
+        self._agent = agent
         self._codec = settings.codec
         self._batches = builtin(self._codec).kinds <= {Kind.MQTT, Kind.JSON}
         self._seen = _Seen()
@@ -152,11 +147,11 @@ class MqttSubscription:
         self._since = 0
         self._came = asyncio.Event()
         self._waiting = asyncio.Event()
-        self._logged: set[tuple[Log, str]] = set()
+        self._logged = Firsts(LOGGED_TOPICS)
         self._stopping = False
         self.client = MqttClient(
             settings.broker,
-            settings.client_id or f"vedette-{agent_id}-{settings.name}",
+            f"vedette-{agent.agent_id}-{settings.name}",
             subscriptions=settings.topics,
             on_message=self.received,
             on_session=self.session,
@@ -165,7 +160,7 @@ class MqttSubscription:
                 expiry=settings.session_expiry, receive_maximum=settings.receive_maximum, retained_once=True
             ),
         )
-        self._acknowledgements = Acknowledgements(intake, self.client.ack)  # bounded by receive_maximum
+        self._acknowledgements = Acknowledgements(agent.intake, self.client.ack)  # bounded by receive_maximum
 
     @property
     def condition(self) -> Condition:
@@ -201,32 +196,33 @@ class MqttSubscription:
         if message.qos and self._waiting.is_set():
             return  # comes again after the one that was left with the broker
         name = self.settings.name
-        if not self._intake.accepting():
+        if not self._agent.intake.accepting():
             if message.qos and self.settings.session_expiry:
                 self._waiting.set()
                 return
-            self._counters.drop(name, Dropped.DISK_FULL)
-            self._counters.bytes_in[name] += len(message.payload)
+            self._agent.counters.drop(name, Dropped.DISK_FULL)
+            self._agent.counters.bytes_in[name] += len(message.payload)
             self.client.ack(message)
             return
-        found = split(message.payload) if self._batches else None
-        whole, cut = found or [message.payload or b"\n"], set[int]()
+        batch = split(message.payload) if self._batches else None
+        whole = batch or [message.payload or b"\n"]
+        cut = set[int]()
         if len(message.payload) > MAX_EVENT:
             cut = {i for i, event in enumerate(whole) if len(event) > MAX_EVENT}
         came = _Gathered(message, [event[:MAX_EVENT] for event in whole] if cut else whole, cut)
         if message.dup and self._seen.has(message.message_id, message.topic, came.digest()):
-            self._counters.drop(name, Dropped.DUPLICATE, len(whole))
-            self._counters.bytes_in[name] += came.size
+            self._agent.counters.drop(name, Dropped.DUPLICATE, len(whole))
+            self._agent.counters.bytes_in[name] += came.size
             # Its first copy may not be on disk yet.
             self._acknowledgements.owe([message._replace(payload=b"")])
             return
-        if found is None or message.payload[:1] == b"{":  # an array is valid JSON, or it is no batch
+        if batch is None or message.payload[:1] == b"{":  # an array is valid JSON, or it is no batch
             self._check_json(whole, message.topic)
         if cut:
             reason = f"{len(message.payload)} bytes, of an event {MAX_EVENT} are kept"
             self._log(Log.EVENT_CUT, message.topic, reason, "cut")
         if not self._gathered:
-            self._since = self._clock()
+            self._since = self._agent.clock()
             self._came.set()
         self._gathered.append(came)
         self._bytes += came.size
@@ -240,14 +236,14 @@ class MqttSubscription:
                 try:
                     orjson.loads(event)
                 except ValueError as error:
-                    self._counters.totals["decode_failed"] += 1
-                    reason, action = f"is not JSON: {error}", "kept and evaluated as text"
+                    self._agent.counters.totals["decode_failed"] += 1
+                    reason = f"is not JSON: {error}"
+                    action = "kept and evaluated as text"
                     self._log(Log.PAYLOAD_UNDECODABLE, topic, reason, action)
 
     def _log(self, event: Log, topic: str, reason: str, action: str) -> None:
         """The first of a topic."""
-        if (event, topic) not in self._logged and len(self._logged) < LOGGED_TOPICS:
-            self._logged.add((event, topic))
+        if self._logged.add((event, topic)):
             action += "; further ones of this topic are only counted"
             log.warning(event, input=self.settings.name, topic=topic, reason=reason, action=action)
 
@@ -262,18 +258,23 @@ class MqttSubscription:
         """Store what was gathered; raises OSError, and the messages are then not acknowledged."""
         if not self._gathered:
             return
-        gathered, self._gathered, self._bytes = self._gathered, [], 0
-        offset = deliver(self._chunk(gathered), self._intake, self._counters)
+        gathered = self._gathered
+        self._gathered = []
+        self._bytes = 0
+        offset = self._agent.deliver(self._chunk(gathered))
         self._acknowledgements.owe([came.message._replace(payload=b"") for came in gathered], offset)
 
     def _chunk(self, gathered: list[_Gathered]) -> Chunk:
         data: list[bytes] = []
-        ends, origin_of, ids = array("I"), array("H"), array("H")
+        ends = array("I")
+        origin_of = array("H")
+        ids = array("H")
         topics: dict[str, int] = {}
         marks = []
         size = 0
         for came in gathered:
-            message, events = came.message, came.events
+            message = came.message
+            events = came.events
             if message.dup or came.cut:
                 for i, start in enumerate(accumulate(map(len, events), initial=size)):
                     flags = (Flag.DUP if message.dup else 0) | (Flag.CUT if i in came.cut else 0)
@@ -303,6 +304,6 @@ class MqttSubscription:
         """After a time without room: make the broker send again what was left with it."""
         while True:
             await self._waiting.wait()
-            await self._intake.ready()
+            await self._agent.intake.ready()
             self._waiting.clear()
             self.client.reconnect()

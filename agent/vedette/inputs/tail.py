@@ -45,12 +45,10 @@ import structlog
 from vedette.decode.bounded import Guard
 from vedette.inputs import containers
 from vedette.inputs.archives import Damaged
+from vedette.inputs.base import Stoppable, Surroundings
 from vedette.inputs.condition import OPENING, Condition
-from vedette.inputs.deliver import deliver
-from vedette.inputs.file import FileInput
 from vedette.inputs.files import (
     SPAN,
-    IsPrivate,
     Key,
     Seen,
     belongs,
@@ -69,12 +67,11 @@ from vedette.inputs.files import (
 from vedette.inputs.framing import Lines, Run
 from vedette.inputs.history import Earlier, earlier
 from vedette.inputs.multiline import Events
-from vedette.inputs.stoppable import Stoppable
+from vedette.inputs.settings import FileInput
 from vedette.inputs.tailed import Tailed
-from vedette.model.counters import Counters, Log
-from vedette.model.event import CHUNK_BYTES, Chunk, FilePosition, Intake
+from vedette.model.counters import Log
+from vedette.model.event import CHUNK_BYTES, Chunk, FilePosition
 from vedette.system.descriptors import OPEN_FILES, SPENT
-from vedette.system.wallclock import utc_now
 
 log = structlog.get_logger()
 
@@ -96,39 +93,32 @@ T = TypeVar("T")
 class FileTail(Stoppable):
     """One ``file`` input; see the module's text.
 
-    ``positions`` are the stored ones, of all inputs and of all files that were at a path: so a rotated file that a glob
+    The agent's positions are of all inputs and of all files that were at a path: so a rotated file that a glob
     still finds, and that had nothing left to read when it was rotated, is known after a restart.
     """
 
     def __init__(
         self,
         settings: FileInput,
-        intake: Intake,
-        counters: Counters,
-        positions: Iterable[FilePosition],
-        clock: Callable[[], int] = utc_now,
+        agent: Surroundings,
         linger: float = LINGER_SECONDS,
         open_files: int = OPEN_FILES,
-        private: IsPrivate = lambda descriptor: False,
     ) -> None:
         self._settings = settings
         self._name = settings.name
-        self._intake = intake
-        self._counters = counters
-        self._clock = clock
+        self._agent = agent
         self._linger = linger
         self._open_files = open_files
-        self._private = private
         self._unopened: dict[Key, tuple[str, int]] = {}
         """Files that were found when there was no descriptor to open them with: where, and their modification time."""
         self._between: dict[str, int] = {}
         """Paths of which it is not known what came and went there since a file had left, and when that was."""
         self._spent = False
         """There was no descriptor to look through folders or to open a file with."""
-        self._positions = list(positions)
+        self._positions = list(agent.positions())
         self._saved: dict[int, list[FilePosition]] = {}
         """By inode, of files that are not followed."""
-        self._known: set[str] = set()
+        self._seen_paths: set[str] = set()
         """Paths at which a file was seen, now or before the start: what rotation made of them was not overlooked."""
         self._files: dict[Key, Tailed] = {}
         self._reported: dict[str, str] = {}
@@ -136,7 +126,7 @@ class FileTail(Stoppable):
         self._looked = False
         self._descriptors: set[int] = set()
         self._guard = Guard()
-        """Of the pattern of ``multiline``, on the lines of all files."""
+        """Guards the pattern of ``multiline``, on the lines of all files."""
         self._slow = False
         """Its quarantine is in the log."""
         self._thread: ThreadPoolExecutor
@@ -169,12 +159,12 @@ class FileTail(Stoppable):
 
     async def _begin(self) -> None:
         """Take up the saved files, also those that were rotated away meanwhile, or are between two looks."""
-        paths = [one.path for one in (await self._in_thread(look, self._settings.paths)).files]
+        paths = [entry.path for entry in (await self._in_thread(look, self._settings.paths)).files]
         lie = await self._in_thread(lambda: [real for path in paths if (real := lies(path)) != path])
         for position in self._positions:
             if belongs(position.path, (*self._settings.paths, *lie)):
                 self._saved.setdefault(position.inode, []).append(position)
-                self._known.add(position.path)
+                self._seen_paths.add(position.path)
         self._positions = []
         looks = 0
         while looks < FIRST_LOOKS and not await self._take_up_saved():
@@ -186,43 +176,52 @@ class FileTail(Stoppable):
 
     async def _take_up_saved(self) -> bool:
         """One look for saved files; False when a file that it saw was not there any more to be opened."""
-        seen = [one for one in (await self._in_thread(look, self._settings.paths)).files if one.key not in self._files]
-        saved_ones = [one for one in seen if one.key[1] in self._saved]
-        inodes = {one.key[1] for one in seen}
-        known = {one.path for saved in self._saved.values() for one in saved}
-        gone = {inode: [one.path for one in saved] for inode, saved in self._saved.items() if inode not in inodes}
+        seen = [
+            entry for entry in (await self._in_thread(look, self._settings.paths)).files if entry.key not in self._files
+        ]
+        saved_ones = [entry for entry in seen if entry.key[1] in self._saved]
+        inodes = {entry.key[1] for entry in seen}
+        saved_paths = {position.path for saved in self._saved.values() for position in saved}
+        gone = {
+            inode: [position.path for position in saved] for inode, saved in self._saved.items() if inode not in inodes
+        }
         folders = {os.path.dirname(lies(path)) for paths in gone.values() for path in paths}
         followed: set[str] = set()
         rotated, _ = await self._in_folders(folders, set(gone))
         if self._spent:
             return False
-        for one in sorted(rotated, key=lambda one: one.changed):
-            if one.path != plain(one.path):
+        for entry in sorted(rotated, key=lambda entry: entry.changed):
+            if entry.path != plain(entry.path):
                 continue  # what is in it is looked at below
-            paths = gone[one.key[1]]
-            former = next((path for path in self._settings.paths if is_rotated(one.path, path)), paths[-1])
-            if await self._follow(one, rotated_from=former, known=True):
+            paths = gone[entry.key[1]]
+            former = next((path for path in self._settings.paths if is_rotated(entry.path, path)), paths[-1])
+            if await self._follow(entry, rotated_from=former, saved_only=True):
                 followed.update(paths)
-                if one.path not in paths:
-                    log.info(Log.FILE_ROTATED, input=self._name, path=former, now=one.path)
-        for one in seen:
-            gone_from = one.path in known and one.path not in followed and one.key[1] not in self._saved
-            if gone_from and not await self._read_rest(one.path):
+                if entry.path not in paths:
+                    log.info(Log.FILE_ROTATED, input=self._name, path=former, now=entry.path)
+        for entry in seen:
+            gone_from = entry.path in saved_paths and entry.path not in followed and entry.key[1] not in self._saved
+            if gone_from and not await self._read_rest(entry.path):
                 reason = "the file read before is gone from its folder; lines after its position, if any, are lost"
-                log.warning(Log.FILE_ROTATED, input=self._name, path=one.path, now=None, reason=reason)
-            saved = one.key[1] in self._saved
-            if await self._follow(one, at_end=not self._settings.from_start and one.path not in known) and saved:
+                log.warning(Log.FILE_ROTATED, input=self._name, path=entry.path, now=None, reason=reason)
+            saved = entry.key[1] in self._saved
+            if (
+                await self._follow(entry, at_end=not self._settings.from_start and entry.path not in saved_paths)
+                and saved
+            ):
                 for file in self._files.values():  # what lies between a rotated file and a known one is known
-                    if file.rotated_from == one.path:
-                        file.left = max(file.left, one.changed)
-        return not self._spent and all(one.key in self._files for one in saved_ones)
+                    if file.rotated_from == entry.path:
+                        file.left = max(file.left, entry.changed)
+        return not self._spent and all(entry.key in self._files for entry in saved_ones)
 
-    async def _follow(self, seen: Seen, *, rotated_from: str = "", known: bool = False, at_end: bool = False) -> bool:
-        """Take up a file, where it was left when it is a saved one; ``known``: only then.
+    async def _follow(
+        self, seen: Seen, *, rotated_from: str = "", saved_only: bool = False, at_end: bool = False
+    ) -> bool:
+        """Take up a file, where it was left when it is a saved one; ``saved_only``: only then.
 
         False when it is not taken up, or cannot be read yet.
         """
-        if not rotated_from and not known and seen.path not in self._known:
+        if not rotated_from and not saved_only and seen.path not in self._seen_paths:
             try:
                 if self._settings.from_start:
                     await self._read_earlier(seen.path)
@@ -232,9 +231,10 @@ class FileTail(Stoppable):
                 self._problems[seen.path] = error.strerror or str(error)
                 self._spent = True
                 return False
-            self._known.add(seen.path)
+            self._seen_paths.add(seen.path)
         file = Tailed(seen.path, seen.key, await self._in_thread(self._events, rotated_from or seen.path))
-        file.left, file.rotated_from = seen.changed, rotated_from
+        file.left = seen.changed
+        file.rotated_from = rotated_from
         file.grown = asyncio.get_running_loop().time()
         saved = self._saved.get(seen.key[1], [])
         try:
@@ -242,7 +242,7 @@ class FileTail(Stoppable):
             position = await self._in_thread(resume, descriptor, saved)
             if position is not None:
                 file.base = position.position
-            elif known:  # the inode has been given to another file
+            elif saved_only:  # the inode has been given to another file
                 self._close(file)
                 return False
             elif saved:
@@ -264,7 +264,7 @@ class FileTail(Stoppable):
         return True
 
     def _events(self, path: str) -> Events | None:
-        """What makes events of the lines of a file that is, or was, at ``path``."""
+        """Return what makes events of the lines of a file that is, or was, at ``path``."""
         settings = self._settings
         unwrap = containers.Container(path, containers.about(path)).line if settings.containers else None
         many = settings.multiline
@@ -278,10 +278,10 @@ class FileTail(Stoppable):
         """Read what rotation has made of ``path``, the oldest first, each to its end; ``behind``: only from the one on
         that was read before. What was rotated away and is read already comes first: it is older. False when there is
         none of these. Raises OSError for want of a descriptor."""
-        saved = [one for saved in self._saved.values() for one in saved]
+        saved = [position for saved in self._saved.values() for position in saved]
         saved += [file.committed() for file in self._files.values()]
         try:
-            found = await self._in_thread(earlier, path, [*self._files], saved, self._private, behind)
+            former = await self._in_thread(earlier, path, [*self._files], saved, self._agent.private, behind)
         except OSError as error:
             if error.errno in SPENT:
                 raise
@@ -290,14 +290,14 @@ class FileTail(Stoppable):
         for file in [file for file in self._files.values() if file.rotated_from]:
             while await self._read(file, None):
                 pass
-        for one in found:
-            if one.packed:
-                await self._read_archive(one, path)
-            elif not one.done and await self._follow(one.seen, rotated_from=path):
-                while await self._read(self._files[one.seen.key], None):
+        for content in former:
+            if content.packed:
+                await self._read_archive(content, path)
+            elif not content.done and await self._follow(content.seen, rotated_from=path):
+                while await self._read(self._files[content.seen.key], None):
                     pass
-                self._round_off(self._files[one.seen.key])
-        return bool(found)
+                self._round_off(self._files[content.seen.key])
+        return bool(former)
 
     async def _read_rest(self, path: str) -> bool:
         """Whether what was followed at ``path``, and is gone from its folder, was found packed."""
@@ -309,22 +309,25 @@ class FileTail(Stoppable):
             self._problems[path] = error.strerror or str(error)
             return False
 
-    async def _read_archive(self, one: Earlier, path: str) -> None:
+    async def _read_archive(self, content: Earlier, path: str) -> None:
         """Hand over what a compressed file holds. Raises OSError for want of a descriptor."""
-        seen, at, left = one.seen, 0, one.position
+        seen = content.seen
+        at = 0
+        left = content.position
         file = Tailed(seen.path, seen.key, await self._in_thread(self._events, path))
         try:
-            archive = await self._in_thread(one.unpacked, self._private)
+            archive = await self._in_thread(content.unpacked, self._agent.private)
         except OSError as error:
             if error.errno in SPENT:
                 raise
-            reason, action = error.strerror or str(error), "what it holds is left out"
+            reason = error.strerror or str(error)
+            action = "what it holds is left out"
             log.warning(Log.FILE_UNREADABLE, input=self._name, path=seen.path, reason=reason, action=action)
             return
         log.info(Log.FILE_OPENED, input=self._name, path=seen.path, position=left)
         with contextlib.closing(archive):
             while True:
-                await self._intake.ready()
+                await self._agent.intake.ready()
                 try:
                     data = await self._in_thread(archive.read)
                 except (Damaged, OSError) as error:
@@ -347,11 +350,11 @@ class FileTail(Stoppable):
         """The file's descriptor; in the thread. Raises OSError."""
         if file.descriptor is None:
             try:
-                file.descriptor = open_same(file.path, file.key, self._private)
+                file.descriptor = open_same(file.path, file.key, self._agent.private)
             except OSError as error:
                 if error.errno not in SPENT or not self._close_oldest():
                     raise
-                file.descriptor = open_same(file.path, file.key, self._private)
+                file.descriptor = open_same(file.path, file.key, self._agent.private)
             self._descriptors.add(file.descriptor)
             while len(self._descriptors) > self._open_files and self._close_oldest(file):
                 pass
@@ -359,8 +362,16 @@ class FileTail(Stoppable):
 
     def _close_oldest(self, file: Tailed | None = None) -> bool:
         """Close a file that may be opened again: any but ``file``, the only one that is being read."""
-        others = [one for one in self._files.values() if one.descriptor is not None and one is not file]
-        oldest = min((one for one in others if not one.rotated_from), key=lambda one: one.grown, default=None)
+        others = [
+            candidate
+            for candidate in self._files.values()
+            if candidate.descriptor is not None and candidate is not file
+        ]
+        oldest = min(
+            (candidate for candidate in others if not candidate.rotated_from),
+            key=lambda candidate: candidate.grown,
+            default=None,
+        )
         if oldest is not None:
             self._close(oldest)
         return oldest is not None
@@ -374,19 +385,19 @@ class FileTail(Stoppable):
     async def _turn(self) -> bool:
         """Look once, and read what is new. True when there is more to read at once."""
         files, self._problems = await self._in_thread(look, self._settings.paths)
-        seen = {one.key: one for one in files}
+        seen = {entry.key: entry for entry in files}
         more = False
         await self._find_rotated(seen)
-        begun = {one.path for one in files if one.size}
+        begun = {entry.path for entry in files if entry.size}
         for file in sorted(self._files.values(), key=lambda file: not file.rotated_from):
             while (again := await self._read(file, seen.get(file.key))) and file.rotated_from:
                 pass  # what a new file holds comes after what the old one held
             more |= again
             if file.rotated_from in begun:
                 self._round_off(file)
-        for one in files:
-            if one.key not in self._files and await self._follow(one):
-                more |= await self._read(self._files[one.key], one)
+        for entry in files:
+            if entry.key not in self._files and await self._follow(entry):
+                more |= await self._read(self._files[entry.key], entry)
         self._expire()
         self._finish(seen)
         self._report_problems()
@@ -401,7 +412,7 @@ class FileTail(Stoppable):
     def _expire(self) -> None:
         """Events that have waited long enough for a line more are whole."""
         now = asyncio.get_running_loop().time()
-        for file in self._files.values() if self._intake.accepting() else ():
+        for file in self._files.values() if self._agent.intake.accepting() else ():
             if file.events is not None:
                 file.events.expire(now)
                 self._give(file, file.take())
@@ -410,7 +421,9 @@ class FileTail(Stoppable):
         for path, reason in self._problems.items():
             if self._reported.get(path) != reason:
                 log.warning(Log.FILE_UNREADABLE, input=self._name, path=path, reason=reason, action="retrying")
-        self._reported, self._problems, self._looked = self._problems, {}, True
+        self._reported = self._problems
+        self._problems = {}
+        self._looked = True
 
     async def _find_rotated(self, seen: dict[Key, Seen]) -> None:
         """Give files that have left their path their new one; ``seen`` gets those that were overlooked. A file of which
@@ -420,17 +433,17 @@ class FileTail(Stoppable):
         for key, path in list(missing.items()):
             try:
                 if key not in seen:
-                    if (one := await self._in_thread(still, path, key)) is None:
+                    if (entry := await self._in_thread(still, path, key)) is None:
                         continue
-                    seen[key] = one
+                    seen[key] = entry
             except OSError as error:
                 self._problems[path] = error.strerror or str(error)
             del missing[key]
         moved: dict[Key, Seen] = {}
         if missing:
             folders = {os.path.dirname(lies(path)) for path in missing.values()}
-            found, unread = await self._in_folders(folders, {key[1] for key in missing})
-            moved = {one.key: one for one in found}
+            entries, unread = await self._in_folders(folders, {key[1] for key in missing})
+            moved = {entry.key: entry for entry in entries}
             for key, path in list(missing.items()):
                 if os.path.dirname(lies(path)) in unread:
                     changed = self._unopened[key][1] if key in self._unopened else self._files[key].left
@@ -438,18 +451,18 @@ class FileTail(Stoppable):
                     del missing[key]
         await self._follow_unopened(missing, moved)
         for key, file in self._files.items():
-            one = seen.get(key) or moved.get(key)
-            if one is None and key in missing:
+            entry = seen.get(key) or moved.get(key)
+            if entry is None and key in missing:
                 path = f"{file.path} (rotated away, inode {key[1]})"  # the path's entry is for the file that comes next
             else:
-                path = one.path if one else file.path
+                path = entry.path if entry else file.path
             if path == file.path:
                 continue
             file.rotated_from = "" if path == file.rotated_from else file.rotated_from or file.path
             file.grown = asyncio.get_running_loop().time()
-            log.info(Log.FILE_ROTATED, input=self._name, path=file.path, now=path if one else None)
+            log.info(Log.FILE_ROTATED, input=self._name, path=file.path, now=path if entry else None)
             file.path = path
-            file.left = one.changed if one else file.changed
+            file.left = entry.changed if entry else file.changed
         await self._follow_between(seen)
 
     async def _follow_unopened(self, missing: Mapping[Key, str], moved: Mapping[Key, Seen]) -> None:
@@ -466,17 +479,17 @@ class FileTail(Stoppable):
 
     async def _in_folders(self, folders: Iterable[str], inodes: set[int]) -> tuple[list[Seen], set[str]]:
         """The files with one of ``inodes`` in ``folders``, and the folders that cannot be read."""
-        found: list[Seen] = []
+        files: list[Seen] = []
         unread: set[str] = set()
         self._spent = False
         for folder in folders:
             try:
-                found += await self._in_thread(in_folder, folder, inodes)
+                files += await self._in_thread(in_folder, folder, inodes)
             except OSError as error:
                 self._problems[folder] = error.strerror or str(error)
                 unread.add(folder)
                 self._spent |= error.errno in SPENT
-        return found, unread
+        return files, unread
 
     async def _follow_between(self, seen: Container[Key]) -> None:
         """Take up files that came to a path and left it between two looks, after one that was seen there."""
@@ -491,10 +504,10 @@ class FileTail(Stoppable):
                 self._between[path] = left
                 continue
             self._between.pop(path, None)
-            for one in since:
-                done = any(saved.position == one.size for saved in self._saved.get(one.key[1], ()))
-                if one.key not in self._files and one.key not in seen and not done:
-                    await self._follow(one, rotated_from=path)
+            for entry in since:
+                done = any(saved.position == entry.size for saved in self._saved.get(entry.key[1], ()))
+                if entry.key not in self._files and entry.key not in seen and not done:
+                    await self._follow(entry, rotated_from=path)
 
     async def _read(self, file: Tailed, seen: Seen | None) -> bool:
         """Hand over what is new in a file. True when there is more."""
@@ -502,7 +515,7 @@ class FileTail(Stoppable):
             return False
         left = TURN_BYTES
         while left > 0:
-            await self._intake.ready()
+            await self._agent.intake.ready()
             try:
                 descriptor = await self._in_thread(self._open, file)
                 data = await self._in_thread(read_on, descriptor, file.head, file.read, CHUNK_BYTES)
@@ -515,7 +528,9 @@ class FileTail(Stoppable):
                 log.warning(Log.FILE_TRUNCATED, input=self._name, path=file.path, position=file.position)
                 file.end()
                 rest = file.take()
-                file.base, file.head, file.lines = 0, b"", Lines()
+                file.base = 0
+                file.head = b""
+                file.lines = Lines()
                 if file.events is not None:
                     file.events = file.events.fresh()
                 self._give(file, rest)
@@ -530,7 +545,7 @@ class FileTail(Stoppable):
 
     def _finish(self, seen: Mapping[Key, Seen]) -> None:
         """Rotated files that will not grow any more: their last line is an event, and those out of sight are done."""
-        replaced = {one.path for one in seen.values()}
+        replaced = {entry.path for entry in seen.values()}
         for key, file in list(self._files.items()):
             if not file.rotated_from or file.finished or file.waits:
                 continue
@@ -561,6 +576,6 @@ class FileTail(Stoppable):
             )
         if run.marks:
             log.warning(Log.EVENT_CUT, input=self._name, path=file.path, events=len(run.marks))
-        codec = self._settings.format
-        chunk = Chunk(self._name, codec, self._clock(), run.data, run.ends, marks=run.marks, file=file.committed())
-        deliver(chunk, self._intake, self._counters)
+        codec, now = self._settings.format, self._agent.clock()
+        chunk = Chunk(self._name, codec, now, run.data, run.ends, marks=run.marks, file=file.committed())
+        self._agent.deliver(chunk)

@@ -17,7 +17,7 @@ class Tailed:
     path: str
     key: Key
     events: Events | None = None
-    """What makes events of its lines; None: each line is one."""
+    """Makes events of its lines; None: each line is one."""
     base: int = 0
     """Where reading began."""
     head: bytes = b""
@@ -50,14 +50,15 @@ class Tailed:
         return FilePosition(self.path, self.key[1], fingerprint(self.head, self.position), self.position)
 
     def skip(self, data: bytes) -> None:
-        """What was handed over before, from the file's beginning on."""
+        """Pass over what was handed over before, from the file's beginning on."""
         self.head += data[: SPAN - len(self.head)]
         self.base += len(data)
 
     def feed(self, data: bytes, now: float) -> None:
         self.head += data[: SPAN - len(self.head)]
         self.lines.feed(data)
-        self.grown, self.finished = now, False
+        self.grown = now
+        self.finished = False
         self._pass(now)
 
     def end(self) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 class Tokens:
-    """Of one input."""
+    """The tokens of one input."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError, with the path, for a file that cannot be used."""
@@ -34,7 +34,8 @@ class Tokens:
             if seen == self._seen:
                 return
             lines = [line.strip() for line in file.read(1 << 20).splitlines()]
-        self._tokens, self._seen = [line for line in lines if line and not line.startswith(b"#")], seen
+        self._tokens = [line for line in lines if line and not line.startswith(b"#")]
+        self._seen = seen
         if not self._tokens:
             raise OSError(f"{self._path}: no token in it: write one a line")
 
@@ -42,8 +43,8 @@ class Tokens:
         """Whether a header's value has one of the tokens. A file that cannot be read any more: the last ones hold."""
         with suppress(OSError):
             self._read()
-        kind, _, given = authorization.partition(" ")
-        offered = given.strip().encode()
+        kind, _, value = authorization.partition(" ")
+        offered = value.strip().encode()
         if kind.lower() == "basic":
             try:
                 offered = base64.b64decode(offered, validate=True).partition(b":")[2]
@@ -51,7 +52,7 @@ class Tokens:
                 return False
         elif kind.lower() not in ("bearer", "splunk", "apikey"):
             return False
-        found = False
+        fits = False
         for token in self._tokens:  # all of them: the time tells nothing
-            found |= hmac.compare_digest(token, offered)
-        return found
+            fits |= hmac.compare_digest(token, offered)
+        return fits

@@ -170,6 +170,8 @@ class Log(StrEnum):
     LANDED = "landed"
     SENDER_IGNORED = "sender_ignored"
     AGENT_TWICE = "agent_twice"
+    SITE_DIFFERS = "site_differs"
+    MEMBERS_UNREADABLE = "members_unreadable"
     LANDING_FAILED = "landing_failed"
     ENROLLED = "enrolled"
     ENROLMENT_FAILED = "enrolment_failed"

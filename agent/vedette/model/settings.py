@@ -24,9 +24,6 @@ Options = Annotated[Mapping[str, Any], "options"]
 Zone = Annotated[str, "zone"]
 """An IANA time zone; empty: the host's."""
 
-INTERNAL = {"internal": True}
-"""Metadata of a field that no configuration sets: the program's own choice is the best one."""
-
 
 def split_address(value: str) -> tuple[str, int]:
     """``("::1", 514)`` from ``"[::1]:514"``; raises ValueError."""

@@ -44,12 +44,14 @@ from vedette.mqtt.settings import MqttSettings
 from vedette.mqtt.tls import Renewed, client_context, expiry
 from vedette.mqtt.tls import reason as tls_reason
 from vedette.system.backoff import BACKOFF, Backoff
+from vedette.system.trouble import Trouble
 
 log = structlog.get_logger()
 
 STEADY_SECONDS = 10.0
 """A connection that lived this long resets the back-off; two clients of one id do not hammer the broker."""
-BRIEF, BRIEF_SECONDS = 3, 60.0
+BRIEF = 3
+BRIEF_SECONDS = 60.0
 
 DEFAULT_SESSION = Session()
 
@@ -104,7 +106,7 @@ class MqttClient:
 
     async def run(self) -> None:
         """Stay connected until cancelled or ``close``; raises only what ``on_message`` or ``on_session`` raised."""
-        logged: Log | None = None
+        logged = Trouble()
         while not self._closing.is_set():
             self._again = False
             started = False
@@ -114,14 +116,19 @@ class MqttClient:
             )
             try:
                 await connection.open(self.settings, self._tls)
-                started, self._since = True, time.monotonic()
-                logged = logged if logged == Log.BROKER_TAKEN_OVER else None
-                reason, event = await self._until_end(connection), Log.BROKER_AWAY
+                started = True
+                self._since = time.monotonic()
+                if logged.reason != Log.BROKER_TAKEN_OVER:
+                    logged.ends()
+                reason = await self._until_end(connection)
+                event = Log.BROKER_AWAY
             except ConnectionRefusedError as error:
                 # CONNACK with a reason is for the operator; a refused TCP connection is an ordinary outage.
-                reason, event = str(error), Log.BROKER_AWAY if error.errno else Log.BROKER_REFUSED
+                reason = str(error)
+                event = Log.BROKER_AWAY if error.errno else Log.BROKER_REFUSED
             except (OSError, ValueError, TimeoutError) as error:
-                reason, event = tls_reason(error), Log.BROKER_AWAY
+                reason = tls_reason(error)
+                event = Log.BROKER_AWAY
             finally:
                 self.connected.clear()
                 self._connection = None
@@ -129,7 +136,8 @@ class MqttClient:
             if connection.failure is not None:
                 raise connection.failure
             if connection.taken_over:
-                event, self.taken_over = Log.BROKER_TAKEN_OVER, self.taken_over + 1
+                event = Log.BROKER_TAKEN_OVER
+                self.taken_over += 1
             if self._closing.is_set() or self._again:
                 self.outage = reason
                 continue
@@ -140,9 +148,8 @@ class MqttClient:
                 reason += " process connect under the same client id?"
             self.outage = reason
             if started and lived > BRIEF_SECONDS:
-                logged = None
-            if logged != event:
-                logged = event
+                logged.ends()
+            if logged.begins(event):
                 if self._tls is not None and (remark := expiry(self.settings.cert_file)):
                     reason = f"{reason}; {remark}"
                 action = "give each an id of its own; retrying" if event == Log.BROKER_TAKEN_OVER else "retrying"

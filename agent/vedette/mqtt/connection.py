@@ -39,6 +39,8 @@ BURST_SECONDS = 0.003
 """Longest stretch of reading before the event loop gets its turn."""
 ACK_SECONDS = 120.0
 """For a PUBACK: a broker that takes messages and acknowledges none, though it answers pings, is left."""
+KEEPALIVE = 30
+"""Seconds without a packet after which the connection is probed."""
 MAX_INFLIGHT = 20
 """Published messages waiting for PUBACK, at most; the broker's Receive Maximum may lower it."""
 MAX_PACKET = 4 * MAX_EVENT
@@ -67,7 +69,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a client asks of the broker."""
+    """A session as a client asks the broker for it."""
 
     expiry: float = 0
     """Seconds for which the broker keeps the session without a connection."""
@@ -87,16 +89,20 @@ class _Client(Client):
     """paho's client, but for PUBLISH (MQTT 5, 3.3): properties are passed over, the payload is copied once."""
 
     def _handle_publish(self) -> MQTTErrorCode:
-        packet, flags = memoryview(self._in_packet["packet"]), self._in_packet["command"]
+        packet = memoryview(self._in_packet["packet"])
+        flags = self._in_packet["command"]
         try:
             at = 2 + int.from_bytes(packet[:2], "big")
-            topic, mid = bytes(packet[2:at]), 0
+            topic = bytes(packet[2:at])
+            mid = 0
             if flags & 6:
                 at, mid = at + 2, int.from_bytes(packet[at : at + 2], "big")
             size = shift = 0
             while True:  # a variable byte integer (1.5.5)
                 digit = packet[at]
-                size, shift, at = size | (digit & 127) << shift, shift + 7, at + 1
+                size |= (digit & 127) << shift
+                shift += 7
+                at += 1
                 if digit < 128:
                     break
         except IndexError:
@@ -104,7 +110,9 @@ class _Client(Client):
         if shift > 28 or at + size > len(packet):
             return MQTTErrorCode.MQTT_ERR_PROTOCOL
         message = MQTTMessage(mid, topic)
-        message.qos, message.retain, message.dup = flags >> 1 & 3, bool(flags & 1), bool(flags & 8)
+        message.qos = flags >> 1 & 3
+        message.retain = bool(flags & 1)
+        message.dup = bool(flags & 8)
         message.payload = bytes(packet[at + size :])
         self._handle_on_message(message)
         return MQTTErrorCode.MQTT_ERR_SUCCESS
@@ -132,7 +140,7 @@ class Connection:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Result: why."""
         self.failure: Exception | None = None
-        """What ``on_message`` or ``on_session`` raised."""
+        """The exception that ``on_message`` or ``on_session`` raised."""
         self.taken_over = False
         """The broker ended it because another client came under this id."""
         self.attached = False
@@ -192,7 +200,9 @@ class Connection:
 
     def _connect(self, settings: MqttSettings, tls: Renewed[ClientContext] | None) -> None:
         """Blocking: reads the credentials, connects, shakes hands."""
-        client, session, url = self._client, self._session, urlsplit(settings.url)
+        client = self._client
+        session = self._session
+        url = urlsplit(settings.url)
         if settings.username or settings.password_file:
             secret = settings.password_file.read_text("utf-8").strip() if settings.password_file else None
             client.username_pw_set(settings.username, secret)
@@ -206,9 +216,8 @@ class Connection:
         properties.ReceiveMaximum = max(1, min(session.receive_maximum, 65535))
         properties.MaximumPacketSize = session.max_packet
         port = url.port or (1883 if context is None else 8883)
-        keepalive = max(5, int(settings.keepalive))
         try:
-            client.connect(url.hostname or "", port, keepalive, clean_start=session.clean_start, properties=properties)
+            client.connect(url.hostname or "", port, KEEPALIVE, clean_start=session.clean_start, properties=properties)
         except BaseException:
             if context is not None:
                 context.close()
@@ -321,7 +330,7 @@ class Connection:
             self._call(self._on_message, received)
 
     def _answer(self, mid: int) -> asyncio.Future[Any]:
-        """What the broker answers to the packet ``mid``; ConnectionError when it does not."""
+        """Return the broker's answer to the packet ``mid``, to come; ConnectionError when none does."""
         self._answers[mid] = answer = self._loop.create_future()
         return answer
 
@@ -343,7 +352,7 @@ class Connection:
         self._client.unsubscribe(topic)
 
     async def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> bool:
-        """See ``MqttClient.publish``."""
+        """Publish a message, as ``MqttClient.publish`` says."""
         async with self._slots:
             if self.ended.done():
                 raise ConnectionError("connection lost")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-
-from vedette.model.settings import INTERNAL, Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +18,9 @@ class MqttSettings:
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
-    keepalive: Seconds = field(default=30.0, metadata=INTERNAL)
 
     def mistakes(self) -> Iterator[str]:
-        """What is wrong, each with the key it is about."""
+        """Yield mistakes, each with the key it is about."""
         if not re.fullmatch(r"mqtts?://(\[[0-9a-fA-F:]+\]|[^\[\]:/\s]+)(:\d{1,5})?", self.url):
             yield f'.url: expects "mqtt://host:port" or "mqtts://host:port", not {self.url!r}'
         if (self.cert_file is None) != (self.key_file is None):

@@ -70,7 +70,8 @@ def client_context(ca: Path | None, cert: Path | None, key: Path | None, *, unve
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if ca is None and unverified:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     elif ca is None:
         context.load_default_certs()
     else:
@@ -116,7 +117,7 @@ class Renewed(Generic[C]):
 
 
 def reason(error: BaseException) -> str:
-    """What a failed handshake says, for people."""
+    """Return why a handshake failed, for people."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and (text := getattr(error, "reason", None)):  # none in some of CPython's own
@@ -144,10 +145,10 @@ def expiry(cert: Path | None, now: datetime | None = None) -> str:
 
 def _version(path: Path) -> _Version:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _load_authorities(context: ssl.SSLContext, ca: Path) -> None:
@@ -182,8 +183,8 @@ def _credential(descriptor: int) -> bool:
     opened = os.readlink(f"/proc/self/fd/{descriptor}")
     if not os.path.isabs(folder) or os.path.dirname(opened) != os.path.realpath(folder):
         return False
-    found = os.fstat(descriptor), os.stat(folder)
-    return all(one.st_uid in (0, os.geteuid()) and not one.st_mode & 0o027 for one in found)
+    statuses = os.fstat(descriptor), os.stat(folder)
+    return all(status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o027 for status in statuses)
 
 
 def _present(path: Path) -> None:

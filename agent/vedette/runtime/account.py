@@ -5,7 +5,7 @@ Per input ``received = stored + dropped`` and ``stored = judged + backlog + lost
 others, or the equations would always hold:
 
 ========== =====================================================================================================
-received   by the input, when it hands over (``inputs/deliver.py``) or drops
+received   by the input, when it hands over (``inputs/base.py``) or drops
 stored     by the raw log, when it has written (``rawlog/log.py``)
 judged     by the evaluator, when the cursor passes an event (``progress.py``)
 lost       by the raw log, when it reads a frame that is damaged
@@ -37,16 +37,16 @@ def broken(pipeline: Pipeline) -> list[str]:
     """The equations that do not hold now, in words; empty when all is well."""
     context = pipeline.context
     counters, account = context.counters, context.outbox.account()
-    found = counters.identity(pipeline.backlog, pipeline.ingest.held)
+    reasons = counters.identity(pipeline.backlog, pipeline.ingest.held)
     if context.progress.caught_up and (waiting := sum(pipeline.backlog.values())):
-        found.append(f"all inputs: backlog {waiting}, but the log is evaluated to its end")
+        reasons.append(f"all inputs: backlog {waiting}, but the log is evaluated to its end")
     made, way = counters.totals["alerts_made"], pipeline.checkpointer.uncommitted(account.next_seq)
     if made != account.made + way:
-        found.append(f"alerts: made {made} != committed {account.made} + on their way {way}")
+        reasons.append(f"alerts: made {made} != committed {account.made} + on their way {way}")
     if made != account.receipted + account.entries + way + account.lost:
         waiting, lost = account.entries + way, f" + lost {account.lost}" if account.lost else ""
-        found.append(f"alerts: made {made} != receipted {account.receipted} + in outbox {waiting}{lost}")
-    return [*found, *pipeline.strict.broken()]
+        reasons.append(f"alerts: made {made} != receipted {account.receipted} + in outbox {waiting}{lost}")
+    return [*reasons, *pipeline.strict.broken()]
 
 
 class Auditor:
@@ -61,14 +61,14 @@ class Auditor:
 
     def check(self) -> list[str]:
         """What does not hold now; what is new of it is logged."""
-        found = broken(self._pipeline)
-        names = {_name(one) for one in found}
+        reasons = broken(self._pipeline)
+        names = {_name(reason) for reason in reasons}
         if names - self._known:
-            self._alarm([one for one in found if _name(one) not in self._known])
+            self._alarm([reason for reason in reasons if _name(reason) not in self._known])
         if self._known and not names:
             log.warning(Log.IDENTITY_RESTORED, action="the account adds up again")
         self._known = names
-        return found
+        return reasons
 
     def _alarm(self, reasons: list[str]) -> None:
         self._pipeline.context.counters.totals["identity_alarms"] += 1

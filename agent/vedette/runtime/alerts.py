@@ -133,10 +133,10 @@ class AlertBuilder:
     def _suppression(self, rule: AnyRule) -> Suppress | None:
         """What the configuration says of this rule, else the rule itself, else the configuration of all."""
         ids = as_written(rule.id, self._sets)
-        named = next((one for one in self._settings if not ids.isdisjoint(one.rules)), None)
+        named = next((settings for settings in self._settings if not ids.isdisjoint(settings.rules)), None)
         if named is None and rule.suppress is not None:
             return rule.suppress
-        chosen = named or next((one for one in self._settings if not one.rules), None)
+        chosen = named or next((settings for settings in self._settings if not settings.rules), None)
         return None if chosen is None else Suppress(chosen.by, chosen.for_)
 
     # --- in
@@ -145,36 +145,36 @@ class AlertBuilder:
         """The alerts that follow from time having come to ``received_at``."""
         yield from self._correlations(self._state.advance(received_at), None)
 
-    def of(self, found: Sequence[tuple[Frame, Sequence[Match]]]) -> Iterator[Iterator[Alert]]:
+    def of(self, events: Sequence[tuple[Frame, Sequence[Match]]]) -> Iterator[Iterator[Alert]]:
         """By event the alerts that follow, given its frame and its matches (at least one, by the rules' order in the
         plan). What they need of all events is read first, one kind of work after the other."""
-        rows = self._filtered(found) if self._filters else [_NO_ROWS for _ in found]
-        for (frame, matches), given, event in zip(found, rows, self._read_events(found, rows), strict=True):
-            yield self._of(frame, matches, given, event)
+        rows = self._filtered(events) if self._filters else [_NO_ROWS for _ in events]
+        for (frame, matches), selected, event in zip(events, rows, self._read_events(events, rows), strict=True):
+            yield self._of(frame, matches, selected, event)
 
     def _of(
         self, frame: Frame, matches: Sequence[Match], rows: Sequence[Selected], event: Event | None
     ) -> Iterator[Alert]:
         """``rows``: of statements that filter; ``event``: None when it could not be read."""
         plan, first = self._engine.plan, matches[0]
-        found = [(plan.rules[match.rule], match.rule) for match in matches]
+        matched = [(plan.rules[match.rule], match.rule) for match in matches]
         if self._scans:
-            for one in rows:
-                alert = self._of_row(one, 0, self._event_behind(one) if event is None else event)
+            for row in rows:
+                alert = self._of_row(row, 0, self._event_behind(row) if event is None else event)
                 if alert is not None:
                     yield alert
-            taken = [rule for rule, _ in found if rule.id in self._scans]
-            if kept := [rule for rule in taken if rule.id not in self._filters]:
-                self._take(kept, frame, first, event)
-            if len(taken) == len(found):
+            scanning = [rule for rule, _ in matched if rule.id in self._scans]
+            if unfiltered := [rule for rule in scanning if rule.id not in self._filters]:
+                self._take(unfiltered, frame, first, event)
+            if len(scanning) == len(matched):
                 return
         if event is None:
             event = self._events.of(frame, first.start, first.end, first.record)
-        if self._stateful and any(rule.id in self._stateful for rule, _ in found):
+        if self._stateful and any(rule.id in self._stateful for rule, _ in matched):
             event.source, jumps = self._state.observe(frame.chunk.input, event.host, event.time)
             if jumps:
                 event.flags |= Flag.TIME_JUMP
-        for rule, number in found:
+        for rule, number in matched:
             if rule.id in plan.silent:
                 continue
             try:
@@ -184,7 +184,7 @@ class AlertBuilder:
                 passes = True
             if passes:
                 yield self._finished(self._detection(rule, number, event), event)
-        if self._wanted and (wanted := [rule.id for rule, _ in found if rule.id in self._wanted]):
+        if self._wanted and (wanted := [rule.id for rule, _ in matched if rule.id in self._wanted]):
             length = first.end - first.start
             try:
                 fired = self._state.match(wanted, event.record, event.source, event.time, event.offset, length)
@@ -193,23 +193,23 @@ class AlertBuilder:
                 fired = []
             yield from self._correlations(fired, event)
 
-    def _filtered(self, found: Sequence[tuple[Frame, Sequence[Match]]]) -> list[Sequence[Selected]]:
+    def _filtered(self, events_of_frames: Sequence[tuple[Frame, Sequence[Match]]]) -> list[Sequence[Selected]]:
         """By event the rows that statements which only filter give for it."""
-        rules, taken = self._engine.plan.rules, dict[int, list[tuple[Frame, Match]]]()
-        for frame, matches in found:
+        rules, by_rule = self._engine.plan.rules, dict[int, list[tuple[Frame, Match]]]()
+        for frame, matches in events_of_frames:
             for match in matches:
                 if rules[match.rule].id in self._filters:
-                    taken.setdefault(match.rule, []).append((frame, match))
+                    by_rule.setdefault(match.rule, []).append((frame, match))
         rows = dict[int, list[Selected]]()
-        for number, events in sorted(taken.items()):
+        for number, events in sorted(by_rule.items()):
             rule = rules[number]
-            given, failed = self._state.statements.filter(rule.id, [self._read(*event) for event in events])
-            for one in given:
-                rows.setdefault(one.offset, []).append(one)
+            selected, failed = self._state.statements.filter(rule.id, [self._read(*event) for event in events])
+            for row in selected:
+                rows.setdefault(row.offset, []).append(row)
             for event, error in failed:
                 frame, match = next(each for each in events if each[0].offset + each[1].start == event.offset)
                 self._failed(frame, match.start, match.end, error, rule.title)
-        return [rows.get(frame.offset + matches[0].start, _NO_ROWS) for frame, matches in found]
+        return [rows.get(frame.offset + matches[0].start, _NO_ROWS) for frame, matches in events_of_frames]
 
     def _read(self, frame: Frame, match: Match) -> Read:
         context = self._context.input_contexts.get(frame.chunk.input, _NO_CONTEXT)
@@ -226,13 +226,13 @@ class AlertBuilder:
             return event
 
         context = self._context.input_contexts.get(frame.chunk.input, _NO_CONTEXT)
-        one = Read(self._engine, frame, match, context, known)
+        read = Read(self._engine, frame, match, context, known)
         for rule in rules:
             try:
-                self._state.statements.add(rule.id, one)
+                self._state.statements.add(rule.id, read)
             except Exception as error:  # other statements take their rows
                 self._failed(frame, match.start, match.end, error, rule.title)
-        self._recent[one.offset] = known
+        self._recent[read.offset] = known
 
     def take(self, frame: Frame, batch: Batch) -> None:
         """Events to the statements for which rules select them: their alerts are given by ``statements``."""
@@ -263,21 +263,21 @@ class AlertBuilder:
         def match(number: int) -> Match:
             return engine.alone(batch, number, frame, context)
 
-        given, failed = self._state.statements.filter_all(
+        selected, failed = self._state.statements.filter_all(
             [rule.id for rule in rules], batch.rows, lambda number: self._read(frame, match(number))
         )
         for one_failed, error in failed:
             start = one_failed.offset - frame.offset
             self._failed(frame, *batch.spans[bisect_left(batch.spans, (start, 0))], error, rules[0].title)
         rows = dict[int, list[Selected]]()
-        for one in given:
-            rows.setdefault(one.offset, []).append(one)
+        for row in selected:
+            rows.setdefault(row.offset, []).append(row)
         numbers = (bisect_left(batch.spans, (offset - frame.offset, 0)) for offset in sorted(rows))
         found = [(frame, [match(number)]) for number in numbers]
         of_events = [rows[frame.offset + of_event[0].start] for _, of_event in found]
         for of_event, event in zip(of_events, self._read_events(found, of_events), strict=True):
-            for one in of_event:
-                alert = self._of_row(one, 0, self._event_behind(one) if event is None else event)
+            for row in of_event:
+                alert = self._of_row(row, 0, self._event_behind(row) if event is None else event)
                 if alert is not None:
                     yield alert
 
@@ -292,8 +292,8 @@ class AlertBuilder:
         if not (statements or statements.waiting):
             return
         try:
-            for one in islice(statements.take(), max(0, most)):
-                if (alert := self._of_row(one, statements.number(one), self._event_behind(one))) is not None:
+            for row in islice(statements.take(), max(0, most)):
+                if (alert := self._of_row(row, statements.number(row), self._event_behind(row))) is not None:
                     yield alert
         finally:
             if not statements.waiting:
@@ -301,31 +301,31 @@ class AlertBuilder:
                 self._batches.clear()
                 self._reread = Reread(self._events)
 
-    def _of_row(self, one: Selected, number: int, event: Event) -> Alert | None:
+    def _of_row(self, row: Selected, number: int, event: Event) -> Alert | None:
         """None when it was folded. ``number``: of rows equal to this one, which the same event completes."""
-        alert_id = self._begun.of(one.statement.id, one.offset, one.key.hex() + "+" * number)
+        alert_id = self._begun.of(row.statement.id, row.offset, row.key.hex() + "+" * number)
         try:
-            alert = self._selected(one, event, alert_id)
+            alert = self._selected(row, event, alert_id)
         except Exception as error:  # an entity or a level that cannot be read: the alert leaves without
-            self._failed(event.frame, event.start, event.end, error, one.statement.title)
-            alert = self._selected(one, event.bare(), alert_id, bare=True)
+            self._failed(event.frame, event.start, event.end, error, row.statement.title)
+            alert = self._selected(row, event.bare(), alert_id, bare=True)
         if alert is None:
             return None
-        return self._finished(self._incomplete(alert) if self._state.statements.incomplete(one) else alert, event)
+        return self._finished(self._incomplete(alert) if self._state.statements.incomplete(row) else alert, event)
 
-    def _event_behind(self, one: Selected) -> Event:
+    def _event_behind(self, row: Selected) -> Event:
         """The newest event behind a row."""
-        offset = one.offset
-        known = self._recent.get(offset) or self._in_batch(offset)
+        offset = row.offset
+        read = self._recent.get(offset) or self._in_batch(offset)
         try:
-            return known() if known else self._reread.logged(offset, self._time_of(one))
+            return read() if read else self._reread.logged(offset, self._time_of(row))
         except Exception as error:  # a decoder raised: the alert leaves all the same, without the event
             self._context.failures.step("the event behind a statement's row", error)
-            return gone(offset, 0, self._time_of(one))
+            return gone(offset, 0, self._time_of(row))
 
-    def _time_of(self, one: Selected) -> int:
+    def _time_of(self, row: Selected) -> int:
         """What to take for the time of the event behind a row where it cannot be read any more."""
-        window = one.window
+        window = row.window
         return window[1] if window else self._clock()
 
     def _in_batch(self, offset: int) -> Callable[[], Event] | None:
@@ -341,14 +341,14 @@ class AlertBuilder:
         return None
 
     def _read_events(
-        self, found: Iterable[tuple[Frame, Sequence[Match]]], rows: Iterable[Sequence[Selected]]
+        self, matched: Iterable[tuple[Frame, Sequence[Match]]], rows: Iterable[Sequence[Selected]]
     ) -> list[Event | None]:
         """What raises is left to whoever needs it. ``rows``: by event those of statements that filter."""
         rules, later = self._engine.plan.rules, self._stateful | self._scans
         events, alone = list[Event | None](), list[Event]()
-        for (frame, matches), given in zip(found, rows, strict=True):
+        for (frame, matches), selected in zip(matched, rows, strict=True):
             first = matches[0]
-            if self._scans and not given and all(rules[match.rule].id in self._scans for match in matches):
+            if self._scans and not selected and all(rules[match.rule].id in self._scans for match in matches):
                 events.append(None)  # its alerts, if any, are of later
                 continue
             try:
@@ -357,8 +357,8 @@ class AlertBuilder:
                 events.append(None)
                 continue
             events.append(event)
-            if given:
-                if not self._suppress[given[0].statement.id]:
+            if selected:
+                if not self._suppress[selected[0].statement.id]:
                     alone.append(event)
             elif rules[first.rule].id not in later:  # else its alert may be folded into another
                 alone.append(event)
@@ -372,8 +372,8 @@ class AlertBuilder:
 
     def folds(self) -> Iterator[Alert]:
         """Alerts that suppression has folded others into, since the last call."""
-        for one in self._state.folds():
-            yield self._redacted(self._fold(one), None)
+        for folded in self._state.folds():
+            yield self._redacted(self._fold(folded), None)
 
     # --- events
 
@@ -442,22 +442,22 @@ class AlertBuilder:
             return self._alert(rule, event, {}, rule.logsource, bare=True)
 
     def _correlations(self, fired: Iterable[Firing], now: Event | None) -> Iterator[Alert]:
-        for one in fired:
-            if one.correlation.id in self._engine.plan.silent:
+        for firing in fired:
+            if firing.correlation.id in self._engine.plan.silent:
                 continue
-            same, event = now is not None and now.offset == one.event.offset, now
+            same, event = now is not None and now.offset == firing.event.offset, now
             try:
-                event = self._event_of(one, now)
-                alert = self._correlation(one, event)
+                event = self._event_of(firing, now)
+                alert = self._correlation(firing, event)
             except Exception as error:
                 if event is None or not same:
-                    event = gone(one.event.offset, one.event.length, one.event.time)
-                self._failed(event.frame, event.start, event.end, error, one.correlation.title)
-                group = dict(zip(one.correlation.group_by, one.values, strict=True))
-                details = self._details(one, event, group)
-                alert = replace(self._alert(one.correlation, event, {}, bare=True), **details)
+                    event = gone(firing.event.offset, firing.event.length, firing.event.time)
+                self._failed(event.frame, event.start, event.end, error, firing.correlation.title)
+                group = dict(zip(firing.correlation.group_by, firing.values, strict=True))
+                details = self._details(firing, event, group)
+                alert = replace(self._alert(firing.correlation, event, {}, bare=True), **details)
             if alert is not None:
-                if one.incomplete:
+                if firing.incomplete:
                     alert = self._incomplete(alert)
                 yield self._finished(alert, event, at_hand=same)
 
@@ -504,65 +504,66 @@ class AlertBuilder:
             self._context.failures.step(f"enriching an alert of {alert.rule_title}", error)
             return replace(alert, flags=(*alert.flags, MISSING))
 
-    def _selected(self, one: Selected, event: Event, alert_id: str, *, bare: bool = False) -> Alert | None:
+    def _selected(self, row: Selected, event: Event, alert_id: str, *, bare: bool = False) -> Alert | None:
         """The alert of a statement's row; None when it was folded. ``bare``: also without its fields."""
-        rule, fields = one.statement, {} if bare else one.fields
+        rule, fields = row.statement, {} if bare else row.fields
         if not bare and not self._passes(rule, event, fields, alert_id):
             return None
-        found = _entities(rule, fields, event)
+        entities = _entities(rule, fields, event)
         if rule.plain:
-            return self._alert(rule, event, fields, bare=bare, alert_id=alert_id, entities=found)
-        window, level = one.window, one.head("level").lower()
-        tags = tuple(tag for part in one.head("tags").split(",") if (tag := part.strip()))
-        alert = self._alert(rule, event, fields, bare=bare, alert_id=alert_id, entities=found)
+            return self._alert(rule, event, fields, bare=bare, alert_id=alert_id, entities=entities)
+        window, level = row.window, row.head("level").lower()
+        tags = tuple(tag for part in row.head("tags").split(",") if (tag := part.strip()))
+        alert = self._alert(rule, event, fields, bare=bare, alert_id=alert_id, entities=entities)
         alert.kind = "correlation" if rule.stateful else "detection"
-        alert.rule_title = one.head("title") or rule.title
+        alert.rule_title = row.head("title") or rule.title
         alert.level, alert.tags = level if level in LEVELS else rule.level, tags or rule.tags
-        alert.count = one.times
+        alert.count = row.times
         if window:
             alert.first_time, alert.last_time = window
         return alert
 
-    def _event_of(self, one: Firing, now: Event | None) -> Event:
+    def _event_of(self, firing: Firing, now: Event | None) -> Event:
         """The event at which a correlation fired; ``now``: the one that is being evaluated."""
-        if now is not None and now.offset == one.event.offset:
+        if now is not None and now.offset == firing.event.offset:
             return now
-        return self._events.logged(one.event.offset, one.event.length, one.event.time)
+        return self._events.logged(firing.event.offset, firing.event.length, firing.event.time)
 
-    def _correlation(self, one: Firing, event: Event) -> Alert | None:
+    def _correlation(self, firing: Firing, event: Event) -> Alert | None:
         """None when the alert was folded."""
-        group = shown_group(one, event.record.get)
-        if not self._passes(one.correlation, event, group):
+        group = shown_group(firing, event.record.get)
+        if not self._passes(firing.correlation, event, group):
             return None
         fields = dict(group)
-        number = self._numbers.get(one.event.rule_id)
+        number = self._numbers.get(firing.event.rule_id)
         if number is not None:
             fields = {**self._engine.shown(number, event.record), **fields}
-        if one.correlation.kind.row.numeric:
-            fields[one.correlation.kind.value] = str(one.metric)
-        details = self._details(one, event, group)
-        return replace(self._alert(one.correlation, event, fields), **details)
+        if firing.correlation.kind.row.numeric:
+            fields[firing.correlation.kind.value] = str(firing.metric)
+        details = self._details(firing, event, group)
+        return replace(self._alert(firing.correlation, event, fields), **details)
 
-    def _details(self, one: Firing, event: Event, group: Mapping[str, str]) -> dict[str, Any]:
+    def _details(self, firing: Firing, event: Event, group: Mapping[str, str]) -> dict[str, Any]:
         """What an alert of a correlation has besides."""
         return {
-            "alert_id": self._alert_id(one.correlation.id, event.offset, group),
+            "alert_id": self._alert_id(firing.correlation.id, event.offset, group),
             "kind": "correlation",
-            "event_time": one.event.time,
+            "event_time": firing.event.time,
             "group_by": group,
-            "count": one.count,
-            "first_time": one.first_time,
-            "last_time": one.last_time,
+            "count": firing.count,
+            "first_time": firing.first_time,
+            "last_time": firing.last_time,
             "contributing": tuple(
-                Contribution(c.rule_id, c.time, RawRef(self._log.log_id, c.offset, c.length)) for c in one.contributing
+                Contribution(part.rule_id, part.time, RawRef(self._log.log_id, part.offset, part.length))
+                for part in firing.contributing
             ),
         }
 
-    def _fold(self, one: Fold) -> Alert:
-        agent, source, fold_key = self._agent, one.source, f"fold {one.parent_id}"
+    def _fold(self, folded: Fold) -> Alert:
+        agent, source, fold_key = self._agent, folded.source, f"fold {folded.parent_id}"
         return Alert(
             alert_id=self._begun.of(source.rule_id, source.offset, fold_key),
-            parent_id=one.parent_id,
+            parent_id=folded.parent_id,
             seq=self._next_seq(),
             kind="fold",
             rule_id=source.rule_id,
@@ -574,18 +575,18 @@ class AlertBuilder:
             site=agent.site,
             fleet=agent.fleet,
             host=source.host,
-            event_time=one.last_time,
+            event_time=folded.last_time,
             detected_at=self._clock(),
             received_date=envelope.received_date(source.received_at),
             source=source.input,
             logsource=LogSource(*source.logsource),
-            fields=one.values,
-            entities=entities_of(one.values, source.host),
+            fields=folded.values,
+            entities=entities_of(folded.values, source.host),
             raw="",
             raw_ref=RawRef(self._log.log_id, source.offset, source.length),
-            group_by=one.values,
-            count=one.count,
-            first_time=one.first_time,
-            last_time=one.last_time,
+            group_by=folded.values,
+            count=folded.count,
+            first_time=folded.first_time,
+            last_time=folded.last_time,
             bundle=self._bundle_of(source.rule_id),
         )

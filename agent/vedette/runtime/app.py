@@ -56,7 +56,7 @@ from vedette.runtime.heartbeat import heartbeat
 from vedette.runtime.inputs import Inputs, context_of
 from vedette.runtime.lives import Lives
 from vedette.runtime.logs import configure_logging, report_suppressed
-from vedette.runtime.lookups import Lookups
+from vedette.runtime.lookups import POLL_SECONDS, Lookups
 from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.reload import Merged, Reloads, merge
 from vedette.runtime.reported import Reported, record
@@ -198,7 +198,7 @@ class Agent:
         sets = RuleSets(context.config, lambda: newest_lines(context.raw_log))
         with uncollected():
             loaded = await sets.start()
-            context.input_contexts.update((one.name, context_of(one)) for one in context.config.input)
+            context.input_contexts.update((settings.name, context_of(settings)) for settings in context.config.input)
             self.pipeline = Pipeline(context, loaded.engine, loaded.credit, self._deaths)
             self.active = ActiveRules(self.pipeline, sets, loaded)
             self._commands = Commands(self, self._reload_command)
@@ -313,10 +313,17 @@ class Agent:
         """Read what the fleet has signed so far; nothing without ``[fleet] root``."""
         if self.context.config.fleet.root is not None and self._path is not None:
             from vedette.runtime.fleet import Fleet
-            from vedette.runtime.fleet_host import Host
 
-            host = Host(self._path, self._reload_config, self._unwell, lambda: self.lookups, self._waiting)
-            self.fleet = await asyncio.to_thread(Fleet, self.context, self.active, host)
+            self.fleet = await asyncio.to_thread(
+                Fleet,
+                self.context,
+                self.active,
+                self._path,
+                reload=self._reload_config,
+                unwell=self._unwell,
+                lookups=lambda: self.lookups,
+                waiting=self._waiting,
+            )
             from vedette.fleet.job import Services
             from vedette.runtime.requests import Requests
 
@@ -354,9 +361,9 @@ class Agent:
         self._attach_fleet()
         if self._mqtt is not None and config.bundles.trusted_keys:
             self._arrivals = [
-                Arrivals(config, one, self.active, self._mqtt, partial(self._governed, one.name))
-                for one in config.rulesets
-                if not one.paths
+                Arrivals(config, ruleset, self.active, self._mqtt, partial(self._governed, ruleset.name))
+                for ruleset in config.rulesets
+                if not ruleset.paths
             ]
             for arrivals in self._arrivals:
                 arrivals.subscribe()
@@ -375,8 +382,8 @@ class Agent:
     def _lookups_replaced(self) -> None:
         """A bundle that was refused for want of a lookup may be good now."""
         if self.active.sets.error:
-            for one in self._arrivals:
-                one.subscribe()
+            for arrivals in self._arrivals:
+                arrivals.subscribe()
 
     def _join(self, uplink: MqttUplink | None) -> None:
         """Without an uplink to the region nobody enrols, and a member renews its certificate by files."""
@@ -434,32 +441,32 @@ class Agent:
     # --- status
 
     def status(self) -> dict[str, Any]:
-        found = status.collect(self.pipeline, self.active, self.uplink.state(), self._reloads, self.lookups.status())
-        found["sinks"] = self._sinks.state()
-        found["plugins"] = plugins.status()
-        found["response"] = None if self.response is None else self.response.state()
+        answer = status.collect(self.pipeline, self.active, self.uplink.state(), self._reloads, self.lookups.status())
+        answer["sinks"] = self._sinks.state()
+        answer["plugins"] = plugins.status()
+        answer["response"] = None if self.response is None else self.response.state()
         if self.membership is not None:
-            found["membership"] = self.membership.state()
-        found["process"] = {**self._lives.status(), "cpu_seconds": round(time.process_time(), 2)}
+            answer["membership"] = self.membership.state()
+        answer["process"] = {**self._lives.status(), "cpu_seconds": round(time.process_time(), 2)}
         for name, least in self._least.items():
-            found["correlation_state"][name] = max(found["correlation_state"][name], least)
+            answer["correlation_state"][name] = max(answer["correlation_state"][name], least)
         if self._archiving is not None:
-            found["archive"] = self._archiving.status()
+            answer["archive"] = self._archiving.status()
         if self.fleet is not None:
-            found["actual"] = self.fleet.actual()
-        found["input_states"] = self._inputs.states(self.context.config.input)
-        found["problems"] = health.problems(found)
+            answer["actual"] = self.fleet.actual()
+        answer["input_states"] = self._inputs.states(self.context.config.input)
+        answer["problems"] = health.problems(answer)
         account = self.context.outbox.account()
-        self._reported.keep(record(account.log_id, account.commits, found))
-        return found
+        self._reported.keep(record(account.log_id, account.commits, answer))
+        return answer
 
     def _heartbeat(self) -> bytes:
-        found = self.status()
+        answer = self.status()
         if self.context.config.redact:
             from vedette.runtime import outward
 
-            found = outward.status(found)
-        return heartbeat(found)
+            answer = outward.status(answer)
+        return heartbeat(answer)
 
     # --- reloads
 
@@ -472,7 +479,7 @@ class Agent:
         """Reload on SIGHUP or command; check the rules now and then."""
         while True:
             try:
-                async with asyncio.timeout(self.context.config.rules.poll):
+                async with asyncio.timeout(POLL_SECONDS):
                     await self._hangup.wait()
             except TimeoutError:
                 await self.active.check()
@@ -577,7 +584,7 @@ class Agent:
 def _of_alerts(config: Config) -> tuple[object, ...]:
     """The settings with which evaluation makes alerts."""
     agent = config.agent
-    return config.engine, config.suppress, config.enrich, config.response, config.redact, agent.redact_key
+    return config.suppress, config.enrich, config.response, config.redact, agent.redact_key
 
 
 def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

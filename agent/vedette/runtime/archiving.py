@@ -32,13 +32,13 @@ STOP_SECONDS = 2.0
 class Archiving:
     """``start``, then ``stop``. ``status`` may be called from the event loop."""
 
-    def __init__(self, config: Config, raw_log: RawLog, known: Index, clock: Callable[[], int]) -> None:
+    def __init__(self, config: Config, raw_log: RawLog, index: Index, clock: Callable[[], int]) -> None:
         settings = config.archive
-        self._settings, self._raw_log, self._index, self._clock = settings, raw_log, known, clock
+        self._settings, self._raw_log, self._index, self._clock = settings, raw_log, index, clock
         self._half = config.raw_log.max_bytes // 2
         self._ends = threading.Event()
         pace = Pace(settings.max_rate, self._ends.wait)
-        self._archiver = Archiver(known, config.agent.id, settings.recipient, pace)
+        self._archiver = Archiver(index, config.agent.id, settings.recipient, pace)
         self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
         self._failure, self._failures = "", 0
 
@@ -60,9 +60,9 @@ class Archiving:
                     self._archiver.find(store)
                     self._archiver.discard()
                     begun = True
-                one = next(iter(self._due()), None)
-                if one is not None:
-                    self._archive(one, store)
+                segment = next(iter(self._due()), None)
+                if segment is not None:
+                    self._archive(segment, store)
             except Stopped:
                 return
             except OSError as error:
@@ -72,11 +72,11 @@ class Archiving:
                     log.info(Log.ARCHIVE_RECOVERED, url=self._settings.url, after=self._failure)
                     self._failure = ""
                 pause = FIRST_PAUSE
-                if one is None:
+                if segment is None:
                     self._ends.wait(POLL_SECONDS)
 
-    def _archive(self, one: Kept, store: Store) -> None:
-        row = self._archiver.archive(one.segment, store)
+    def _archive(self, segment: Kept, store: Store) -> None:
+        row = self._archiver.archive(segment.segment, store)
         log.info(Log.SEGMENT_ARCHIVED, segment=row.segment, bytes=row.stored_size, url=self._settings.url)
 
     def _failed(self, error: OSError, pause: float) -> float:
@@ -91,10 +91,10 @@ class Archiving:
         return min(2 * pause, MAX_PAUSE)
 
     def _waiting(self) -> list[Kept]:
-        return [one for one in self._raw_log.final() if not self._verified(one)]
+        return [segment for segment in self._raw_log.final() if not self._verified(segment)]
 
-    def _verified(self, one: Kept) -> bool:
-        row = self._index.get(one.segment.path.name)
+    def _verified(self, segment: Kept) -> bool:
+        row = self._index.get(segment.segment.path.name)
         return row is not None and row.state == "verified"
 
     def _due(self) -> list[Kept]:
@@ -102,7 +102,7 @@ class Archiving:
         if self._raw_log.size() > self._half:
             return waiting
         before = self._clock() - round(self._settings.after * 1e6)
-        return [one for one in waiting if one.sealed_at <= before]
+        return [segment for segment in waiting if segment.sealed_at <= before]
 
     def status(self) -> dict[str, Any]:
         """JSON-able; sizes in bytes."""
@@ -112,7 +112,7 @@ class Archiving:
             "segments": len(rows),
             "bytes": sum(row.stored_size for row in rows),
             "waiting": len(waiting),
-            "waiting_bytes": sum(one.size for one in waiting),
+            "waiting_bytes": sum(segment.size for segment in waiting),
             "failing": bool(self._failure),
             "failures": self._failures,
             "error": self._failure,

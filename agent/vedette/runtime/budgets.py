@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from vedette.engine.cache import CACHE_BYTES
 from vedette.runtime.pipeline import Pipeline
 from vedette.store.store import Account
 from vedette.system import descriptors
@@ -43,7 +44,7 @@ def budgets(
                "the least recently used group is evicted"),
         Budget("statements", "bytes", statements["bytes"], statements["max_bytes"],
                statements["bytes"] >= 0.99 * statements["max_bytes"], "the key unchanged longest is evicted"),
-        Budget("cache", "bytes", cache["bytes"], config.engine.cache_bytes, cache["bytes"] >= config.engine.cache_bytes,
+        Budget("cache", "bytes", cache["bytes"], CACHE_BYTES, cache["bytes"] >= CACHE_BYTES,
                "the oldest results are evicted"),
         Budget("memory", "bytes", resident(), config.agent.max_memory, pipeline.memory_pressure,
                "the result cache is off, frames are read back from disk"),
@@ -51,21 +52,3 @@ def budgets(
                "what needs one waits; connections that have sent nothing are closed"),
     ]  # fmt: skip
     return {row.name: {key: value for key, value in row._asdict().items() if key != "name"} for row in rows}
-
-
-def amount(value: float, unit: str) -> str:
-    if unit != "bytes":
-        return f"{value:g}"
-    for name, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if value >= size:
-            return f"{value / size:.1f} {name}"
-    return f"{value:g} B"
-
-
-def budget_lines(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    return [
-        f"budget   {name.replace('_', ' ')}: {amount(row['used'], row['unit'])} of {amount(row['max'], row['unit'])}"
-        + (" days" if row["unit"] == "days" else "")
-        + (f"  REACHED: {row['action']}" if row["reached"] else "")
-        for name, row in rows.items()
-    ]

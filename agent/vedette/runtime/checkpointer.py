@@ -160,8 +160,8 @@ class Checkpointer(Uncommitted):
             place = self._place(cursor, counters, next_seq)
             quarantined = dict(failures.quarantined) if failures.changed else None
             failures.changed = False
-            sets = [OfSet(one.account.name, one.state, one.begins, one.whole, one.quarantined) for one in sent]
-            furthest = max([offset, *(one.offset for one in sent)])
+            sets = [OfSet(part.account.name, part.state, part.begins, part.whole, part.quarantined) for part in sent]
+            furthest = max([offset, *(part.offset for part in sent)])
 
             done = False
 
@@ -192,10 +192,10 @@ class Checkpointer(Uncommitted):
             self._health.recovered(STORE)
             progress.committed, self.counted, self._committing = offset, counters, []
             del self._again[: again[1]]
-            for one in sent:
-                one.account.take(one)
-                one.account.committing = False
-                one.done.set_result(None)
+            for part in sent:
+                part.account.take(part)
+                part.account.committing = False
+                part.done.set_result(None)
             if not (rows_wait or self._accounts.rows_wait):  # a rebuilt store would not have them
                 self._restart.committed(place, self._outbox.first_wanted())
         if alerts:

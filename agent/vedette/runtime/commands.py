@@ -42,16 +42,16 @@ class Commands:
 
     async def asked(self, name: str, **words: Any) -> Any:
         """By a request of the fleet's operators: without what is redacted."""
-        found = await self.by_name[name](**words)
+        answer = await self.by_name[name](**words)
         if self._agent.context.config.redact:
             from vedette.runtime import outward
 
-            return outward.answer(name, found)
-        return found
+            return outward.answer(name, answer)
+        return answer
 
     def declared(self) -> tuple[tuple[str, str], ...]:
         """The formats of the active rules: their text, and where it is."""
-        return tuple((one.text, one.path) for one in self._agent.active.loaded.engine.plan.formats)
+        return tuple((declared.text, declared.path) for declared in self._agent.active.loaded.engine.plan.formats)
 
     async def status(self) -> dict[str, Any]:
         await self._agent.pipeline.checkpointer.asked()

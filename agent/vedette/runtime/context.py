@@ -50,7 +50,7 @@ class RunContext(EvaluationContext):
     ) -> None:  # fmt: skip
         """``restart``: the one that ``raw_log`` asks. ``reported``: the counters that were reported last."""
         saved = store.load()
-        self.dead_letters = DeadLetters(config.agent.quarantine_dir, config.rules.quarantine_bytes)
+        self.dead_letters = DeadLetters(config.agent.quarantine_dir)
         progress = Progress(raw_log, counters, saved, restart.positions, reported, config.input)
         failures = Failures(counters, self.dead_letters, raw_log.log_id, store.get(QUARANTINED))
         super().__init__(config, raw_log, counters, clock, restart, progress, failures)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vedette.config.settings import DEFAULT_SET
-from vedette.runtime.dearest import spent
 from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.rules import Loaded
 
@@ -29,12 +28,12 @@ def costs(
     plan, tally, context = loaded.engine.plan, loaded.engine.tally, pipeline.context
 
     def split(by_id: Iterable[tuple[str, float]]) -> defaultdict[str, float]:
-        found = defaultdict[str, float](float)
-        for one, amount in by_id:
-            names = sets.get(one, _FIRST)
+        shares = defaultdict[str, float](float)
+        for rule_id, amount in by_id:
+            names = sets.get(rule_id, _FIRST)
             for name in names:
-                found[name] += amount / len(names)
-        return found
+                shares[name] += amount / len(names)
+        return shares
 
     asked = split((plan.rules[number].id, times) for number, times in tally.asked.items())
     total = sum(asked.values())
@@ -42,23 +41,23 @@ def costs(
         asked = split((rule.id, 1.0) for rule in plan.rules)
         total = sum(asked.values()) or 1.0
     groups = state["bytes"] / (state["groups"] or 1)
-    taken = split(
+    used = split(
         [
-            *((one["rule_id"], one["groups"] * groups) for one in state["correlations"]),
-            *((one["rule_id"], one["bytes"]) for one in statements["statements"]),
+            *((entry["rule_id"], entry["groups"] * groups) for entry in state["correlations"]),
+            *((entry["rule_id"], entry["bytes"]) for entry in statements["statements"]),
         ]
     )
     alerts = split(pipeline.checkpointer.made.items())
-    aside = split((one["rule_id"], 1.0) for one in quarantined)
+    aside = split((entry["rule_id"], 1.0) for entry in quarantined)
     strict = pipeline.strict.status()
     apart = {name: row["us_per_event"] for name, row in strict.items()}
-    merged = spent(loaded.engine)
+    merged = loaded.engine.tally.spent
     whole = (merged + sum(apart.values())) or 1.0
     rows = {
         name: {
             "cpu_share": round(asked[name] / total * (merged / whole if any(apart.values()) else 1.0), 4),
             "us_per_event": round(merged * asked[name] / total, 4),
-            "state_bytes": round(taken[name]),
+            "state_bytes": round(used[name]),
             "alerts": round(alerts[name]),
             "quarantined": round(aside[name]),
             "lag_events": sum(pipeline.backlog.values()),

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from vedette.config.settings import Config
 from vedette.decode.decoder import possible_source
 from vedette.engine.match import Engine
-from vedette.inputs.base import InputSettings
+from vedette.inputs.settings import InputSettings
 from vedette.model.event import LogSource
 from vedette.plan.plan import Plan
 from vedette.plan.relation import starved
@@ -26,6 +26,8 @@ class Dead(NamedTuple):
     """The id of each, and the reason."""
     waiting: dict[str, int]
     """How many of them, by the input that they wait for; the most first."""
+    refused: int = 0
+    """How many of them, the first, do not compile."""
 
     @property
     def reasons(self) -> list[str]:
@@ -33,7 +35,7 @@ class Dead(NamedTuple):
 
     def of(self, rule: str) -> list[str]:
         """Why the rule of this id is one of them: mostly one reason, or none."""
-        return [reason for one, reason in self.found if one == rule]
+        return [reason for rule_id, reason in self.found if rule_id == rule]
 
 
 _DEAD: WeakKeyDictionary[Engine, tuple[list[reach.Input], Dead]] = WeakKeyDictionary()
@@ -42,25 +44,25 @@ _DEAD: WeakKeyDictionary[Engine, tuple[list[reach.Input], Dead]] = WeakKeyDictio
 
 def dead_rules(config: Config, engine: Engine) -> Dead:
     inputs = [(item.codec, item.logsource) for item in config.input]
-    known = _DEAD.get(engine)
-    if known is None or known[0] != inputs:
-        known = _DEAD[engine] = inputs, dead_of(config.input, engine.plan, functions=config.functions.allow)
-    return known[1]
+    remembered = _DEAD.get(engine)
+    if remembered is None or remembered[0] != inputs:
+        remembered = _DEAD[engine] = inputs, dead_of(config.input, engine.plan, functions=config.functions.allow)
+    return remembered[1]
 
 
 def dead_of(inputs: Iterable[InputSettings], plan: Plan, *, functions: bool) -> Dead:
     """Those of one plan, the refused ones first. ``functions``: whether functions in Python are allowed."""
-    found, waiting = unreached(inputs, plan)
+    never, waiting, _ = unreached(inputs, plan)
     calling = [one for one in plan.statements if one.modules and not functions]
     refused = [(one.rule_id, str(one)) for one in plan.refused]
     refused += [(one.id, f"{one.path}:{one.line}: {NOT_ALLOWED} ({one.title})") for one in calling]
-    return Dead([*refused, *found], waiting)
+    return Dead([*refused, *never], waiting, len(plan.refused))
 
 
-def unreached(given: Iterable[InputSettings], plan: Plan) -> Dead:
+def unreached(settings: Iterable[InputSettings], plan: Plan) -> Dead:
     """Those that none of these inputs can make true, and the correlations and statements that need such rules."""
-    inputs = [(item.codec, item.logsource) for item in given]
-    found, late = list[tuple[str, str]](), list[tuple[str, str]]()
+    inputs = [(item.codec, item.logsource) for item in settings]
+    never, late = list[tuple[str, str]](), list[tuple[str, str]]()
     wanting, idle, selecting = dict[str, str](), list[str](), dict[str, str]()
     for rule in plan.rules:
         if (reason := reach.dead(plan, rule, inputs)) is None:
@@ -73,13 +75,13 @@ def unreached(given: Iterable[InputSettings], plan: Plan) -> Dead:
         if rule.id in plan.scans:
             continue
         line = f"{rule.path}:{rule.line}: {reason} ({rule.title})"
-        (late if rule.id in wanting else found).append((rule.id, line))
+        (late if rule.id in wanting else never).append((rule.id, line))
     lost = {one.id for one in starved(plan.correlations, (one for one in idle if one not in wanting))}
     for one in starved(plan.correlations, idle):
         if one.id not in lost:
             wanting[one.id] = next(wanting[slot.rule_id] for slot in one.slots if slot.rule_id in wanting)
         reason = f"{one.path}:{one.line}: rules that it needs cannot fire ({one.title})"
-        (late if one.id in wanting else found).append((one.id, reason))
+        (late if one.id in wanting else never).append((one.id, reason))
     for statement in plan.statements:
         if (scan := next((scan for scan in statement.scans if scan.rule in selecting), None)) is not None:
             if scan.rule in wanting:
@@ -87,10 +89,10 @@ def unreached(given: Iterable[InputSettings], plan: Plan) -> Dead:
             reason = (
                 f"{statement.path}:{statement.line}: table {scan.table}: {selecting[scan.rule]} ({statement.title})"
             )
-            (late if scan.rule in wanting else found).append((statement.id, reason))
+            (late if scan.rule in wanting else never).append((statement.id, reason))
     for rule_id in selecting:
         wanting.pop(rule_id, None)
-    return Dead([*found, *late], dict(Counter(wanting.values()).most_common()))
+    return Dead([*never, *late], dict(Counter(wanting.values()).most_common()))
 
 
 def _wanted(logsource: LogSource) -> str:

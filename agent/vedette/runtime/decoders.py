@@ -55,11 +55,11 @@ def plug(allow: Iterable[str], names: Iterable[str] | None = None, deaths: Decod
     """Load the decoders that ``allow`` lets in, of ``names`` alone where given, each under the names that an input may
     call it; what cannot be loaded is logged, and returned for people."""
     entries, wrong = found(allow)
-    known = by_name(entries, "decoders")
-    for name in dict.fromkeys(known if names is None else names):
-        if name in CODECS or name not in known or name in codecs.plugged:
+    by_format = by_name(entries, "decoders")
+    for name in dict.fromkeys(by_format if names is None else names):
+        if name in CODECS or name not in by_format or name in codecs.plugged:
             continue
-        entry = known[name]
+        entry = by_format[name]
         account = health(entry, f"format {name}")
         if deaths is not None and (why := deaths.forbids(entry)):
             account.condemn(why)
@@ -95,7 +95,7 @@ def codec_of(name: str, entry: Entry, account: Health, deaths: Decoders | None =
     if deaths is not None and deaths.careful:
         read = _noted(read, deaths, entry)
     row = Format(name, b"", read, gives, structured=False)
-    return Codec(name, f"of the plugin {entry.label}", Kind.SYSLOG, name, row=row)
+    return Codec(name, Kind.SYSLOG, name, row=row)
 
 
 def _loaded(entry: Entry) -> Any:
@@ -113,10 +113,10 @@ def _loaded(entry: Entry) -> Any:
     thread.join(LOAD_SECONDS)
     if not outcome:
         raise TimeoutError(f"its import took more than {LOAD_SECONDS:g} s")
-    made, error = outcome[0]
+    loaded, error = outcome[0]
     if error is not None:
         raise error if isinstance(error, Exception) else RuntimeError(repr(error))
-    return made
+    return loaded
 
 
 def _noted(read: Callable[[str], Fields], deaths: Decoders, entry: Entry) -> Callable[[str], Fields]:
@@ -141,7 +141,7 @@ class Guarded:
         if self._health.quarantined:
             return {}
         try:
-            given = self._bound.call(self._read, message)
+            answer = self._bound.call(self._read, message)
         except Overrun as error:
             self._health.fault(error)
             if self._health.row >= FAULTS:
@@ -151,11 +151,11 @@ class Guarded:
         except BaseException as error:  # its fault, whatever it is
             self._blame(f"{type(error).__name__}: {error}")
             return {}
-        if not isinstance(given, Mapping):
-            self._blame(f"read returned {given!r:.80}: expects a table of fields")
+        if not isinstance(answer, Mapping):
+            self._blame(f"read returned {answer!r:.80}: expects a table of fields")
             return {}
-        kept: Fields = {}
-        for name, value in given.items():
+        fields: Fields = {}
+        for name, value in answer.items():
             how = self._fields.get(name) if isinstance(name, str) else None
             if how is None:
                 self._blame(f"{name!r:.80} is not among its fields")
@@ -164,8 +164,8 @@ class Guarded:
             elif how == "verbatim" and (type(value) is not str or value not in message):
                 self._blame(f"{name} is {value!r:.80}, which does not stand in the message")
             else:
-                kept[name] = value
-        return kept
+                fields[name] = value
+        return fields
 
     def _blame(self, reason: str) -> None:
         """Count a fault that does not lead to quarantine."""

@@ -80,7 +80,7 @@ class Detector:
     @property
     def without_functions(self) -> list[str]:
         """The titles of statements that do not run, because they call functions in Python."""
-        return [one.title for one in self._state.statements.refused]
+        return [statement.title for statement in self._state.statements.refused]
 
     @property
     def timeless(self) -> int:
@@ -95,10 +95,10 @@ class Detector:
         """What ``events`` complete, each in its order: detections and correlations event by event, then rows of
         statements. ``events``: as for ``vedette.evaluate``; ``received_at``: UTC microseconds, default: now."""
         now = time.time_ns() // 1000 if received_at is None else received_at
-        found = self._advance(now) if self._live else []
+        detected = self._advance(now) if self._live else []
         for chunk in chunk_of(events, self._format, now):
-            found += self._chunk(chunk)
-        return found + list(self._rows())
+            detected += self._chunk(chunk)
+        return detected + list(self._rows())
 
     def advance(self, now: int | None = None) -> list[Detected]:
         """What the passing of time completes while no event comes: to be called about once a second. ``now``: UTC
@@ -108,12 +108,12 @@ class Detector:
 
     def finish(self) -> list[Detected]:
         """No further event comes: what waits for more is evaluated as it is, and every window ends."""
-        found = list[Detected]()
+        detected = list[Detected]()
         for at, matches in groupby(self._evaluation.rest(), attrgetter("offset")):
-            found += self._event([one.match for one in matches], self._waiting[at])
+            detected += self._event([one.match for one in matches], self._waiting[at])
         self._waiting.clear()
-        found += self._fired(self._state.correlator.finish())
-        return found + [self._stated(one) for one in self._state.statements.finish()]
+        detected += self._fired(self._state.correlator.finish())
+        return detected + [self._stated(one) for one in self._state.statements.finish()]
 
     async def feed_async(
         self, events: Iterable[bytes | str | Mapping[str, Any]], *, received_at: int | None = None
@@ -129,17 +129,17 @@ class Detector:
 
     def _chunk(self, chunk: Chunk) -> list[Detected]:
         assert chunk.ends is not None
-        found, start, first = list[Detected](), self._offset, self._events + 1
+        detected, start, first = list[Detected](), self._offset, self._events + 1
 
         def number(at: int) -> int:
             return self._waiting[at] if at < start else first + chunk.index(at - start)
 
         for at, matches in groupby(self._evaluation.frame(Frame(start, chunk)), attrgetter("offset")):
-            found += self._event([one.match for one in matches], number(at))
+            detected += self._event([joined.match for joined in matches], number(at))
         self._waiting = {at: number(at) for at in self._evaluation.joiner.offsets()}
         self._events += len(chunk)
         self._offset += len(chunk.data)
-        return found
+        return detected
 
     def _event(self, matches: list[Match], number: int) -> Iterator[Detected]:
         """What an event matches, and what it completes."""
@@ -186,17 +186,17 @@ class Detector:
     # --- what they complete
 
     def _fired(self, fired: Iterable[Firing]) -> Iterator[Correlated]:
-        for one in fired:
-            if one.correlation.id not in self.engine.plan.silent:
-                values = self._shown.get(one.event.offset, {})
-                yield Correlated(one, "", one.event.offset, shown_group(one, values.get))
+        for firing in fired:
+            if firing.correlation.id not in self.engine.plan.silent:
+                values = self._shown.get(firing.event.offset, {})
+                yield Correlated(firing, "", firing.event.offset, shown_group(firing, values.get))
 
     def _rows(self) -> Iterator[Stated]:
         if self._state.statements:
             yield from map(self._stated, self._state.statements.take())
 
-    def _stated(self, one: Selected) -> Stated:
-        return Stated(one, "", one.offset)
+    def _stated(self, row: Selected) -> Stated:
+        return Stated(row, "", row.offset)
 
     def failures(self) -> list[str]:
         """Correlations and statements that raised since the last call, and why: a fault of Vedette or of a rule. The
@@ -216,16 +216,16 @@ class Detector:
             if state.rewritten:
                 break
         shown = [[number, values] for number, values in self._shown.items()]
-        given = [self._events, self._offset, list(self._waiting.items()), shown, self._timeless, parts]
-        return bytes(msgpack.packb([FORMAT, self._live, *given]))
+        account = [self._events, self._offset, list(self._waiting.items()), shown, self._timeless, parts]
+        return bytes(msgpack.packb([FORMAT, self._live, *account]))
 
     def _restore(self, data: bytes) -> None:
         try:
-            form, live, *given = msgpack.unpackb(data, strict_map_key=False)
+            form, live, *values = msgpack.unpackb(data, strict_map_key=False)
             if form != FORMAT or live != self._live:
                 was = f"of format {form}" if form != FORMAT else f"of a detector with live={live}"
                 raise ValueError(f"it is {was}")
-            self._events, self._offset, waiting, shown, self._timeless, parts = given
+            self._events, self._offset, waiting, shown, self._timeless, parts = values
             self._waiting, self._shown = dict(waiting), OrderedDict(shown)
             self._state.restore(part for part in parts if part)
             if not live and (now := self._state.clock.received_at):

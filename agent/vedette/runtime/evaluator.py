@@ -27,7 +27,7 @@ from functools import partial
 import structlog
 
 from vedette.decode.bounded import Guard
-from vedette.engine.cache import Cache
+from vedette.engine.cache import CACHE_BYTES, Cache
 from vedette.engine.join import Joined
 from vedette.engine.match import Context, Engine, Match
 from vedette.engine.rows import Batch
@@ -74,7 +74,6 @@ class Evaluator:
         self._context, self._contexts, self._counters = context, context.input_contexts, context.counters
         self._progress, self._failures, self._clock = context.progress, context.failures, context.clock
         self._stored, self._uncommitted, self._state = stored, uncommitted, state
-        engine.quarantine_after = context.config.rules.quarantine_after
         self._quarantine_again(engine)
         self._alerts = AlertBuilder(context, state, engine, bundle)
         self._next: tuple[Engine, Credit] | None = None
@@ -118,7 +117,6 @@ class Evaluator:
     def switch(self, engine: Engine, bundle: Credit) -> None:
         """Evaluate with another plan, by the context's settings, from the next frame on; rules in quarantine stay
         there."""
-        engine.quarantine_after = self._context.config.rules.quarantine_after
         self._give_cache(engine)
         self._next = engine, bundle
         if not (self._under_way.locked() or self._rows_wait):
@@ -156,8 +154,7 @@ class Evaluator:
 
     def _give_cache(self, engine: Engine) -> None:
         """A plan of its own, a cache of its own."""
-        settings = self._context.config.engine
-        engine.remember(Cache(0 if self._low_memory else settings.cache_bytes, settings.verify_sample))
+        engine.remember(Cache(0 if self._low_memory else CACHE_BYTES))
 
     def _use_next(self) -> None:
         if self._next is not None:
@@ -306,14 +303,14 @@ class Evaluator:
         await self._do(self._make)
 
     def _make(self) -> None:
-        found, self._found, self._waiting = self._found, [], 0
-        alerts = self._alerts.of([(event.frame, matches) for event, matches in found])
-        for (event, _), of_event in zip(found, alerts, strict=True):
+        events, self._found, self._waiting = self._found, [], 0
+        alerts = self._alerts.of([(event.frame, matches) for event, matches in events])
+        for (event, _), of_event in zip(events, alerts, strict=True):
             try:
                 self._uncommitted.take(of_event)
             except Exception as error:  # the events that follow get their alerts
                 self._failures.event(event.frame, event.start, event.end, error)
-        if found:
+        if events:
             self._follow()
         elif failed := self._state.correlator.failures():
             self._failures.correlations(failed, self._clock())
@@ -471,14 +468,14 @@ class Evaluator:
                 Log.KERNEL_PANICKED, panics=panics, action="the events were evaluated without it; please report this"
             )
         self._panics = panics
-        for one in self.engine.plan.formats:
-            if one.guard.quarantined and self._slow_formats.get(one.name) is not one.guard:
-                self._slow_formats[one.name] = one.guard
+        for declared in self.engine.plan.formats:
+            if declared.guard.quarantined and self._slow_formats.get(declared.name) is not declared.guard:
+                self._slow_formats[declared.name] = declared.guard
                 log.error(
                     Log.FORMAT_QUARANTINED,
-                    format=one.name,
-                    file=one.path,
-                    reason=f"its patterns took too long on {one.guard.overruns} messages",
+                    format=declared.name,
+                    file=declared.path,
+                    reason=f"its patterns took too long on {declared.guard.overruns} messages",
                     action="its messages have no fields but message until the rule set changes: change the patterns",
                 )
 

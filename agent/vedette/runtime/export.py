@@ -84,40 +84,40 @@ class Wanted:
 # --- formats
 
 
-def as_raw(one: Event) -> bytes:
+def as_raw(event: Event) -> bytes:
     """The event's bytes and a newline. Of an event that holds newlines itself the end does not show."""
-    return one.raw + b"\n"
+    return event.raw + b"\n"
 
 
-def as_jsonl(one: Event) -> bytes:
+def as_jsonl(event: Event) -> bytes:
     """What is known of the event. ``raw`` is text; where the bytes are not UTF-8, ``raw_base64`` has them, too."""
     row = {
-        "log_id": one.log_id, "offset": one.offset, "length": one.length, "input": one.input,
-        "received_at": one.received_at, "event_time": one.decoded.event_time, "host": one.host,
-        "fields": fields(one.decoded), "raw": one.raw.decode("utf-8", "replace"),
+        "log_id": event.log_id, "offset": event.offset, "length": event.length, "input": event.input,
+        "received_at": event.received_at, "event_time": event.decoded.event_time, "host": event.host,
+        "fields": fields(event.decoded), "raw": event.raw.decode("utf-8", "replace"),
     }  # fmt: skip
-    if not _is_text(one.raw):
-        row["raw_base64"] = base64.b64encode(one.raw).decode()
+    if not _is_text(event.raw):
+        row["raw_base64"] = base64.b64encode(event.raw).decode()
     return orjson.dumps(row) + b"\n"
 
 
-def as_ocsf(one: Event) -> bytes:
+def as_ocsf(event: Event) -> bytes:
     """A Base Event (class 0): what Vedette knows of any event; decoded fields are in ``unmapped``. Times are
     milliseconds."""
-    when = one.decoded.event_time
+    when = event.decoded.event_time
     row: dict[str, Any] = {
         "class_uid": 0, "category_uid": 0, "activity_id": 0, "type_uid": 0, "severity_id": 0,
-        "time": (one.received_at if when is None else when) // 1000,
+        "time": (event.received_at if when is None else when) // 1000,
         "metadata": {
-            "version": OCSF, "uid": one.place, "log_name": one.input, "logged_time": one.received_at // 1000,
+            "version": OCSF, "uid": event.place, "log_name": event.input, "logged_time": event.received_at // 1000,
             "product": {"name": "Vedette", "vendor_name": "Vedette", "version": __version__},
         },
-        "raw_data": one.raw.decode("utf-8", "replace"),
-        "unmapped": fields(one.decoded),
+        "raw_data": event.raw.decode("utf-8", "replace"),
+        "unmapped": fields(event.decoded),
     }  # fmt: skip
-    if one.host:
+    if event.host:
         row["metadata"]["profiles"] = ["host"]
-        row["device"] = {"hostname": one.host, "type_id": 0}
+        row["device"] = {"hostname": event.host, "type_id": 0}
     return orjson.dumps(row) + b"\n"
 
 
@@ -138,11 +138,11 @@ def as_parquet(events: Iterable[Event]) -> bytes:
     """One file with ``COLUMNS``; ``fields`` is a JSON object."""
     return parquet(COLUMNS, [
         {
-            "log_id": one.log_id, "offset": one.offset, "length": one.length, "input": one.input,
-            "received_at": one.received_at, "event_time": one.decoded.event_time, "host": one.host,
-            "fields": orjson.dumps(fields(one.decoded)).decode(), "raw": one.raw,
+            "log_id": event.log_id, "offset": event.offset, "length": event.length, "input": event.input,
+            "received_at": event.received_at, "event_time": event.decoded.event_time, "host": event.host,
+            "fields": orjson.dumps(fields(event.decoded)).decode(), "raw": event.raw,
         }
-        for one in events
+        for event in events
     ])  # fmt: skip
 
 
@@ -178,7 +178,7 @@ class Reader:
         self, folder: Path | Tiers, wanted: Wanted, contexts: Mapping[str, Context], codecs: Codecs,
         after: Place | None = None, next_event: int = -1,
     ) -> None:  # fmt: skip
-        """``contexts``: by input its time zone and host; ``codecs``: all that events may be read by (``reading.py``).
+        """``contexts``: by input its time zone and host; ``codecs``: all that events may be read by.
         ``after``: where an export of before has come to, and the number of the event there."""
         self._folder, self._wanted, self._contexts, self._codecs = folder, wanted, contexts, codecs
         self.place, self.next_event = after, next_event
@@ -199,19 +199,19 @@ class Reader:
             self.place = Place(segment.generation, segment.log_id, header.end)
             if wanted.inputs and at.meta.input not in wanted.inputs:
                 continue
-            if (held := read.chunk(file, at, self._damaged)) is not None:
+            if (chunk := read.chunk(file, at, self._damaged)) is not None:
                 yield [
-                    self._event(segment.log_id, header.offset, held, begin, end)
-                    for begin, end in held.spans()
-                    if not wanted.pattern or pattern.search(held.data, begin, end)
+                    self._event(segment.log_id, header.offset, chunk, begin, end)
+                    for begin, end in chunk.spans()
+                    if not wanted.pattern or pattern.search(chunk.data, begin, end)
                 ]
 
-    def _event(self, log_id: str, offset: int, held: Chunk, begin: int, end: int) -> Event:
-        context, raw = self._contexts.get(held.input, Context()), held.data[begin:end]
-        codec, origin = self._codecs[held.codec], held.origin(begin)
-        found = record(raw, codec, origin=origin, received_at=held.received_at, zone=context.zone)
-        host = found.host or context.host
-        return Event(log_id, offset + begin, end - begin, held.input, held.received_at, raw, found, host)
+    def _event(self, log_id: str, offset: int, chunk: Chunk, begin: int, end: int) -> Event:
+        context, raw = self._contexts.get(chunk.input, Context()), chunk.data[begin:end]
+        codec, origin = self._codecs[chunk.codec], chunk.origin(begin)
+        decoded = record(raw, codec, origin=origin, received_at=chunk.received_at, zone=context.zone)
+        host = decoded.host or context.host
+        return Event(log_id, offset + begin, end - begin, chunk.input, chunk.received_at, raw, decoded, host)
 
     def _hole(self, gap: Gap) -> None:
         """Between two frames: the next one's number is known."""
@@ -241,23 +241,23 @@ class Parts:
             "request": {"agent_id": agent, **asdict(wanted), "inputs": list(wanted.inputs)},
             "complete": False, "events": 0, "damaged": 0, "gone": 0, "after": None, "parts": [],
         }  # fmt: skip
-        if (found := store.stat(MANIFEST)) is not None:
-            known = self._known(found.size)
-            if {**known["request"], "until": 0} != {**self.state["request"], "until": 0}:
-                raise ValueError(f"{name}: holds the export of {known['request']}: choose an empty folder")
-            self.state = known
+        if (manifest := store.stat(MANIFEST)) is not None:
+            former = self._known(manifest.size)
+            if {**former["request"], "until": 0} != {**self.state["request"], "until": 0}:
+                raise ValueError(f"{name}: holds the export of {former['request']}: choose an empty folder")
+            self.state = former
         elif any(key not in (MANIFEST, f"part-000001.{_ending(wanted)}") for key in store.keys("")):
             raise ValueError(f"{name}: is not empty and holds no export: choose an empty folder")
         self.wanted = replace(wanted, until=self.state["request"]["until"])
 
     def _known(self, size: int) -> dict[str, Any]:
         try:
-            known: dict[str, Any] = orjson.loads(self._store.read(MANIFEST, 0, size))
-            if known.keys() != self.state.keys() or known["request"].keys() != self.state["request"].keys():
+            former: dict[str, Any] = orjson.loads(self._store.read(MANIFEST, 0, size))
+            if former.keys() != self.state.keys() or former["request"].keys() != self.state["request"].keys():
                 raise ValueError("it has other keys")
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"{self._name}/{MANIFEST}: not the manifest of an export: {error}") from error
-        return known
+        return former
 
     def take(self, raw: Path | Tiers, contexts: Mapping[str, Context], codecs: Codecs) -> None:
         """Write what is left of the logs in ``raw``, part by part. Raises OSError."""
@@ -268,7 +268,7 @@ class Parts:
         before, events, size = self.state, list[Event](), 0
         for of_frame in reader.frames():
             events += of_frame
-            size += sum(one.length for one in of_frame)
+            size += sum(event.length for event in of_frame)
             if size >= PART_BYTES:
                 self._save(reader, before, events)
                 events, size = [], 0
@@ -301,8 +301,8 @@ class Parts:
         """Raises OSError, also when the store then has something else."""
         self._store.put(name, (data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES)))
         digests = digest(data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES))
-        found = self._store.stat(name)
-        if found is None or not holds(self._store, name, digests, found):
+        stored = self._store.stat(name)
+        if stored is None or not holds(self._store, name, digests, stored):
             raise OSError(f"{self._name}/{name}: what is there is not what was sent; start the export again")
 
 

@@ -45,6 +45,8 @@ log = structlog.get_logger()
 
 QUARANTINED = "quarantined"
 """The store's name for ``Failures.quarantined``."""
+MAX_BYTES = 16 << 20
+"""Of dead letters on disk."""
 KEPT = 100
 KINDS = 1000
 """Kinds of failure that are distinguished."""
@@ -62,7 +64,7 @@ def key(rule: AnyRule) -> str:
 class DeadLetters:
     """One writer; called in the event loop, for few events: a rule that goes on failing is quarantined."""
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
+    def __init__(self, folder: Path, max_bytes: int = MAX_BYTES) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
         self.events = 0
@@ -161,7 +163,7 @@ class Failures:
         rules = engine.plan.rules
         for number, start, end, reason in aside:
             self._keep(rules[number], reason, frame, start, end, rules[number].id)
-        for number in sorted({one.rule for one in aside} & engine.quarantined):
+        for number in sorted({event.rule for event in aside} & engine.quarantined):
             tally = engine.tally
             self._put(rules[number], "rule", tally.undecided[number], tally.reasons[number], now)
 
@@ -180,12 +182,12 @@ class Failures:
 
     def correlations(self, failed: Iterable[Failure], now: int) -> None:
         """Correlations raised; those that did so too often are muted already."""
-        for one in failed:
+        for failure in failed:
             self._counters.totals["poisoned"] += 1
-            about = one.correlation
-            log.error(Log.EVALUATION_FAILED, what=f"correlation {about.title}", rule=about.id, reason=one.reason)
-            if one.muted:
-                self._put(about, "correlation", one.times, one.reason, now)
+            about = failure.correlation
+            log.error(Log.EVALUATION_FAILED, what=f"correlation {about.title}", rule=about.id, reason=failure.reason)
+            if failure.muted:
+                self._put(about, "correlation", failure.times, failure.reason, now)
 
     def statements(self, failed: Iterable[tuple[Statement, Exception]], now: int) -> None:
         """Operators of these statements raised; they take no rows any more."""
@@ -204,7 +206,7 @@ class Failures:
 
     def muted(self, rules: Iterable[AnyRule]) -> set[str]:
         """Of ``rules`` the ids of those in quarantine."""
-        return {one.id for one in rules if key(one) in self.quarantined}
+        return {rule.id for rule in rules if key(rule) in self.quarantined}
 
     def release(self) -> int:
         """Nothing is in quarantine any more; returns how many were."""
@@ -234,7 +236,7 @@ class Failures:
         )  # fmt: skip
 
     def _keep(self, rule: Rule | None, reason: str, frame: Frame, start: int, end: int, kind: str) -> None:
-        kept = self._kept.get(kind, 0)
-        if kept < KEPT and (kept or len(self._kept) < KINDS):
-            self._kept[kind] = kept + 1
+        count = self._kept.get(kind, 0)
+        if count < KEPT and (count or len(self._kept) < KINDS):
+            self._kept[kind] = count + 1
             self._dead_letters.put(rule, reason, frame, self._log_id, start, end)

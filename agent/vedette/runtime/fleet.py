@@ -13,7 +13,9 @@ anywhere is followed by the same end.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -26,12 +28,12 @@ from vedette.fleet.trust import Missing, Trust, Trusted, TrustRefused
 from vedette.model.counters import Log
 from vedette.runtime.active import ActiveRules
 from vedette.runtime.context import RunContext
-from vedette.runtime.fleet_host import Host
 from vedette.runtime.fleet_lookups import FleetLookups
-from vedette.runtime.fleet_overlay import Overlays
+from vedette.runtime.fleet_overlay import Overlays, Reload, Unwell
 from vedette.runtime.fleet_release import FleetRelease
 from vedette.runtime.fleet_reports import Record, Reports
 from vedette.runtime.fleet_targets import Targets
+from vedette.runtime.lookups import Lookups
 from vedette.system.wallclock import utc_now
 
 if TYPE_CHECKING:
@@ -50,11 +52,25 @@ BUSY_SECONDS = 1.0
 class Fleet:
     """The agent's side of its fleet."""
 
-    def __init__(self, context: RunContext, active: ActiveRules, host: Host) -> None:
-        """Blocks on the disk. Raises TrustRefused (ValueError) when the root of trust is none, OSError."""
+    def __init__(
+        self,
+        context: RunContext,
+        active: ActiveRules,
+        path: Path,
+        *,
+        reload: Reload,
+        unwell: Unwell,
+        lookups: Callable[[], Lookups],
+        waiting: Callable[[], bool],
+    ) -> None:
+        """``path``: of the local configuration; ``lookups``: those that come by themselves, as they are in force;
+        ``waiting``: whether events wait to be evaluated. Blocks on the disk. Raises TrustRefused (ValueError) when the
+        root of trust is none, OSError."""
         agent, settings = context.config.agent, context.config.fleet
         assert settings.root is not None
-        self._context, self._active, self._host = context, active, host
+        self._context = context
+        self._active = active
+        self._own_lookups = lookups
         folder = agent.fleet_dir
         folder.mkdir(parents=True, exist_ok=True)
         self.time = SignedTime(folder / "time", context.clock)
@@ -65,9 +81,9 @@ class Fleet:
         """The documents that the record has last."""
         self._reports = Reports(folder / "audit.jsonl")
         self._targets = Targets(agent.fleet, self._trust, folder)
-        self._overlays = Overlays(context, host, self._targets, self._reports)
-        self._lookups = FleetLookups(context, host, self._targets, self._reports)
-        self._release = FleetRelease(context, host, self._targets, self._reports)
+        self._overlays = Overlays(context, path, reload, unwell, self._targets, self._reports)
+        self._lookups = FleetLookups(context, lookups, self._targets, self._reports)
+        self._release = FleetRelease(context, unwell, waiting, self._targets, self._reports)
         self._refreshing = asyncio.Lock()
         self._waits: tuple[str, ...] = ()
         """What waits for a window."""
@@ -126,7 +142,7 @@ class Fleet:
             "labels": actual.labels(config),
             "bundles": {name: one for name, one in bundles.items() if one is not None},
             "config": actual.of_config(config, self._overlays.state),
-            "lookups": self._host.lookups().actual(),
+            "lookups": self._own_lookups().actual(),
             "release": self._release.actual(),
             "waits": [*self._waits],
             "problems": self._reports.problems(**more),
@@ -139,11 +155,11 @@ class Fleet:
         (ValueError) and OSError."""
         async with self._refreshing:
             try:
-                found = await asyncio.to_thread(self._trust.refresh, self._targets.carried)
+                trusted = await asyncio.to_thread(self._trust.refresh, self._targets.carried)
             except TrustRefused as error:
                 await self._reports.record("metadata_refused", kind=error.kind, reason=str(error), carried=True)
                 raise
-            await self._took(found)
+            await self._took(trusted)
         self._targets.news.set()
         return _serials(self._trusted)
 
@@ -211,12 +227,12 @@ class Fleet:
             self._targets.mailbox.clear()
         self._reports.problem("trust", "")
 
-    async def _took(self, found: Trusted) -> None:
-        if self._recorded != _serials(found):
-            log.info(Log.FLEET_DOCUMENTS, **_serials(found))
-            await self._reports.record("documents_taken", **_serials(found))
-            self._recorded = _serials(found)
-        self._trusted = found
+    async def _took(self, trusted: Trusted) -> None:
+        if self._recorded != _serials(trusted):
+            log.info(Log.FLEET_DOCUMENTS, **_serials(trusted))
+            await self._reports.record("documents_taken", **_serials(trusted))
+            self._recorded = _serials(trusted)
+        self._trusted = trusted
 
     # --- what is wanted
 

@@ -7,20 +7,24 @@ themselves come on the channel of that version, as far as they lack, beside ever
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from vedette.fleet.documents import Target
 from vedette.lookup.layout import LookupRefused
 from vedette.lookup.sign import Signed, opened
 from vedette.runtime.context import RunContext
-from vedette.runtime.fleet_host import Host
 from vedette.runtime.fleet_reports import Reports
 from vedette.runtime.fleet_targets import Targets
+from vedette.runtime.lookups import Lookups
 
 
 class FleetLookups:
-    def __init__(self, context: RunContext, host: Host, targets: Targets, reports: Reports) -> None:
-        self._context, self._host, self._targets, self._reports = context, host, targets, reports
+    def __init__(self, context: RunContext, lookups: Callable[[], Lookups], targets: Targets, reports: Reports) -> None:
+        """``lookups``: those that come by themselves, as they are in force."""
+        self._context = context
+        self._lookups = lookups
+        self._targets = targets
+        self._reports = reports
         self._heads: dict[str, Signed] = {}
         """By SHA-256, those that are on their way."""
 
@@ -31,14 +35,14 @@ class FleetLookups:
 
     async def has(self, name: str, target: Target | None) -> bool:
         """Whether this one is installed."""
-        sha256 = await self._host.lookups().installed_as(name)
+        sha256 = await self._lookups().installed_as(name)
         return sha256 == (target.sha256 if target is not None else "")
 
     async def follow(self, wanted: Mapping[str, Target | None]) -> bool:
         """Have the lookups that are wanted; True when one has come since the last time. Raises OSError."""
-        lookups = self._host.lookups()
+        lookups = self._lookups()
         self._reports.only("lookup", [*wanted, *await lookups.by_fleet()])
-        self._heads = {sha256: one for sha256, one in self._heads.items() if wanted.get(one.name) is not None}
+        self._heads = {sha256: head for sha256, head in self._heads.items() if wanted.get(head.name) is not None}
         lookups.only({name for name, target in wanted.items() if target is not None})
         came = False
         for name, target in wanted.items():
@@ -61,7 +65,7 @@ class FleetLookups:
     async def _have(self, name: str, target: Target) -> tuple[str, bool]:
         """Why a lookup is not there yet, and whether it has just come. Raises TrustRefused, LookupRefused,
         TimeoutError and OSError."""
-        lookups = self._host.lookups()
+        lookups = self._lookups()
         if await lookups.installed_as(name) == target.sha256:
             lookups.let_go(name)
             return "", self._heads.pop(target.sha256, None) is not None
@@ -70,7 +74,7 @@ class FleetLookups:
             signed = await asyncio.to_thread(opened, head, self._context.config.bundles.trusted_keys)
             if signed.name != name:
                 raise LookupRefused(f"it is signed as lookup {signed.name}: name it so in the group")
-            self._heads = {sha256: one for sha256, one in self._heads.items() if one.name != name}
+            self._heads = {sha256: wanted for sha256, wanted in self._heads.items() if wanted.name != name}
             self._heads[target.sha256] = signed
             await self._reports.record("lookup_wanted", lookup=name, target=target.target, sha256=target.sha256)
         if (carried := self._targets.carried_lookup(target.sha256)) is not None:
@@ -81,7 +85,7 @@ class FleetLookups:
 
     async def clear(self, wanted: Mapping[str, Target | None]) -> None:
         """Take away what came by the documents and is wanted no more. Raises OSError."""
-        lookups = self._host.lookups()
+        lookups = self._lookups()
         for name in [name for name in await lookups.by_fleet() if wanted.get(name) is None]:
             try:
                 await lookups.remove(name)

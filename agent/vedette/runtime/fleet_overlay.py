@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import structlog
@@ -16,19 +17,30 @@ from vedette.fleet.documents import Target
 from vedette.fleet.overlay import Applied, AppliedState, Watch, under
 from vedette.model.counters import Log
 from vedette.runtime.context import RunContext
-from vedette.runtime.fleet_host import Host
 from vedette.runtime.fleet_reports import Reports
 from vedette.runtime.fleet_targets import Targets
 
 log = structlog.get_logger()
 
+Reload = Callable[[], Awaitable[str | None]]
+"""Reads the configuration again; returns why it was refused, or None."""
+Unwell = Callable[[], str]
+"""Returns why the agent is not healthy and connected; empty: it is."""
+
 
 class Overlays:
     """One agent's."""
 
-    def __init__(self, context: RunContext, host: Host, targets: Targets, reports: Reports) -> None:
-        """Blocks on the disk. Raises OSError."""
-        self._context, self._host, self._targets, self._reports = context, host, targets, reports
+    def __init__(
+        self, context: RunContext, path: Path, reload: Reload, unwell: Unwell, targets: Targets, reports: Reports
+    ) -> None:
+        """``path``: of the local configuration. Blocks on the disk. Raises OSError."""
+        self._context = context
+        self._path = path
+        self._reload = reload
+        self._unwell = unwell
+        self._targets = targets
+        self._reports = reports
         self._applied = _applied(context.config.agent.fleet_dir)
         self._watch: Watch | None = None
         self._suspect: tuple[str, float] | None = None
@@ -79,18 +91,17 @@ class Overlays:
         self._watch, self._suspect = None, None
         await self._reports.record("overlay_applied", sha256=sha256)
         log.info(Log.OVERLAY_APPLIED, overlay=_short(sha256))
-        if (refused := await self._host.reload()) is not None:
+        if (refused := await self._reload()) is not None:
             await self._undo(refused)
 
     async def _validate(self, sha256: str, data: bytes) -> None:
         """Raises ConfigError."""
-        path = self._host.path
-        await asyncio.to_thread(lambda: under(read_text(path), path, sha256, data))
+        await asyncio.to_thread(lambda: under(read_text(self._path), self._path, sha256, data))
 
     async def watch(self) -> None:
         """Confirm or undo what is in force and is neither yet. Raises OSError."""
         now, after = time.monotonic(), self._context.config.fleet.undo_after
-        wrong = self._host.unwell()
+        wrong = self._unwell()
         if self._suspect is not None and not wrong:
             (sha256, at), self._suspect = self._suspect, None
             if now - at > after:  # the region was away for everybody
@@ -114,7 +125,7 @@ class Overlays:
         await asyncio.to_thread(self._applied.undo, reason)
         self._watch, self._suspect = None, (sha256, time.monotonic())
         await self._undone(sha256, reason, "overlay_undone")
-        await self._host.reload()
+        await self._reload()
 
     async def _undone(self, sha256: str, reason: str, event: str) -> None:
         self._reports.problem("config", f"overlay {_short(sha256)} is not taken: {reason}")

@@ -26,7 +26,7 @@ import platform
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ from vedette.fleet.releases import Archive, File, Release
 from vedette.model.counters import Log
 from vedette.runtime.blobs import Blobs
 from vedette.runtime.context import RunContext
-from vedette.runtime.fleet_host import Host
+from vedette.runtime.fleet_overlay import Unwell
 from vedette.runtime.fleet_reports import Reports
 from vedette.runtime.fleet_targets import BLOBS, Targets
 from vedette.system import installation
@@ -90,9 +90,15 @@ class Asked:
 class FleetRelease:
     """One agent's."""
 
-    def __init__(self, context: RunContext, host: Host, targets: Targets, reports: Reports) -> None:
-        """Blocks on the disk. Raises OSError."""
-        self._context, self._host, self._targets, self._reports = context, host, targets, reports
+    def __init__(
+        self, context: RunContext, unwell: Unwell, waiting: Callable[[], bool], targets: Targets, reports: Reports
+    ) -> None:
+        """``waiting``: whether events wait to be evaluated. Blocks on the disk. Raises OSError."""
+        self._context = context
+        self._unwell = unwell
+        self._waiting = waiting
+        self._targets = targets
+        self._reports = reports
         self.running = installation.running()
         """None: not installed by install.sh."""
         self._folder = context.config.agent.data_dir / "upgrade"
@@ -135,8 +141,8 @@ class FleetRelease:
 
     def actual(self) -> dict[str, Any]:
         """For the heartbeat: what this code is, whether the documents' description says so, and what goes on."""
-        found = {"version": __version__, "id": self.running and self.running.id, "sha256": self._proof}
-        return {**found, "state": self._state}
+        release = {"version": __version__, "id": self.running and self.running.id, "sha256": self._proof}
+        return {**release, "state": self._state}
 
     @property
     def refused(self) -> dict[str, str]:
@@ -200,15 +206,15 @@ class FleetRelease:
 
     async def _description(self, target: Target) -> Release:
         """Raises TrustRefused (ValueError), TimeoutError, OSError."""
-        if (known := self._releases.get(target.sha256)) is None:
+        if (release := self._releases.get(target.sha256)) is None:
             path = self._folder / "description.json"
             data = await asyncio.to_thread(_kept, path, target.sha256)
             if data is None:
                 data = await self._targets.target(target)
                 await asyncio.to_thread(_keep, path, data)
-            known = releases.read(data)
-            self._releases = {target.sha256: known}
-        return known
+            release = releases.read(data)
+            self._releases = {target.sha256: release}
+        return release
 
     # --- fetching
 
@@ -311,9 +317,9 @@ class FleetRelease:
 
     async def _refuse(self, key: str, archive: Archive, reason: str) -> None:
         """It is not asked for again."""
-        kept = dict([*self._asked.refused.items()][-MAX_REFUSED + 1 :])
+        former = dict([*self._asked.refused.items()][-MAX_REFUSED + 1 :])
         id, gone_back = self._asked.id or archive.id, self._asked.state in ("started", "unfit")
-        await self._keep(Asked(refused={**kept, key: reason}))
+        await self._keep(Asked(refused={**former, key: reason}))
         await asyncio.to_thread(_unask, self._folder)
         self._again = 0.0
         await self._reports.record("release_undone" if gone_back else "release_refused", id=id, reason=reason)
@@ -331,7 +337,7 @@ class FleetRelease:
             return f"{archive.id} is to be gone back from: {asked.reason}"
         now = time.monotonic()
         self._watch = self._watch or Watch(self._context.config.fleet.undo_after, now)
-        verdict = self._watch.see(now, self._host.unwell() or self._idle())
+        verdict = self._watch.see(now, self._unwell() or self._idle())
         if verdict is None:
             return ""
         state = "unfit" if verdict else "confirmed"
@@ -348,7 +354,7 @@ class FleetRelease:
     def _idle(self) -> str:
         """Why it does not do its work, though it is connected."""
         evaluated, now = sum(self._context.counters.judged.values()), time.monotonic()
-        if evaluated != self._progress[0] or not self._host.waiting():
+        if evaluated != self._progress[0] or not self._waiting():
             self._progress = evaluated, now
         return "events wait, and none is evaluated" if now - self._progress[1] >= STUCK_SECONDS else ""
 
@@ -368,9 +374,9 @@ def _read_state(folder: Path) -> Asked:
     """Blocks on the disk. A damaged file: nothing was asked for."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        found = orjson.loads((folder / "state.json").read_bytes())
-        known = {name: found[name] for name in Asked.__dataclass_fields__ if name in found}
-        return Asked(**known)
+        document = orjson.loads((folder / "state.json").read_bytes())
+        fields = {name: document[name] for name in Asked.__dataclass_fields__ if name in document}
+        return Asked(**fields)
     except FileNotFoundError:
         return Asked()
     except (ValueError, TypeError) as error:
@@ -445,5 +451,5 @@ def _answer(path: Path | None, nonce: str) -> dict[str, str]:
         lines = path.read_text("utf-8", "replace").splitlines() if path is not None else []
     except FileNotFoundError:
         return {}
-    found = {name: value for name, _, value in (line.partition("=") for line in lines)}
-    return found if found.get("nonce") == nonce else {}
+    values = {name: value for name, _, value in (line.partition("=") for line in lines)}
+    return values if values.get("nonce") == nonce else {}

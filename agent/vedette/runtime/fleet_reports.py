@@ -64,9 +64,10 @@ class Reports:
 
     def only(self, kind: str, names: Iterable[str]) -> None:
         """Forget problems about ``KIND NAME`` of names that are not in ``names``."""
-        kept = {f"{kind} {name}" for name in names}
-        for about in [one for one in self._problems if one.startswith(f"{kind} ") and one not in kept]:
-            del self._problems[about]
+        wanted = {f"{kind} {name}" for name in names}
+        for about in [*self._problems]:
+            if about.startswith(f"{kind} ") and about not in wanted:
+                del self._problems[about]
 
     async def record(self, event: str, **facts: Any) -> None:
         """Write a line of the record; when that fails, it is a problem and logged once."""

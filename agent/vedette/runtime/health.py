@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+TEXT = 200
+"""Characters of why a rule does not run."""
+
 
 def problems(status: Mapping[str, Any]) -> list[str]:
     """In words, a line each; empty: the agent is well."""
@@ -40,6 +43,8 @@ def _rules(status: Mapping[str, Any]) -> Iterator[str]:
         elif row["quarantined"]:
             yield f"the format {row['name']} is in quarantine"
     for row in status["rulesets"]:
+        if count := row["refused"]:
+            yield f"{count} rules of rule set {row['name']} do not run: {row['dead'][0]:.{TEXT}}"
         if (process := row.get("process")) is None:
             continue
         if process["starts_again_in"]:

@@ -91,10 +91,11 @@ def _rows(name: str, rows: Any, most: int) -> dict[str, Any]:
 def _first(rows: Any, most: int) -> Any:
     """Of a list or a map, texts cut."""
     pairs = isinstance(rows, Mapping)
-    return dict([*rows.items()][:most]) if pairs else [_short(one) for one in [*rows][:most]]
+    return dict([*rows.items()][:most]) if pairs else [_short(row) for row in [*rows][:most]]
 
 
-def _short(one: Any) -> Any:
-    if isinstance(one, str):
-        return one if len(one) <= TEXT else f"{one[: TEXT - 1]}…"
-    return {name: _short(value) for name, value in one.items()} if isinstance(one, dict) else one
+def _short(value: Any) -> Any:
+    """``value`` with its texts cut; those within lists stay."""
+    if isinstance(value, str):
+        return value if len(value) <= TEXT else f"{value[: TEXT - 1]}…"
+    return {name: _short(entry) for name, entry in value.items()} if isinstance(value, dict) else value

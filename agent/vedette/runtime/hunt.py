@@ -25,7 +25,7 @@ from vedette.decode import declared
 from vedette.decode.decoder import Record
 from vedette.decode.redact import Redaction
 from vedette.engine.artifact import Artifact
-from vedette.engine.cache import VERIFY_SAMPLE, Cache
+from vedette.engine.cache import Cache
 from vedette.engine.match import Context, Engine
 from vedette.fleet.hunt import ENDED, MAX_HOSTS, shown, unpacked
 from vedette.fleet.huntfolder import Checkpoint, Order, begun
@@ -65,7 +65,7 @@ class Worker:
     def __init__(self, folder: Path) -> None:
         """Raises ValueError when order or plan cannot be used, OSError."""
         self._folder, self._order = folder, Order.load(folder)
-        self._contexts = {one.name: context_of(one) for one in self._order.inputs}
+        self._contexts = {settings.name: context_of(settings) for settings in self._order.inputs}
         if self._order.plugins:
             from vedette.runtime import decoders
 
@@ -132,15 +132,15 @@ class Worker:
             return raw
         from vedette.archive.reach import whole
 
-        id, given = self._order.archive
-        options = given["options_file"]
-        settings = ArchiveSettings(**{**given, "options_file": options and Path(options)})
+        id, values = self._order.archive
+        options = values["options_file"]
+        settings = ArchiveSettings(**{**values, "options_file": options and Path(options)})
         return whole(AgentSettings(id=id, data_dir=raw.parent), settings)
 
     def _frame(self, frame: Frame) -> None:
         try:
-            for found in self._evaluation.frame(frame):
-                self._match(found)
+            for match in self._evaluation.frame(frame):
+                self._match(match)
         except MemoryError:
             raise
         except Exception:  # whatever an event does to a decoder, the other frames are evaluated
@@ -149,8 +149,8 @@ class Worker:
 
     def _rest(self) -> None:
         """No further records come to events that wait for some."""
-        for found in self._evaluation.rest():
-            self._match(found)
+        for match in self._evaluation.rest():
+            self._match(match)
         self._evaluation = Evaluation(self._engine, self._contexts)
 
     def _match(self, found: Found) -> None:
@@ -197,16 +197,16 @@ class Worker:
         for rule, offset, input, event in self._journal.matches(self._contexts, self._engine.plan.codecs):
             self._give_way()
             timeline.add(Detection(rules[rule], offset, event, {}), input)
-        for one in timeline.correlate():
+        for correlated in timeline.correlate():
             self._give_way()
-            row = one.to_row()
-            if isinstance(one, Correlated):
-                row["event_time"] = one.firing.last_time
+            row = correlated.to_row()
+            if isinstance(correlated, Correlated):
+                row["event_time"] = correlated.firing.last_time
             self._count(row["rule_id"])
             if (fired := fired + 1) <= self._order.hunt.first:
                 report["first"].append(self._shown(row))
-        _, kept, dropped = self._journal.state
-        full = [f"{dropped} matches, because there was room for {kept}"] if dropped else []
+        _, written, dropped = self._journal.state
+        full = [f"{dropped} matches, because there was room for {written}"] if dropped else []
         report["not_correlated"] = [*timeline.unused(), *timeline.failures(self._said), *full]
 
     # --- bounds
@@ -285,19 +285,19 @@ def _engine(folder: Path, lookups: Path, formats: Iterable[tuple[str, str]]) -> 
     own = made(artifact.lookups)
     known = [declared.from_text(text, path) for text, path in formats]
     engine = artifact.engine({**chosen(artifact.read_plan(), *delivered(lookups)), **own}, formats=known)
-    engine.remember(Cache(CACHE_BYTES, VERIFY_SAMPLE))
+    engine.remember(Cache(CACHE_BYTES))
     return engine
 
 
 def _counted(engine: Engine, counts: dict[str, int]) -> list[dict[str, Any]]:
     plan = engine.plan
-    named: list[tuple[Any, str]] = [(one, "correlation") for one in plan.correlations]
-    named += [(one, "detection") for one in plan.rules]
-    named += [(one, "correlation" if one.stateful else "detection") for one in plan.statements]
+    named: list[tuple[Any, str]] = [(rule, "correlation") for rule in plan.correlations]
+    named += [(rule, "detection") for rule in plan.rules]
+    named += [(rule, "correlation" if rule.stateful else "detection") for rule in plan.statements]
     return [
-        {"id": one.id, "title": one.title, "level": one.level, "kind": kind, "count": counts[one.id]}
-        for one, kind in named
-        if one.id in counts
+        {"id": rule.id, "title": rule.title, "level": rule.level, "kind": kind, "count": counts[rule.id]}
+        for rule, kind in named
+        if rule.id in counts
     ]
 
 

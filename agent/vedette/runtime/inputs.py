@@ -20,8 +20,10 @@ import structlog
 
 from vedette.config.private import is_private
 from vedette.engine.match import Context
-from vedette.inputs.base import InputSettings, Running, Surroundings
+from vedette.inputs.base import Running, Surroundings
 from vedette.inputs.condition import OPENING, WORKS, Condition, failing, waiting
+from vedette.inputs.opening import opened
+from vedette.inputs.settings import InputSettings
 from vedette.model.counters import Log
 from vedette.model.event import LogSource
 from vedette.rawlog import read
@@ -112,7 +114,7 @@ class Inputs:
     async def _open_one(self, settings: InputSettings) -> None:
         """Raises OSError when it cannot be opened."""
         input_context = context_of(settings)
-        running = await settings.open(self._given, self._shares.of(settings.name))
+        running = await opened(settings, self._given, self._shares.of(settings.name))
         self._refused.pop(settings.name, None)
         self._context.input_contexts[settings.name] = input_context
         self._open[settings.name] = running, self._group.create_task(running.run())

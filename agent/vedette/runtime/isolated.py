@@ -48,7 +48,7 @@ class IsolatedPlans:
 
     def keep(self, name: str, engine: Engine) -> None:
         """The set ``name`` has these rules now."""
-        self._meant[name] = {one.id: _meant(one) for one in engine.plan.written}
+        self._meant[name] = {rule.id: _meant(rule) for rule in engine.plan.written}
         if name in self._before:
             self._write(name, engine.plan, engine.databases())
 
@@ -61,9 +61,9 @@ class IsolatedPlans:
         ValueError."""
         others = [self._meant.get(one, {}) for one in self._before[name]]
         own = self._meant[name]
-        taken = [one for one, digest in own.items() if any(one in other and other[one] != digest for other in others)]
-        self._renamed[name] = {one: f"{one}@{name}" for one in taken}
-        path = self._write(name, apart(name, plan, taken), {}) if taken else self._path(name, plan)
+        renamed = [one for one, digest in own.items() if any(one in other and other[one] != digest for other in others)]
+        self._renamed[name] = {one: f"{one}@{name}" for one in renamed}
+        path = self._write(name, apart(name, plan, renamed), {}) if renamed else self._path(name, plan)
         if not path.exists():
             self._write(name, plan, {})
         lookups = {one: lookup.path for one, lookup in plan.lookups.items() if lookup.path is not None}

@@ -8,7 +8,7 @@ the host's journal nor hides what others have to say.
 What others have written (a topic, a peer's error, a file's name) acts on no terminal and begins no line:
 ``terminal.py``.
 
-Format, level and limit may be changed while the agent runs: loggers that were handed out go by the newest.
+Format and level may be changed while the agent runs: loggers that were handed out go by the newest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from vedette.config.settings import LogSettings
 from vedette.model.counters import Log
 from vedette.system.terminal import shown
 
-WINDOW = 10.0
+LIMIT, WINDOW = 50, 10.0
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50, "exception": 40}
 
@@ -33,9 +33,8 @@ _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50, 
 class Limiter:
     """How many lines of each name pass; see the module's text. Called from any thread."""
 
-    def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """``limit`` 0: all pass."""
-        self.limit = limit
+    def __init__(self, limit: int = LIMIT, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit
         self._clock = clock
         self._lock = threading.Lock()
         self._names: dict[str, list[float]] = {}
@@ -48,34 +47,33 @@ class Limiter:
             row = self._names.setdefault(name, [now, 0, 0])
             if now - row[0] >= WINDOW:
                 row[0], row[1] = now, 0
-            if self.limit and row[1] >= self.limit:
+            if row[1] >= self._limit:
                 row[2] += 1
                 return None
             row[1] += 1
-            held, row[2] = int(row[2]), 0
-            return held
+            suppressed, row[2] = int(row[2]), 0
+            return suppressed
 
     def rest(self) -> Iterator[tuple[str, int]]:
         """Names whose window is over with lines held back, and how many; they are reported now."""
         with self._lock:
             now = self._clock()
             over = [(name, row) for name, row in self._names.items() if row[2] and now - row[0] >= WINDOW]
-            found = [(name, int(row[2])) for name, row in over]
+            counts = [(name, int(row[2])) for name, row in over]
             for _, row in over:
                 row[2] = 0
-        yield from found
+        yield from counts
 
 
 class _Writer:
-    """The last structlog processor: level, limit and format, all of them as they are set now."""
+    """The last structlog processor: level, limit and format; level and format as they are set now."""
 
     def __init__(self) -> None:
-        self.limiter = Limiter(0)
+        self.limiter = Limiter()
         self.use(LogSettings())
 
     def use(self, settings: LogSettings) -> None:
         self._level = _LEVELS[settings.level]
-        self.limiter.limit = settings.limit
         self._lines = settings.format != "json"  # JSON escapes by itself
         self._render: Any = (
             structlog.processors.JSONRenderer()
@@ -86,11 +84,11 @@ class _Writer:
     def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> str | bytes:
         if _LEVELS.get(method, 40) < self._level:
             raise structlog.DropEvent
-        held = self.limiter.take(str(event.get("event", "")))
-        if held is None:
+        suppressed = self.limiter.take(str(event.get("event", "")))
+        if suppressed is None:
             raise structlog.DropEvent
-        if held:
-            event["suppressed"] = held
+        if suppressed:
+            event["suppressed"] = suppressed
         if self._lines:
             event = {name: shown(value) for name, value in event.items()}
         rendered: str | bytes = self._render(logger, method, event)

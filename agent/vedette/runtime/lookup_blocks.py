@@ -24,11 +24,11 @@ def earlier(path: Path | None) -> Earlier | None:
         return None
 
 
-def copy(part: Part, known: Earlier) -> int:
+def copy(part: Part, former: Earlier) -> int:
     """The blocks that the earlier version has; how many these were. Raises OSError."""
     copied = 0
     for block in list(part.missing):
-        data = known.block(part.signed.digest(block))
+        data = former.block(part.signed.digest(block))
         if data is not None and part.signed.fits(block, data):
             part.write(block, data)
             copied += 1
@@ -39,10 +39,10 @@ class Blocks:
     """Of one offer. ``get`` fetches a blob by its digest, of so many bytes at most."""
 
     def __init__(
-        self, part: Part, offer: Offer, known: Earlier | None, get: Callable[[str, int], Awaitable[bytes]]
+        self, part: Part, offer: Offer, former: Earlier | None, get: Callable[[str, int], Awaitable[bytes]]
     ) -> None:
         self._part, self._offer, self._get = part, offer, get
-        self._base = known if known is not None and known.version == offer.base else None
+        self._base = former if former is not None and former.version == offer.base else None
 
     async def fetch(self, still: Callable[[], None], arrived: Callable[[], None]) -> None:
         """Those that lack. ``still`` is called before each and raises when the lookup is wanted no more, ``arrived``
@@ -62,16 +62,16 @@ class Blocks:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _block(self, block: int, arrived: Callable[[], None]) -> None:
-        signed, made, offer = self._part.signed, None, self._offer
+        signed, content, offer = self._part.signed, None, self._offer
         if self._base is not None and (known := offer.deltas.get(block)) is not None:
             blob = await self._get(known.digest.hex(), delta.MAX_BLOB)
-            made = await asyncio.to_thread(_by_delta, signed, block, blob, self._base, known.start, known.length)
-        if made is None:  # no delta, or one against other bytes than this host has
+            content = await asyncio.to_thread(_by_delta, signed, block, blob, self._base, known.start, known.length)
+        if content is None:  # no delta, or one against other bytes than this host has
             blob = await self._get(offer.whole[32 * block : 32 * block + 32].hex(), delta.MAX_BLOB)
-            made = await asyncio.to_thread(delta.unpacked, blob, signed.span(block)[1])
-            if not signed.fits(block, made):
+            content = await asyncio.to_thread(delta.unpacked, blob, signed.span(block)[1])
+            if not signed.fits(block, content):
                 raise LookupRefused(f"block {block} is not the one that was signed: publish it again")
-        await asyncio.to_thread(self._part.write, block, made)
+        await asyncio.to_thread(self._part.write, block, content)
         arrived()
 
 
@@ -90,7 +90,7 @@ async def _first(tasks: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
 def _by_delta(signed: Signed, block: int, blob: bytes, base: Earlier, start: int, length: int) -> bytes | None:
     """The block, or None when the earlier version here does not give it."""
     try:
-        made = delta.unpacked(blob, signed.span(block)[1], base.read(start, length))
+        content = delta.unpacked(blob, signed.span(block)[1], base.read(start, length))
     except LookupRefused:
         return None
-    return made if signed.fits(block, made) else None
+    return content if signed.fits(block, content) else None

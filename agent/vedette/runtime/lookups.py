@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+POLL_SECONDS = 2.0
+"""Between two looks at folders of rules and of lookups."""
 RETRY_SECONDS = 10.0
 """Until what failed for the moment (no disk, no blob) is tried again."""
 MAX_WAITING = 1000
@@ -70,7 +72,7 @@ class Lookups:
     def __init__(self, config: Config, active: ActiveRules, counters: Counters, replaced: Callable[[], None]) -> None:
         """``replaced`` is called when the lookups that rules ask have changed."""
         self._active, self._counters, self._replaced = active, counters, replaced
-        self._settings, self._trusted, self._poll = config.lookups, config.bundles.trusted_keys, config.rules.poll
+        self._settings, self._trusted = config.lookups, config.bundles.trusted_keys
         self._fleet, self._channel = config.agent.fleet, config.bundles.channel
         self.installed = Installed(
             config.agent.lookup_dir, self._trusted, fleet=config.agent.fleet, channel=config.bundles.channel
@@ -171,7 +173,7 @@ class Lookups:
 
     def only(self, names: Collection[str]) -> None:
         """Let go what the documents named that is not in ``names``."""
-        for name in [one for one in self._wanted if one not in names]:
+        for name in [wanted for wanted in self._wanted if wanted not in names]:
             self.let_go(name)
 
     async def by_fleet(self) -> list[str]:
@@ -210,12 +212,12 @@ class Lookups:
     def actual(self) -> dict[str, dict[str, Any]]:
         """For the heartbeat: of the lookups that came by the documents, what rules may ask. Computed from what is
         loaded."""
-        loaded, found = self._active.loaded.engine.plan.lookups, dict[str, dict[str, Any]]()
+        loaded, rows = self._active.loaded.engine.plan.lookups, dict[str, dict[str, Any]]()
         for name, (version, sha256) in self._heads.items():
-            if (one := loaded.get(name)) is not None:
-                proof = sha256 if one.version == version else None
-                found[name] = {"version": one.header.created, "sha256": proof, "digest": one.version}
-        return found
+            if (lookup := loaded.get(name)) is not None:
+                proof = sha256 if lookup.version == version else None
+                rows[name] = {"version": lookup.header.created, "sha256": proof, "digest": lookup.version}
+        return rows
 
     # --- the work
 
@@ -236,7 +238,7 @@ class Lookups:
             if not ready:
                 self._wake.clear()
                 try:
-                    async with asyncio.timeout(self._poll):
+                    async with asyncio.timeout(POLL_SECONDS):
                         await self._wake.wait()
                 except TimeoutError:
                     continue
@@ -276,10 +278,10 @@ class Lookups:
             raise LookupRefused("its offer is of another file than the fleet's documents name")
         self.installed.admit(signed, by_fleet=wanted is not None)
         with await asyncio.to_thread(self.installed.part, signed) as part:
-            known = await asyncio.to_thread(earlier, self.installed.current(name))
+            former = await asyncio.to_thread(earlier, self.installed.current(name))
             self._note(name, blocks=len(signed), resumed=part.had, have=part.had)
-            if known is not None:
-                copied = await asyncio.to_thread(copy, part, known)
+            if former is not None:
+                copied = await asyncio.to_thread(copy, part, former)
                 self._note(name, have=len(signed) - len(part.missing), copied=copied)
 
             def still() -> None:
@@ -291,7 +293,7 @@ class Lookups:
                 self._counters.totals["lookup_blocks"] += 1
                 self._note(name, have=len(signed) - len(part.missing))
 
-            await Blocks(part, offer, known, partial(self._blob, name)).fetch(still, arrived)
+            await Blocks(part, offer, former, partial(self._blob, name)).fetch(still, arrived)
             still()
             await self._install(part, by_fleet=wanted is not None)
 
@@ -322,13 +324,13 @@ class Lookups:
     def _check(self, part: Part) -> None:
         """Whether the rules find in it what they ask. Raises LookupRefused."""
         name = part.signed.name
-        with Lookup.open(part.path, native=False) as found:
-            if lack := self._lack(name, {name: found}):
+        with Lookup.open(part.path, native=False) as lookup:
+            if lack := self._lack(name, {name: lookup}):
                 raise LookupRefused(f"{lack}: build it with these keys and columns, or publish other rules first")
 
-    def _lack(self, name: str, found: Mapping[str, Lookup]) -> str:
+    def _lack(self, name: str, lookups: Mapping[str, Lookup]) -> str:
         """What rules ask of the lookup ``name`` and do not find in ``found``; else empty."""
-        return self._active.loaded.engine.plan.lacks(found, (name,)) or self._active.sets.lack_apart(name, found)
+        return self._active.loaded.engine.plan.lacks(lookups, (name,)) or self._active.sets.lack_apart(name, lookups)
 
     async def _switched(self) -> None:
         await self._active.relook()
@@ -342,12 +344,12 @@ class Lookups:
         if folder is None:
             return
         try:
-            found = await asyncio.to_thread(_signatures, folder)
+            signatures = await asyncio.to_thread(_signatures, folder)
         except OSError as error:
             self._refuse(str(folder), f"cannot be read: {error.strerror}", host=True)
             return
         self._errors.pop(str(folder), None)
-        for path, signature in found.items():
+        for path, signature in signatures.items():
             if self._seen.get(path) == signature:
                 continue
             self._seen[path] = signature
@@ -388,7 +390,7 @@ class Lookups:
     def status(self) -> dict[str, Any]:
         """JSON-able."""
         return {
-            "incoming": [{"name": name, **one._asdict()} for name, one in self._incoming.items()],
+            "incoming": [{"name": name, **incoming._asdict()} for name, incoming in self._incoming.items()],
             "refused": [{"name": name, "reason": reason} for name, reason in self._errors.items()],
         }
 

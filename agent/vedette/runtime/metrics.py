@@ -127,6 +127,7 @@ METRICS: tuple[Metric, ...] = (
         ("correlations", "ruleset_correlations", "rules", "Correlations of a rule set"),
         ("statements", "ruleset_statements", "rules", "Statements in SQL of a rule set"),
         ("dead_count", "ruleset_dead_rules", "rules", "Rules of a rule set that cannot run or that no input can reach"),
+        ("refused", "ruleset_refused_rules", "rules", "Rules of a rule set that do not compile"),
         ("renamed_count", "ruleset_renamed_rules", "rules", "Rules whose id another set has for another rule"),
         ("error", "ruleset_error_present", "texts", "1 when the last change of a rule set was refused"),
         ("cpu_share", "ruleset_cpu_share", "count", "Part of the evaluation's time that a rule set takes, by a sample"),
@@ -362,14 +363,14 @@ def walk(value: Any, path: tuple[str, ...], labels: tuple[str, ...] = ()) -> Ite
 
 
 def samples(metric: Metric, status: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], float]]:
-    found = False
+    sampled = False
     for labels, value in walk(status, tuple(metric.path.split("."))):
         if metric.unit == "state":
             value = value == "failing"
         elif metric.unit == "texts":
             value = len(value) if isinstance(value, list) else int(value is not None)
         if isinstance(value, bool | int | float):
-            found = True
+            sampled = True
             yield labels, float(value)
-    if not found and metric.type == "counter" and not metric.labels:
+    if not sampled and metric.type == "counter" and not metric.labels:
         yield (), 0.0  # it has not counted yet

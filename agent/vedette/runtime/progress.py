@@ -15,10 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vedette.inputs.base import InputSettings
-from vedette.inputs.file import FileInput
 from vedette.inputs.files import belongs
-from vedette.inputs.journal import JournalInput
+from vedette.inputs.settings import FileInput, InputSettings, JournalInput
 from vedette.model.counters import Counters
 from vedette.model.event import FilePosition
 from vedette.rawlog.replay import Replay
@@ -79,7 +77,7 @@ class Progress:
         # Where retention has passed a rebuilt store's cursor, nobody else knows how many events it took.
         covered = cursor is not None and same and cursor.offset >= self._log.start
         if covered or not self._log.start:
-            again = {one.name for one in inputs if _read_again(one, self.positions.values())}
+            again = {settings.name for settings in inputs if _read_again(settings, self.positions.values())}
             self._counters.settle(behind, again=again)
         else:
             self._counters.settle(behind, stored=self._log.events)

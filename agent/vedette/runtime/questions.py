@@ -24,7 +24,6 @@ from vedette.rules.authoring import explain
 from vedette.runtime.active import ActiveRules
 from vedette.runtime.context import RunContext
 from vedette.runtime.deadrules import dead_rules
-from vedette.runtime.dearest import dearest, spent
 from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.strict.supervisor import StrictSet
 
@@ -53,8 +52,8 @@ async def strict(running: Mapping[str, StrictSet]) -> list[Strict]:
         except (OSError, ValueError) as error:
             return Strict(name, None, quarantined, f"the plan of rule set {name} cannot be read: {error}")
 
-    sets = [(name, one.isolated.plan, one.figures.get("quarantined", ())) for name, one in running.items()]
-    return await asyncio.to_thread(lambda: [read(*one) for one in sets])
+    sets = [(name, ruleset.isolated.plan, ruleset.figures.get("quarantined", ())) for name, ruleset in running.items()]
+    return await asyncio.to_thread(lambda: [read(*ruleset) for ruleset in sets])
 
 
 def rules(context: RunContext, active: ActiveRules, strict: Iterable[Strict]) -> list[dict[str, Any]]:
@@ -63,14 +62,15 @@ def rules(context: RunContext, active: ActiveRules, strict: Iterable[Strict]) ->
     loaded = active.loaded
     together = loaded.together.sets if loaded.together else {}
     quarantined = {row["rule_id"]: row["reason"] for row in context.failures.quarantined.values()}
-    found = _listed(loaded.engine.plan, together, DEFAULT_SET, quarantined)
-    for one in strict:
-        if one.plan is None:
-            row = {"rule_id": "", "title": one.name, "level": "", "kind": "rule set", "digest": "", "state": "unknown"}
-            found.append(row | {"reason": one.error, "ruleset": one.name})
+    rows = _listed(loaded.engine.plan, together, DEFAULT_SET, quarantined)
+    for ruleset in strict:
+        if ruleset.plan is None:
+            unread = {"rule_id": "", "level": "", "kind": "rule set", "digest": "", "state": "unknown"}
+            rows.append(unread | {"title": ruleset.name, "reason": ruleset.error, "ruleset": ruleset.name})
         else:
-            found += _listed(one.plan, {}, one.name, {row["rule_id"]: row["reason"] for row in one.quarantined})
-    return sorted(found, key=lambda row: (row["title"], row["rule_id"], row["ruleset"]))
+            aside = {row["rule_id"]: row["reason"] for row in ruleset.quarantined}
+            rows += _listed(ruleset.plan, {}, ruleset.name, aside)
+    return sorted(rows, key=lambda row: (row["title"], row["rule_id"], row["ruleset"]))
 
 
 def _listed(
@@ -79,20 +79,20 @@ def _listed(
     """``sets``: those that a rule is in by its id, otherwise ``ruleset``; ``quarantined``: reasons by id."""
     rows = [
         {
-            "rule_id": one.id,
-            "title": one.title,
-            "level": one.level,
-            "kind": "rule" if isinstance(one, Rule) else "statement" if isinstance(one, Statement) else "correlation",
-            "digest": one.digest,
-            "state": "quarantined" if one.id in quarantined else "active",
-            "reason": quarantined.get(one.id, ""),
+            "rule_id": rule.id,
+            "title": rule.title,
+            "level": rule.level,
+            "kind": "rule" if isinstance(rule, Rule) else "statement" if isinstance(rule, Statement) else "correlation",
+            "digest": rule.digest,
+            "state": "quarantined" if rule.id in quarantined else "active",
+            "reason": quarantined.get(rule.id, ""),
         }
-        for one in plan.written
+        for rule in plan.written
     ]
     rows += [
-        {"rule_id": one.rule_id, "title": one.title, "level": "", "kind": "", "digest": "", "state": "refused",
-         "reason": one.reason}
-        for one in plan.refused
+        {"rule_id": rule.rule_id, "title": rule.title, "level": "", "kind": "", "digest": "", "state": "refused",
+         "reason": rule.reason}
+        for rule in plan.refused
     ]  # fmt: skip
     return [row | {"ruleset": ", ".join(sets.get(row["rule_id"], (ruleset,)))} for row in rows]
 
@@ -106,16 +106,17 @@ def busiest(pipeline: Pipeline, active: ActiveRules, most: int) -> dict[str, lis
     sets: Mapping[str, Iterable[str]] = loaded.together.sets if loaded.together else {}
     cost: list[dict[str, Any]] = [
         row | {"ruleset": ", ".join(sets.get(row["rule_id"], (DEFAULT_SET,))), "alerts": made[row["rule_id"]]}
-        for row in dearest(loaded.engine, most)
+        for row in loaded.engine.tally.dearest(loaded.engine.plan.rules, most)
     ]
-    for name, one in apart.items():
-        cost += [row | {"ruleset": name, "alerts": one.made[row["rule_id"]]} for row in one.figures.get("dearest", ())]
+    for name, process in apart.items():
+        dearest = process.figures.get("dearest", ())
+        cost += [row | {"ruleset": name, "alerts": process.made[row["rule_id"]]} for row in dearest]
     strict = [row["us_per_event"] for row in pipeline.strict.status().values()]
-    whole = spent(loaded.engine) + sum(strict)
+    whole = loaded.engine.tally.spent + sum(strict)
     if any(strict):
         cost = [row | {"share": row["us_per_event"] / whole} for row in cost]
     cost.sort(key=lambda row: -row["share"])
-    titles = {one.id: one.title for one in loaded.engine.plan.written}
+    titles = {rule.id: rule.title for rule in loaded.engine.plan.written}
     alerts: list[dict[str, Any]] = [
         {
             "rule_id": id,
@@ -125,9 +126,9 @@ def busiest(pipeline: Pipeline, active: ActiveRules, most: int) -> dict[str, lis
         }
         for id, count in made.most_common(most)
     ]
-    for name, one in apart.items():
-        for id, count in one.made.most_common(most):
-            alerts.append({"rule_id": id, "title": one.titles.get(id, ""), "ruleset": name, "alerts": count})
+    for name, process in apart.items():
+        for id, count in process.made.most_common(most):
+            alerts.append({"rule_id": id, "title": process.titles.get(id, ""), "ruleset": name, "alerts": count})
     alerts.sort(key=lambda row: row["alerts"], reverse=True)
     return {
         "cost": [
@@ -146,41 +147,41 @@ def explained(context: RunContext, active: ActiveRules, strict: Iterable[Strict]
     if lines:
         quarantined: Iterable[Mapping[str, Any]] = context.failures.quarantined.values()
         dead = dead_rules(context.config, engine).of(rule)
-    for one in strict:
+    for ruleset in strict:
         if lines:
             break
-        if one.plan is None:
-            unread.append(f"; {one.error}")
-        elif lines := _explained(one.plan, None, rule):
-            lines.insert(1, f"  rule set {one.name}, in strict isolation")
-            written = {new: old for old, new in active.sets.plans.renamed(one.name).items()}
-            quarantined, dead = one.quarantined, active.sets.parts[one.name].dead.of(written.get(rule, rule))
+        if ruleset.plan is None:
+            unread.append(f"; {ruleset.error}")
+        elif lines := _explained(ruleset.plan, None, rule):
+            lines.insert(1, f"  rule set {ruleset.name}, in strict isolation")
+            written = {new: old for old, new in active.sets.plans.renamed(ruleset.name).items()}
+            quarantined, dead = ruleset.quarantined, active.sets.parts[ruleset.name].dead.of(written.get(rule, rule))
     if not lines:
         raise ValueError(f"no rule of the id {rule} is loaded here{''.join(unread)}")
     lines = lines[:MAX_LINES]
     lines += [f"{QUARANTINED_LINE}{row['reason']}" for row in quarantined if row["rule_id"] == rule]
-    lines += [f"  makes no alert here: {one}" for one in dead]
+    lines += [f"  makes no alert here: {reason}" for reason in dead]
     return [{"text": line} for line in lines]
 
 
 def _explained(plan: Plan, engine: Engine | None, rule: str) -> list[str]:
     evaluator = engine.evaluator if engine else None
-    made = [
-        *(explain.rule(plan, evaluator, number) for number, one in enumerate(plan.rules) if one.id == rule),
-        *(explain.correlation(plan, one) for one in plan.correlations if one.id == rule),
-        *(explain.statement(one) for one in plan.statements if one.id == rule),
+    parts = [
+        *(explain.rule(plan, evaluator, number) for number, entry in enumerate(plan.rules) if entry.id == rule),
+        *(explain.correlation(plan, entry) for entry in plan.correlations if entry.id == rule),
+        *(explain.statement(entry) for entry in plan.statements if entry.id == rule),
     ]
-    return [line for part in made for line in part]
+    return [line for part in parts for line in part]
 
 
 def disk(context: RunContext) -> dict[str, Any]:
     """The disk of the data folder, and what of it the agent takes. Raises OSError."""
-    found = os.statvfs(context.config.agent.data_dir)
+    volume = os.statvfs(context.config.agent.data_dir)
     log = context.raw_log
     return {
         "data_dir": str(context.config.agent.data_dir),
-        "disk_bytes": found.f_frsize * found.f_blocks,
-        "disk_free_bytes": found.f_frsize * found.f_bavail,
+        "disk_bytes": volume.f_frsize * volume.f_blocks,
+        "disk_free_bytes": volume.f_frsize * volume.f_bavail,
         "raw_log_bytes": log.size(),
         "raw_log_max_bytes": context.config.raw_log.max_bytes,
         "raw_log_oldest": log.oldest(),

@@ -38,10 +38,10 @@ class Origins:
     """By rule the fields behind what its alerts name otherwise."""
 
     def __init__(self, plan: Plan) -> None:
-        self._of = {one.id: lineage.of_correlation(one) for one in plan.correlations}
-        self._of |= {one.id: lineage.of_statement(one) for one in plan.statements}
+        self._of = {rule.id: lineage.of_correlation(rule) for rule in plan.correlations}
+        self._of |= {rule.id: lineage.of_statement(rule) for rule in plan.statements}
         every: list[AnyRule] = [*plan.rules, *plan.correlations, *plan.statements]
-        self.titles = {one.id: (one.title, one.tags) for one in every}
+        self.titles = {rule.id: (rule.title, rule.tags) for rule in every}
 
     def of(self, rule_id: str) -> Mapping[str, Iterable[str]]:
         return self._of.get(rule_id, _NO_ORIGINS)
@@ -60,18 +60,18 @@ class AlertRedaction:
         """``record``: the event that the alert is about; None: it has none, or that is gone. ``failed`` is given what
         redaction itself raises."""
         try:
-            made = self._of(alert, record)
+            redacted = self._of(alert, record)
         except Exception as error:  # whatever it is: the alert leaves, with nothing of its event
             title, tags = self._origins.titles.get(alert.rule_id, ("", ()))
             failed(f"redacting an alert of {title}", error)  # the rule's own title: the alert's may quote its event
             self._counters.totals["redactions_failed"] += 1
-            made = replace(
+            redacted = replace(
                 alert, rule_title=title, tags=tags, host=None, fields={}, entities=(), raw="", group_by={},
                 flags=(*alert.flags, REDACTED, FAILED),
             )  # fmt: skip
-        if made is not alert:
+        if redacted is not alert:
             self._counters.totals["alerts_redacted"] += 1
-        return made
+        return redacted
 
     def _of(self, alert: Alert, record: Record | None) -> Alert:
         title, tags = self._origins.titles.get(alert.rule_id, (alert.rule_title, alert.tags))
@@ -87,10 +87,10 @@ class AlertRedaction:
         case = self._redaction.case(alert.raw, fields, host=alert.host, shown=shown)
         alert_fields, group = case.fields(alert.fields), case.fields(alert.group_by)
         entities = dict[Entity, None]()
-        for one in alert.entities:
-            value = case.entity(one.kind, one.value)
+        for entity in alert.entities:
+            value = case.entity(entity.kind, entity.value)
             if value is not None:
-                entities[Entity(one.kind, value)] = None
+                entities[Entity(entity.kind, value)] = None
         host, named = alert.host, alert.rule_title
         if host:
             host = case.host(host)
@@ -126,8 +126,8 @@ class RowRedaction:
     def row(self, row: Mapping[str, Any], record: Record | None) -> dict[str, Any]:
         """Raises what a decoder raises."""
         fields = {name: str(value) for name, value in row["fields"].items()}
-        title, (known, _) = row["rule_title"], self._origins.titles[row["rule_id"]]
-        texts = [] if title == known else [title]
+        title, (own, _) = row["rule_title"], self._origins.titles[row["rule_id"]]
+        texts = [] if title == own else [title]
         shown, text, every = Shown(fields, self._origins.of(row["rule_id"]), texts), "", None
         if record is not None:
             text, every = record.text, record.fields()

@@ -49,18 +49,18 @@ def merge(running: Config, new: Config) -> Merged:
         if table.name in ("suppress", "enrich", "redact", "ruleset"):
             live.append(table.name)
             continue
-        kept = {}
+        unchanged = {}
         for setting in dataclasses.fields(before):
             value = getattr(before, setting.name)
             if value != getattr(after, setting.name):
                 key = f"{table.name}.{setting.name}"
                 first = key == "fleet.root" and value is None
                 if not first and (key in NEEDS_RESTART or table.name in NEEDS_RESTART):
-                    kept[setting.name] = value
+                    unchanged[setting.name] = value
                     later.append(key)
                 else:
                     live.append(key)
-        tables[table.name] = dataclasses.replace(after, **kept)
+        tables[table.name] = dataclasses.replace(after, **unchanged)
     return Merged(dataclasses.replace(new, **tables), tuple(live), tuple(later))
 
 

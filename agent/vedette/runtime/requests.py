@@ -131,52 +131,52 @@ class Requests:
     async def carried(self) -> list[dict[str, str]]:
         """Decide on the requests that were carried here, but for those that ask others; of each its file, and why it is
         refused. Raises OSError."""
-        folder, made = self._context.config.agent.fleet_dir / REQUESTS, []
+        folder, refusals = self._context.config.agent.fleet_dir / REQUESTS, []
         async with self._carrying:
             for path in await asyncio.to_thread(lambda: sorted(folder.glob("*.json"))):
                 envelope = await asyncio.to_thread(_start_of, path)
                 if self._asked(envelope):
                     refused = await self._decide(envelope)
                     kind, why = ("", "") if refused is None else (refused.kind, str(refused))
-                    made.append({"request": path.stem, "refused": kind, "why": why})
+                    refusals.append({"request": path.stem, "refused": kind, "why": why})
                 await asyncio.to_thread(path.unlink, missing_ok=True)
-        return made
+        return refusals
 
     def waiting(self) -> dict[str, Any]:
         """What can be carried back: the parts there are of each reply, and the refusals of this life."""
-        parts = {id: held.parts for id, held in self._spool.held.items()}
-        return {"parts": parts, "refusals": {id: base64.b64encode(one).decode() for id, one in self._answers}}
+        parts = {id: task.parts for id, task in self._spool.held.items()}
+        return {"parts": parts, "refusals": {id: base64.b64encode(answer).decode() for id, answer in self._answers}}
 
     async def part(self, request: str, number: int) -> str:
         """A part of a reply as it travels, in Base64. Raises ValueError for one that this agent does not hold,
         OSError."""
-        held = self._spool.held.get(request)
-        if held is None or type(number) is not int or not 0 <= number < held.parts:
+        asked = self._spool.held.get(request)
+        if asked is None or type(number) is not int or not 0 <= number < asked.parts:
             raise ValueError(f"no such part: {request} {number}")
-        kept = await asyncio.to_thread(held.kept, number)
-        return base64.b64encode(replies.pack(request, kept.part, self._sign())).decode()
+        stored = await asyncio.to_thread(asked.kept, number)
+        return base64.b64encode(replies.pack(request, stored.part, self._sign())).decode()
 
     def status(self) -> list[dict[str, Any]]:
         """The requests that this agent works on, or whose replies wait."""
         return [
-            {"id": id, "operator": one.request.operator, "kind": one.request.kind, "parts": one.parts,
-             "bytes": one.size, "state": "whole" if one.whole else "running" if id in self._jobs else "waiting"}
-            for id, one in self._spool.held.items()
+            {"id": id, "operator": asked.request.operator, "kind": asked.request.kind, "parts": asked.parts,
+             "bytes": asked.size, "state": "whole" if asked.whole else "running" if id in self._jobs else "waiting"}
+            for id, asked in self._spool.held.items()
         ]  # fmt: skip
 
     async def run(self) -> None:
         """Until cancelled."""
         recorded = await self._complete_record()
         await self._withdraw()
-        for held in [*self._spool.held.values()]:
-            if recorded or held.whole:
-                self._begin(held)
+        for asked in [*self._spool.held.values()]:
+            if recorded or asked.whole:
+                self._begin(asked)
         if self._came_before:
             try:
                 await self.carried()
             except OSError as error:
                 self._failed(error)
-        senders = [asyncio.create_task(one) for one in (self._send(), self._expire(), self._entitle())]
+        senders = [asyncio.create_task(work) for work in (self._send(), self._expire(), self._entitle())]
         try:
             while True:
                 envelope = await self._incoming.get()
@@ -226,7 +226,7 @@ class Requests:
                 await asyncio.to_thread(self._spool.note, request, "" if self._kind_of(id) else id)
                 await self._follow(request)
                 return None
-            held = await asyncio.to_thread(self._spool.take, request, envelope)
+            asked = await asyncio.to_thread(self._spool.take, request, envelope)
         except Refused as error:
             await self._refusal(error)
             return error
@@ -240,7 +240,7 @@ class Requests:
             await self._refusal(refused)
             return refused
         self._checked = None
-        self._begin(held)
+        self._begin(asked)
         return None
 
     def _host(self) -> Host:
@@ -251,8 +251,8 @@ class Requests:
         )  # fmt: skip
 
     def _kind_of(self, id: str) -> str:
-        held = self._spool.held.get(id)
-        return "" if held is None else held.request.kind
+        asked = self._spool.held.get(id)
+        return "" if asked is None else asked.request.kind
 
     async def _follow(self, request: Request) -> None:
         """A ``resume`` or ``cancel``."""
@@ -265,16 +265,16 @@ class Requests:
                 part = Part(0, replies.packed(b""), 0, True, "cancelled", f"cancelled by {request.operator}")
                 self._answer(id, part)
             return
-        held = self._spool.held.get(id)
-        if held is None:  # it has expired meanwhile
+        asked = self._spool.held.get(id)
+        if asked is None:  # it has expired meanwhile
             return
         if done:
-            if held.whole:
+            if asked.whole:
                 self._outgoing.pop(id, None)
-                await self._record("request_fetched", request=id, operator=request.operator, parts=held.parts)
+                await self._record("request_fetched", request=id, operator=request.operator, parts=asked.parts)
                 self._spool.drop(id)
             return
-        self._outgoing[id] = {number for first, last in have for number in range(first, min(last + 1, held.parts))}
+        self._outgoing[id] = {number for first, last in have for number in range(first, min(last + 1, asked.parts))}
         self._parts.set()
 
     async def _refusal(self, error: Refused, times: int = 1) -> None:
@@ -314,16 +314,16 @@ class Requests:
 
     # --- working
 
-    def _begin(self, held: Held) -> None:
-        id = held.request.id
+    def _begin(self, asked: Held) -> None:
+        id = asked.request.id
         self._outgoing.setdefault(id, set())
         self._parts.set()
-        if not held.whole:
-            task = self._tasks[id] = asyncio.create_task(self._work(held))
+        if not asked.whole:
+            task = self._tasks[id] = asyncio.create_task(self._work(asked))
             task.add_done_callback(lambda _: (self._tasks.pop(id, None), self._jobs.pop(id, None)))
 
-    async def _work(self, held: Held) -> None:
-        request = held.request
+    async def _work(self, asked: Held) -> None:
+        request = asked.request
         kind = KINDS.get(request.kind)
         loop = asyncio.get_running_loop()
 
@@ -332,7 +332,7 @@ class Requests:
                 loop.call_soon_threadsafe(self._parts.set)
 
         try:
-            job = Job(held, kind.limits if kind else KINDS["ask"].limits, self._services, wake)
+            job = Job(asked, kind.limits if kind else KINDS["ask"].limits, self._services, wake)
             self._jobs[request.id] = job
             if kind is None or kind.name not in self._context.config.fleet.allow:
                 why = f"not allowed: the owner of this host does not allow {request.kind}"
@@ -344,7 +344,7 @@ class Requests:
         except (OSError, ValueError) as error:
             self._failed(error)
             return
-        await self._finished(held, state, reason, job.made)
+        await self._finished(asked, state, reason, job.made)
 
     async def _run(self, job: Job, kind: Kind) -> tuple[str, str]:
         async with self._slots[kind.name]:
@@ -383,21 +383,21 @@ class Requests:
             if id in self._ending:
                 self._outgoing.pop(id, None)
                 continue
-            held = self._spool.held.get(id)
-            number = next((n for n in range(held.parts) if n not in sent), None) if held is not None else None
-            if held is None or number is None:
-                if held is None or held.whole:
+            asked = self._spool.held.get(id)
+            number = next((n for n in range(asked.parts) if n not in sent), None) if asked is not None else None
+            if asked is None or number is None:
+                if asked is None or asked.whole:
                     self._outgoing.pop(id, None)
                 continue
             try:
-                kept = await asyncio.to_thread(held.kept, number)
+                stored = await asyncio.to_thread(asked.kept, number)
             except (OSError, ValueError) as error:  # of this request alone; others go on
                 self._failed(error)
-                await self._record("reply_lost", **_about(held.request), why=str(error))
+                await self._record("reply_lost", **_about(asked.request), why=str(error))
                 self._outgoing.pop(id, None)
                 self._spool.drop(id)
                 continue
-            if await outlet.reply(replies.pack(id, kept.part, self._sign())):
+            if await outlet.reply(replies.pack(id, stored.part, self._sign())):
                 sent.add(number)
             else:
                 self._outgoing.pop(id, None)
@@ -429,18 +429,18 @@ class Requests:
         """End what an operator may not ask any more, and drop what it has found."""
         operators, now = self._fleet.operators, self._fleet.time.now()
         if operators is not None:
-            for id, held in [*self._spool.held.items()]:
-                who = operators.by_name.get(held.request.operator)
+            for id, asked in [*self._spool.held.items()]:
+                who = operators.by_name.get(asked.request.operator)
                 if operators is self._checked and id not in self._ending and who is not None and now < who.expires:
                     continue
-                if why := withdrawn(held.request, held.signature, operators, KINDS, now):
-                    await self._end(id, held, why)
+                if why := withdrawn(asked.request, asked.signature, operators, KINDS, now):
+                    await self._end(id, asked, why)
         self._checked = operators
 
-    async def _end(self, id: str, held: Held, why: str) -> None:
+    async def _end(self, id: str, asked: Held, why: str) -> None:
         if id not in self._ending:
-            await self._record("request_ended", **_about(held.request), why=why, parts=held.parts)
-            log.warning(Log.REQUEST_ENDED, request=id, kind=held.request.kind, reason=why)
+            await self._record("request_ended", **_about(asked.request), why=why, parts=asked.parts)
+            log.warning(Log.REQUEST_ENDED, request=id, kind=asked.request.kind, reason=why)
             self._ending.add(id)
             if (job := self._jobs.get(id)) is not None:
                 job.cancel(why)
@@ -456,9 +456,9 @@ class Requests:
                 if (job := self._jobs.get(id)) is not None:
                     job.cancel("it has expired")
                     continue
-                if (held := self._spool.held.get(id)) is None:
+                if (asked := self._spool.held.get(id)) is None:
                     continue
-                await self._record("request_expired", **_about(held.request), parts=held.parts)
+                await self._record("request_expired", **_about(asked.request), parts=asked.parts)
                 self._outgoing.pop(id, None)
                 self._spool.drop(id)
             with suppress(OSError, ValueError):
@@ -473,12 +473,13 @@ class Requests:
             recorded = await asyncio.to_thread(
                 lambda: {(row["event"], row.get("request")) for row in (audit.lines() if audit.head().seq else ())}
             )
-            for id, held in [*self._spool.held.items()]:
-                if ("request_received", id) not in recorded and not await self._received(held.request):
+            for id, asked in [*self._spool.held.items()]:
+                finished = ("request_finished", id) in recorded
+                if ("request_received", id) not in recorded and not await self._received(asked.request):
                     self._spool.drop(id)
-                    await self._refusal(Refused("not recorded", UNRECORDED, held.request))
-                elif held.whole and ("request_finished", id) not in recorded and (newest := held.newest()) is not None:
-                    await self._finished(held, newest.part.state, newest.part.reason, newest.made)
+                    await self._refusal(Refused("not recorded", UNRECORDED, asked.request))
+                elif asked.whole and not finished and (newest := asked.newest()) is not None:
+                    await self._finished(asked, newest.part.state, newest.part.reason, newest.made)
         except (OSError, ValueError) as error:
             log.error(Log.AUDIT_FAILED, path=str(audit.path), reason=str(error))
             return False
@@ -490,9 +491,9 @@ class Requests:
         shown = {"body": dict(request.body)} if len(body) <= BODY_SHOWN else {"body_bytes": len(body)}
         return await self._record("request_received", **_about(request), reason=request.reason, **shown)
 
-    async def _finished(self, held: Held, state: str, why: str, made: int) -> None:
-        facts = {"state": state, "why": why, "parts": held.parts, "bytes": made}
-        await self._record("request_finished", **_about(held.request), **facts)
+    async def _finished(self, asked: Held, state: str, why: str, size: int) -> None:
+        facts = {"state": state, "why": why, "parts": asked.parts, "bytes": size}
+        await self._record("request_finished", **_about(asked.request), **facts)
 
     async def _record(self, event: str, **facts: Any) -> bool:
         """Whether it is on the disk."""

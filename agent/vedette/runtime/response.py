@@ -17,7 +17,7 @@ In order of strength: what is allowed, what an operator has undone, the time, ``
 that is blocked is blocked again only when that adds a tenth of ``ttl`` or more; a refusal is reported once an address
 in ``ttl``, and of all ``MAX_REFUSED``; the others are counted.
 
-Every ``poll`` seconds the firewall is looked at: a table that somebody has changed or deleted is put back whole, and
+Every ``POLL_SECONDS`` the firewall is looked at: a table that somebody has changed or deleted is put back whole, and
 what is newly allowed is let go. Threads wait for nft, the disk and the resolver; the loop does not.
 """
 
@@ -35,12 +35,12 @@ from vedette.bundle.manifest import rfc3339
 from vedette.config.settings import Config
 from vedette.delivery.envelope import alert_id, received_date
 from vedette.fleet.audit import Audit
-from vedette.inputs.mqtt import MqttInput
+from vedette.inputs.settings import MqttInput
 from vedette.model.counters import Log
 from vedette.model.event import Alert, Entity, LogSource, RawRef
 from vedette.response.allowed import of_host, of_names
 from vedette.response.decide import ADDRESS, FLAG, RULE, TEXT, Address, Allowed, Network, address_of, configured
-from vedette.response.nft import Nft
+from vedette.response.nft import NFT, Nft
 from vedette.response.record import Block, Record
 from vedette.response.settings import ResponseSettings
 from vedette.runtime.checkpointer import Checkpointer
@@ -53,6 +53,8 @@ NAME = "response:nft"
 """Of its place among those of sinks, which cannot be called so."""
 DRY = "dry run"
 """By whom an address is blocked that is not."""
+POLL_SECONDS = 5.0
+"""Between two looks at the firewall and at what this host allows."""
 COMMIT_POLL = 0.01
 RESOLVE_SECONDS = 60.0
 RENEW = 10
@@ -104,10 +106,9 @@ class ResponseSink(SinkSettings):
 
     def wants(self, row: Mapping[str, Any]) -> bool:
         """An alert that asks for a block, under the settings of today, too."""
-        given = row["level"], row["rule_id"], row["tags"]
-        return (
-            FLAG in row["flags"] and ADDRESS in row["fields"] and any(fits(one, *given) for one in self.settings.block)
-        )
+        if FLAG not in row["flags"] or ADDRESS not in row["fields"]:
+            return False
+        return any(fits(block, row["level"], row["rule_id"], row["tags"]) for block in self.settings.block)
 
     def open(self, version: str) -> Receiver:
         assert self.opened is not None
@@ -135,7 +136,7 @@ class Response:
         self._agent = agent
         self._record = Record(agent.data_dir / "response" / "blocked.json")
         self._audit = Audit(agent.fleet_dir / "audit.jsonl", context.clock)
-        self._nft = Nft(self.settings.nft, self.settings.table, self.settings.max_blocked)
+        self._nft = Nft(NFT, self.settings.table, self.settings.max_blocked)
         self._allowed = Allowed(configured(self.settings.allow))
         self._resolved: list[tuple[Network, str]] = []
         self._resolve_at = 0.0
@@ -266,7 +267,7 @@ class Response:
         if self.settings.dry_run:
             return
         if new and self._shape:
-            left = {address: (one.until - now) // 1000 for address, one in new.items()}
+            left = {address: (block.until - now) // 1000 for address, block in new.items()}
             try:
                 await asyncio.to_thread(self._nft.run, self._nft.added(left))
                 self._recovered()
@@ -277,7 +278,7 @@ class Response:
             await self._replace({**self._record.blocked, **new}, now)
 
     async def _replace(self, blocked: Mapping[str, Block], now: int) -> None:
-        left = {address: (one.until - now) // 1000 for address, one in blocked.items() if one.until > now}
+        left = {address: (block.until - now) // 1000 for address, block in blocked.items() if block.until > now}
         script = self._nft.replace(left, self._allowed.networks)
         self._shape = None
         await asyncio.to_thread(self._nft.run, script)
@@ -326,8 +327,8 @@ class Response:
         loop = asyncio.get_running_loop()
         if loop.time() >= self._resolve_at:
             self._resolve_at = loop.time() + RESOLVE_SECONDS
-            found = await asyncio.to_thread(lambda: list(of_names(self._brokers)))
-            self._resolved = found or self._resolved  # a resolver that is away takes nothing back
+            resolved = await asyncio.to_thread(lambda: list(of_names(self._brokers)))
+            self._resolved = resolved or self._resolved  # a resolver that is away takes nothing back
         sessions = self.settings.allow_sessions
         host = await asyncio.to_thread(lambda: list(of_host(sessions=sessions)))
         self._allowed = Allowed([*configured(self.settings.allow), *host, *self._resolved])
@@ -339,10 +340,10 @@ class Response:
         except ValueError as error:
             log.error(Log.RESPONSE_FAILING, reason=str(error), action="no address is blocked of earlier alerts")
         dry, blocked = self.settings.dry_run, self._record.blocked
-        if dry and any(one.by != DRY for one in blocked.values()):  # what is there of live work goes, if it may
+        if dry and any(block.by != DRY for block in blocked.values()):  # what is there of live work goes, if it may
             with suppress(OSError):
                 await asyncio.to_thread(self._nft.run, self._nft.gone())
-        self._record.blocked = {name: one for name, one in blocked.items() if (one.by == DRY) == dry}
+        self._record.blocked = {name: block for name, block in blocked.items() if (block.by == DRY) == dry}
         self._restored = True
 
     async def _watch(self) -> None:
@@ -356,7 +357,7 @@ class Response:
                     self._fail(str(error))
                 except Exception as error:  # a defect here must not end the agent
                     self._fail(f"{type(error).__name__}: {error}; please report it")
-            await asyncio.sleep(self.settings.poll)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _tend(self) -> None:
         if not self._restored:
@@ -467,8 +468,8 @@ class Response:
             await asyncio.to_thread(self._nft.run, self._nft.replace({}, self._allowed.networks), check=True)
         if not address:
             return {"text": f"{self.settings.table}: nft takes the table"}
-        given = address_of(address)
-        others = len(self._record.left(now).keys() - {str(given)})
-        if why := self._refusal(given, now, now + self._ttl, others, now):
-            raise ValueError(f"{given} would not be blocked: {why}")
-        return {"text": f"{given} would be blocked for {self.settings.ttl:g} s"}
+        parsed = address_of(address)
+        others = len(self._record.left(now).keys() - {str(parsed)})
+        if why := self._refusal(parsed, now, now + self._ttl, others, now):
+            raise ValueError(f"{parsed} would not be blocked: {why}")
+        return {"text": f"{parsed} would be blocked for {self.settings.ttl:g} s"}

@@ -35,7 +35,7 @@ from vedette.bundle.trust import Bundle, Installed
 from vedette.config.settings import Config, RulesetSettings
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
-from vedette.inputs.base import InputSettings
+from vedette.inputs.settings import InputSettings
 from vedette.lookup.installed import delivered, links
 from vedette.lookup.sets import chosen, engine_of, opened
 from vedette.lookup.table import Lookup
@@ -127,25 +127,25 @@ class Rules:
     """One rule set of the agent; one caller at a time."""
 
     def __init__(
-        self, config: Config, sample: Callable[[], bytes], one: RulesetSettings | None = None,
+        self, config: Config, sample: Callable[[], bytes], settings: RulesetSettings | None = None,
         fits: Callable[[Plan], None] = lambda plan: None,
     ) -> None:  # fmt: skip
-        """``sample`` gives recent traffic (lines) for choosing literals. ``one``: of ``config.rulesets``; None: the
-        first. ``fits`` raises ValueError for a plan that does not go with the other rule sets. Raises ValueError for a
-        bad trusted key."""
-        one = one or config.rulesets[0]
-        self.name = one.name
-        self._given = Sources(tuple(one.paths), tuple(one.pipelines), tuple(one.lookups))
+        """``sample`` gives recent traffic (lines) for choosing literals. ``settings``: of ``config.rulesets``, None:
+        the first. ``fits`` raises ValueError for a plan that does not go with the other rule sets. Raises ValueError
+        for a bad trusted key."""
+        settings = settings or config.rulesets[0]
+        self.name = settings.name
+        self._given = Sources(tuple(settings.paths), tuple(settings.pipelines), tuple(settings.lookups))
         self._lookups = config.agent.lookup_dir
-        self._cache = config.agent.cache_dir(one.name)
+        self._cache = config.agent.cache_dir(settings.name)
         self._functions = config.functions
-        self._file = one.file
+        self._file = settings.file
         self._sample, self._fits = sample, fits
         self.bundles = BundleDir(
-            config.agent.bundle_dir(one.name),
+            config.agent.bundle_dir(settings.name),
             config.bundles.trusted_keys,
             fleet=config.agent.fleet,
-            channel=one.channel,
+            channel=settings.channel,
             careful=partial(dry_run, folder=self._lookups),
         )
         self.error: str | None = None
@@ -250,18 +250,18 @@ class Rules:
             data = read_bundle(self._file)
             if sha256 and hashlib.sha256(data).hexdigest() == sha256:
                 return None  # verifying the same bytes again would take 0.1 s for 3,000 rules
-            found = self.bundles.verified(data)
-            if found.version <= self.bundles.withdrawn() or (
-                current is not None and (found.version < current.version or found.digest.startswith(current.digest))
+            bundle = self.bundles.verified(data)
+            if bundle.version <= self.bundles.withdrawn() or (
+                current is not None and (bundle.version < current.version or bundle.digest.startswith(current.digest))
             ):
                 return None
-            made = self._install(data, of_host=True)
+            loaded = self._install(data, of_host=True)
         except (OSError, BundleRefused) as error:
             self._refuse(f"{self._file}: {error}")
             self._unfinished = partial(self._offer, current) if isinstance(error, OSError) else None
             return None
         self.error = self._unfinished = None
-        return made
+        return loaded
 
     def _install(self, data: bytes, *, of_host: bool = False, by_fleet: bool = False) -> tuple[Bundle, Engine]:
         return self.bundles.install(
@@ -387,14 +387,14 @@ class Rules:
             out = self._out if loaded.sha256 is None else self._chosen(loaded.sha256)
         if len(sample) < MIN_SAMPLE or out is None or not plan.rules:
             return None
-        given = self._cache / "running.plan"
+        source = self._cache / "running.plan"
         try:
             self._cache.mkdir(parents=True, exist_ok=True)
             running = Artifact.without_databases(plan)
             if loaded.sha256 is not None:  # the bundle has the lookups
                 running = running._replace(lookups={})
-            await asyncio.to_thread(given.write_bytes, running.to_bytes())
-            ended = await compiler("vedette.rules.retune", str(given), str(out), sample=sample)
+            await asyncio.to_thread(source.write_bytes, running.to_bytes())
+            ended = await compiler("vedette.rules.retune", str(source), str(out), sample=sample)
             if ended.code == NO_GAIN:
                 return None
             if ended.code != 0:
@@ -428,14 +428,14 @@ class Rules:
         self.error = reason
 
     def _signature(self) -> _Signature:
-        found = []
+        files = []
         for path in self._sources.files():
             try:
                 stat = path.stat()
-                found.append((str(path), stat.st_mtime_ns, stat.st_size))
+                files.append((str(path), stat.st_mtime_ns, stat.st_size))
             except OSError:
-                found.append((str(path), -1, -1))
-        return tuple(found)
+                files.append((str(path), -1, -1))
+        return tuple(files)
 
     def _built(self) -> list[Path]:
         return list(self._cache.glob("rules-*.vplan"))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,13 @@ import structlog
 from vedette.config.settings import DEFAULT_SET, Config
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
-from vedette.inputs.base import InputSettings
+from vedette.inputs.settings import InputSettings
 from vedette.lookup.installed import delivered
 from vedette.lookup.sets import chosen
 from vedette.model.counters import Log
 from vedette.plan.merge import Merged, merge
 from vedette.plan.plan import Plan
-from vedette.runtime.deadrules import dead_of
+from vedette.runtime.deadrules import Dead, dead_of
 from vedette.runtime.isolated import IsolatedPlans
 from vedette.runtime.rules import KEEP, Loaded, Part, Rules, Together, compiler, nothing
 from vedette.runtime.strict.supervisor import Isolated
@@ -45,13 +45,13 @@ class RuleSets:
         """``sample``: recent traffic. Raises ValueError for a bad trusted key."""
         self._config = config
         self._cache = config.agent.cache_dir(DEFAULT_SET)
-        self.strict = {one.name: one for one in config.rulesets if one.strict}
+        self.strict = {settings.name: settings for settings in config.rulesets if settings.strict}
         """Settings of those in strict isolation."""
         self.members = {
-            one.name: Rules(config, sample, one)
-            if one.strict
-            else Rules(config, sample, one, partial(self._fits, one.name))
-            for one in config.rulesets
+            settings.name: Rules(config, sample, settings)
+            if settings.strict
+            else Rules(config, sample, settings, partial(self._fits, settings.name))
+            for settings in config.rulesets
         }
         """By name, in the order of the configuration."""
         self.merging = [name for name in self.members if name not in self.strict]
@@ -78,20 +78,20 @@ class RuleSets:
         return "; ".join(f"{name}: {error}" for name, error in errors.items() if error) or None
 
     def _error(self, name: str) -> str | None:
-        one = self.members[name]
-        return one.error or one.bundles.refused or self._not_isolated.get(name)
+        rules = self.members[name]
+        return rules.error or rules.bundles.refused or self._not_isolated.get(name)
 
     async def start(self) -> Loaded:
         """The rules to begin with. Raises ValueError or OSError when the first set has none that work, since events
         would be evaluated by none; another one is left out."""
         loaded = {}
-        for name, one in self.members.items():
+        for name, rules in self.members.items():
             try:
-                loaded[name] = await one.start()
+                loaded[name] = await rules.start()
             except (ValueError, OSError) as error:
                 if name == DEFAULT_SET:
                     raise
-                one.error = str(error)
+                rules.error = str(error)
                 loaded[name] = nothing("no rules that work")
             if len(self.members) > 1:
                 await asyncio.to_thread(self._keep, name, loaded[name])
@@ -113,11 +113,11 @@ class RuleSets:
         reason as its error: its process goes on as it is."""
 
         def each() -> dict[str, Isolated]:
-            found, failed = dict[str, Isolated](), dict[str, str]()
+            processes, failed = dict[str, Isolated](), dict[str, str]()
             for name in self.strict:
                 try:
                     plan = self._relooked({name: self._plan(self.parts[name])})[name]
-                    found[name] = self.plans.of(name, plan, credit(name, self.parts[name].bundle))
+                    processes[name] = self.plans.of(name, plan, credit(name, self.parts[name].bundle))
                 except (ValueError, OSError) as error:
                     failed[name] = str(error)
                     if self._not_isolated.get(name) != failed[name]:
@@ -126,16 +126,16 @@ class RuleSets:
                             action="its process goes on as it is; it is tried again when rules or lookups change",
                         )  # fmt: skip
             self._not_isolated = failed
-            return found
+            return processes
 
         return await asyncio.to_thread(each)
 
-    def lack_apart(self, name: str, found: Mapping[str, Any]) -> str:
+    def lack_apart(self, name: str, lookups: Mapping[str, Any]) -> str:
         """What rules of strict sets, which no merged plan has, ask of the lookup ``name`` and do not find in ``found``;
         else empty."""
-        plans = ((one, Plan.from_bytes(part.plan)) for one, part in self.parts.items() if one in self.strict)
-        lacks = ((one, plan.lacks(found, (name,))) for one, plan in plans)
-        return next((f"rule set {one}: {lack}" for one, lack in lacks if lack), "")
+        plans = ((member, Plan.from_bytes(part.plan)) for member, part in self.parts.items() if member in self.strict)
+        lacks = ((member, plan.lacks(lookups, (name,))) for member, plan in plans)
+        return next((f"rule set {member}: {lack}" for member, lack in lacks if lack), "")
 
     async def again(self) -> Loaded:
         """The sets merged, once more. Raises as ``take`` does."""
@@ -161,8 +161,8 @@ class RuleSets:
     async def adopt(self, inputs: Iterable[InputSettings], running: Engine) -> None:
         """Scans for these inputs from now on, also of the engine that runs."""
         inputs = tuple(inputs)
-        for one in self.members.values():
-            await one.adopt(inputs, running)
+        for rules in self.members.values():
+            await rules.adopt(inputs, running)
         for name, part in self.parts.items():
             dead = partial(dead_of, inputs, self._plan(part), functions=self._config.functions.allow)
             self.parts[name] = part._replace(dead=await asyncio.to_thread(dead))
@@ -195,18 +195,18 @@ class RuleSets:
         installed = delivered(folder)
 
         def own(plan: Plan) -> dict[str, Any]:
-            found = plan.lookups.items()
-            return {name: one for name, one in found if not (one.path and one.path.is_relative_to(folder))}
+            paths = ((name, lookup, lookup.path) for name, lookup in plan.lookups.items())
+            return {name: lookup for name, lookup, path in paths if path is None or not path.is_relative_to(folder)}
 
         return {name: plan.with_lookups(chosen(plan, own(plan), *installed)) for name, plan in plans.items()}
 
     def _fits(self, name: str, plan: Plan) -> None:
         """Raises ValueError when ``plan`` cannot be merged as the set ``name`` with those of the others."""
         parts = self.parts.items()
-        others = {one: self._plan(part) for one, part in parts if one != name and one not in self.strict}
+        others = {member: self._plan(part) for member, part in parts if member != name and member not in self.strict}
         if others:
-            known = {**others, name: plan}
-            merge(self._relooked({one: known[one] for one in self.members if one in known}))
+            proposed = {**others, name: plan}
+            merge(self._relooked({member: proposed[member] for member in self.members if member in proposed}))
 
     async def _merged(self, *, patient: bool = True) -> Loaded:
         """``patient``: False to compile here when no subprocess can."""
@@ -223,17 +223,22 @@ class RuleSets:
         await asyncio.to_thread(engine.prepare, self.first.inputs)
         self._out = out
         bundles = {name: credit(name, part.bundle) for name, part in parts.items()}
-        credits = {one: ", ".join(filter(None, map(bundles.get, names))) for one, names in merged.sets.items()}
+        credits = {rule_id: ", ".join(filter(None, map(bundles.get, names))) for rule_id, names in merged.sets.items()}
+        together = Together(
+            parts, merged.sets, merged.renamed, {rule_id: text for rule_id, text in credits.items() if text}
+        )
         return Loaded(
             engine,
             "; ".join(f"{name}: {part.origin}" for name, part in parts.items()),
             ", ".join(bundles[name] or "" for name, part in parts.items() if part.bundle) or None,
-            together=Together(parts, merged.sets, merged.renamed, {one: text for one, text in credits.items() if text}),
+            together=together,
         )
 
     def _merge(self) -> Merged:
         """Raises ValueError. The sets go on with the lookups that they are merged with."""
-        plans = self._relooked({one: self._plan(self.parts[one]) for one in self.merging if one in self.parts})
+        plans = self._relooked(
+            {member: self._plan(self.parts[member]) for member in self.merging if member in self.parts}
+        )
         merged = merge(plans)
         for name, plan in plans.items():
             self.parts[name] = self.parts[name]._replace(lookups=plan.lookups)
@@ -253,13 +258,13 @@ class RuleSets:
                 return engine
             except (FileNotFoundError, ValueError):  # it is made again
                 self._cache.mkdir(parents=True, exist_ok=True)
-                given.write_bytes(data)
+                source.write_bytes(data)
                 return None
 
-        given = self._cache / "merging.plan"
+        source = self._cache / "merging.plan"
         if (engine := await asyncio.to_thread(known)) is not None:
             return engine
-        ended = await compiler("vedette.rules.compile", str(given), str(out), sample=b"")
+        ended = await compiler("vedette.rules.compile", str(source), str(out), sample=b"")
         if ended.code:
             raise OSError(f"the rule compiler ended with code {ended.code}: {ended.complaint or 'no reason'}")
         engine = await asyncio.to_thread(load)
@@ -269,14 +274,13 @@ class RuleSets:
 
     # --- what there is
 
-    def status(
-        self, loaded: Loaded, costs: Mapping[str, Mapping[str, Any]], dead: Sequence[str] = ()
-    ) -> list[dict[str, Any]]:
+    def status(self, loaded: Loaded, costs: Mapping[str, Mapping[str, Any]], dead: Dead) -> list[dict[str, Any]]:
         """JSON-able, a row a set; ``loaded``: what runs; ``costs``: of ``costs.py``; ``dead``: of a set by itself."""
         together, plan, rows = loaded.together, loaded.engine.plan, list[dict[str, Any]]()
         for name in self.members:
             part = self.parts[name] if name in self.strict else together.parts.get(name) if together else None
-            idle = self.parts[name].dead.reasons if name in self.parts else dead
+            own = self.parts[name].dead if name in self.parts else dead
+            idle = own.reasons
             renamed = together.renamed.get(name, {}) if together else {}
             if name in self.strict:
                 renamed = self.plans.renamed(name)
@@ -293,6 +297,7 @@ class RuleSets:
                     "error": self._error(name),
                     "dead": [*idle[:LISTED]],
                     "dead_count": len(idle),
+                    "refused": own.refused,
                     "renamed": dict([*renamed.items()][:LISTED]),
                     "renamed_count": len(renamed),
                     **costs.get(name, {}),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vedette.inputs.base import InputSettings
+from vedette.inputs.settings import InputSettings
 from vedette.system.descriptors import ADVICE
 
 OWN = 64

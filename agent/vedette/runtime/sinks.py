@@ -17,6 +17,7 @@ from vedette.delivery.forward import Forwarder
 from vedette.model.counters import Log
 from vedette.runtime.context import RunContext
 from vedette.sinks.base import SinkSettings
+from vedette.sinks.opening import opened
 from vedette.system.diskhealth import RETRY_SECONDS, STORE
 
 log = structlog.get_logger()
@@ -48,7 +49,7 @@ class Sinks:
         for name, settings in new.items():
             if name not in self._open:
                 forwarder = Forwarder(
-                    settings, settings.open(__version__), places[name], context.outbox,
+                    settings, opened(settings, __version__), places[name], context.outbox,
                     context.config.agent.data_dir / "sinks", context.clock,
                 )  # fmt: skip
                 self._open[name] = forwarder, self._group.create_task(forwarder.run())

@@ -76,12 +76,12 @@ class Stated(NamedTuple):
 
     def to_row(self) -> dict[str, Any]:
         """What ``vedette scan`` prints."""
-        one = self.selected.statement
+        statement = self.selected.statement
         return {
-            "rule_id": one.id,
-            "rule_title": self.selected.head("title") or one.title,
-            "level": self.selected.head("level") or one.level,
-            "kind": "correlation" if one.stateful else "detection",
+            "rule_id": statement.id,
+            "rule_title": self.selected.head("title") or statement.title,
+            "level": self.selected.head("level") or statement.level,
+            "kind": "correlation" if statement.stateful else "detection",
             "file": self.file,
             "line": self.line,
             "fields": self.selected.fields,
@@ -105,8 +105,8 @@ class Moment(NamedTuple):
         return self.read is not None, self.time, self.place
 
     def to_bytes(self) -> bytes:
-        items = [(one.node.number, one.slot, one.values, _kept(one.value), one.carried and _kept(one.carried))
-                 for one in self.items]  # fmt: skip
+        items = [(item.node.number, item.slot, item.values, _kept(item.value), item.carried and _kept(item.carried))
+                 for item in self.items]  # fmt: skip
         spelled = {name: _kept(value) for name, value in self.spelled.items()}
         return pack((self.time, self.place, items, spelled, self.read))
 
@@ -145,7 +145,7 @@ class Timeline:
     @property
     def without_functions(self) -> list[str]:
         """The titles of statements that do not run."""
-        return [one.title for one in self._statements.refused]
+        return [statement.title for statement in self._statements.refused]
 
     def failures(self, said: Callable[[Exception], str] = str) -> list[str]:
         """Correlations that raised, by the kind of error, which quotes no event; statements that were given up, and
@@ -159,24 +159,24 @@ class Timeline:
         """Whether a correlation or a statement looks at what this rule matches."""
         return self._correlator.graph.wants(rule_id) or self._statements.wants(rule_id)
 
-    def add(self, found: Detection, file: str) -> None:
+    def add(self, detection: Detection, file: str) -> None:
         """One match, in the order in which they were read."""
-        if not self._places or self._places[-1] != (file, found.line):
-            self._places.append((file, found.line))
-        self.put(found, len(self._places) - 1, file)
+        if not self._places or self._places[-1] != (file, detection.line):
+            self._places.append((file, detection.line))
+        self.put(detection, len(self._places) - 1, file)
 
-    def put(self, found: Detection, place: int, input: str) -> None:
+    def put(self, detection: Detection, place: int, input: str) -> None:
         """One match of the event at ``place``, as ``add``, which came by ``input``."""
-        rule_id, event = found.rule.id, found.record
+        rule_id, event = detection.rule.id, detection.record
         states, correlates = self._statements.wants(rule_id), self._correlator.graph.wants(rule_id)
         if not (states or correlates):
             return
         time = event.event_time if not self._field else _time_in(event, self._field, self._zone)
         if states:
             row_of = Event(event, place, input=input, host=lambda: event.host, time=lambda: time)
-            for one in self._statements.read(rule_id, row_of):
-                at = one.row[one.time] if one.time else time
-                self._moments.append(Moment(at if at is not None else 0, place, [], {}, one))
+            for read in self._statements.read(rule_id, row_of):
+                at = read.row[read.time] if read.time else time
+                self._moments.append(Moment(at if at is not None else 0, place, [], {}, read))
         if not correlates:
             return
         if time is None:
@@ -208,46 +208,46 @@ class Timeline:
 
     def correlate(self) -> Iterator[Correlated | Stated]:
         """What fires, by time; then what statements give."""
-        moments = sorted(self.take(), key=lambda one: one.order)
-        first = bisect_left(moments, True, key=lambda one: one.read is not None)
-        for one in islice(moments, first):
-            yield from self.pass_by(one)
+        moments = sorted(self.take(), key=lambda moment: moment.order)
+        first = bisect_left(moments, True, key=lambda moment: moment.read is not None)
+        for moment in islice(moments, first):
+            yield from self.pass_by(moment)
         yield from self._fired(self._correlator.finish())
-        for one in islice(moments, first, None):
-            yield from self.pass_by(one)
+        for moment in islice(moments, first, None):
+            yield from self.pass_by(moment)
         yield from self.finish()
 
-    def pass_by(self, one: Moment) -> Iterator[Correlated | Stated]:
+    def pass_by(self, moment: Moment) -> Iterator[Correlated | Stated]:
         """What ``one`` completes; moments come by their ``order``, each once."""
-        if one.read is not None:
-            self._statements.feed([one.read])
+        if moment.read is not None:
+            self._statements.feed([moment.read])
             self._fed += 1
             if self._fed % PASSED_AT_ONCE == 0:
                 yield from map(self._stated, self._statements.take())
             return
         clock = self._correlator.clock
-        clock.advance(one.time)
-        clock.move(_LANE, one.time)
+        clock.advance(moment.time)
+        clock.move(_LANE, moment.time)
         yield from self._fired(self._correlator.advance())
-        if one.spelled:
-            self._spelled[one.place] = one.spelled
+        if moment.spelled:
+            self._spelled[moment.place] = moment.spelled
             if len(self._spelled) > MAX_SPELLED:
                 self._spelled.popitem(last=False)
-        yield from self._fired(self._correlator.add(one.items, _LANE, one.time, one.place, 0))
+        yield from self._fired(self._correlator.add(moment.items, _LANE, moment.time, moment.place, 0))
 
     def finish(self) -> Iterator[Correlated | Stated]:
         """No further moment comes: every window ends."""
         yield from self._fired(self._correlator.finish())
         yield from map(self._stated, self._statements.finish())
 
-    def _stated(self, one: Selected) -> Stated:
-        return Stated(one, *self._where(one.offset))
+    def _stated(self, row: Selected) -> Stated:
+        return Stated(row, *self._where(row.offset))
 
     def _fired(self, fired: Iterable[Firing]) -> Iterator[Correlated]:
-        for one in fired:
-            if one.correlation.id not in self._plan.silent:
-                group = shown_group(one, self._spelled.get(one.event.offset, {}).get)
-                yield Correlated(one, *self._where(one.event.offset), group)
+        for firing in fired:
+            if firing.correlation.id not in self._plan.silent:
+                group = shown_group(firing, self._spelled.get(firing.event.offset, {}).get)
+                yield Correlated(firing, *self._where(firing.event.offset), group)
 
     def unused(self) -> Iterator[str]:
         """Why matches were not used, one text a reason."""

@@ -1,7 +1,6 @@
-"""What a sink is to the rest: its settings, and how it is opened.
+"""A sink: the settings that all types have, and the contract of their receivers.
 
-Each type of sink is one module: a dataclass of its settings that extends ``SinkSettings``, and its receiver. Libraries
-are imported when it is opened. ``settings.py`` lists the types.
+``settings.py`` lists the types, ``opening.py`` makes a receiver, whose module and libraries are imported then.
 
 Delivery: ``Receiver.deliver`` answers for each alert. TAKEN is final: the other side has it, as far as its protocol can
 say. LATER: it is tried again, under the same id. REFUSED: the receiver will never take this alert. UNTRIED: it was not
@@ -11,7 +10,7 @@ sent. Which of these an answer is belongs to the type; when to try again does no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -34,7 +33,7 @@ class Outgoing(NamedTuple):
 
 
 class Verdict(Enum):
-    """What an answer comes to: the other side has it, it is tried again, it is never taken, it was not sent."""
+    """The outcome for an alert: the other side has it, it is tried again, it is never taken, it was not sent."""
 
     TAKEN = "taken"
     LATER = "later"
@@ -91,12 +90,12 @@ class SinkSettings(ABC):
         return ()
 
     def mistakes(self) -> Iterator[str]:
-        """What is wrong that one key alone does not show: each begins with ``.KEY: `` or ``: ``."""
+        """Yield mistakes that one key alone does not show: each begins with ``.KEY: `` or ``: ``."""
         yield from ()
 
-    @abstractmethod
     def open(self, version: str) -> Receiver:
-        """Opens nothing yet: what is missing is the first answer. ``version``: of the agent."""
+        """Make the receiver of a type that is no row of ``SINK_TYPES``; see ``opening.opened``."""
+        raise TypeError(f"{type(self).__name__} has no receiver")
 
     def wants(self, row: Mapping[str, Any]) -> bool:
         """Whether an alert passes the filter."""
@@ -104,7 +103,7 @@ class SinkSettings(ABC):
 
 
 class Filter(Protocol):
-    """What is asked of an alert; empty: nothing. ``rules`` and ``tags`` are patterns of fnmatch."""
+    """Conditions on an alert; empty: none. ``rules`` and ``tags`` are patterns of fnmatch."""
 
     @property
     def level(self) -> str: ...
@@ -118,9 +117,19 @@ def fits(of: Filter, level: str, rule_id: str, tags: Iterable[str]) -> bool:
     """Whether an alert passes ``of``. A level that nobody knows does."""
     if level in LEVELS and LEVELS.index(level) < LEVELS.index(of.level):
         return False
-    if of.rules and not any(fnmatchcase(rule_id, one) for one in of.rules):
+    if of.rules and not any(fnmatchcase(rule_id, pattern) for pattern in of.rules):
         return False
-    return not of.tags or any(fnmatchcase(tag, one) for tag in tags for one in of.tags)
+    return not of.tags or any(fnmatchcase(tag, pattern) for tag in tags for pattern in of.tags)
+
+
+async def one_by_one(alerts: Sequence[Outgoing], send: Callable[[Outgoing], Awaitable[Answer]]) -> list[Answer]:
+    """Send alerts one after the other; once the receiver is away, the others are not sent."""
+    answers: list[Answer] = []
+    for alert in alerts:
+        answers.append(await send(alert))
+        if answers[-1].verdict is Verdict.LATER:
+            break
+    return answers + [Answer(Verdict.UNTRIED)] * (len(alerts) - len(answers))
 
 
 def secret(path: Path) -> str:

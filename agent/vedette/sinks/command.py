@@ -36,11 +36,11 @@ _START = (
     "    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))\n"
     "os.execv(sys.argv[2], sys.argv[2:])\n"
 )
-"""What bounds the program before it begins: between fork and exec a process with threads may do nothing of the kind."""
+"""Bounds the program before it begins: between fork and exec a process with threads may do nothing of the kind."""
 
 
 class Command:
-    """See the module's text."""
+    """A program, run for each alert."""
 
     batch = 20
 
@@ -51,7 +51,7 @@ class Command:
         return [await self._run(alert) for alert in alerts]
 
     async def _run(self, alert: Outgoing) -> Answer:
-        given = self._settings
+        settings = self._settings
         environment = {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8",
             "VEDETTE_ALERT_ID": alert.id,
@@ -59,16 +59,17 @@ class Command:
         with _Ear() as ear:
             try:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-I", "-S", "-c", _START, str(given.max_memory), *given.command, env=environment,
-                    cwd="/", start_new_session=True, stdin=asyncio.subprocess.PIPE, stdout=ear.mouth, stderr=ear.mouth,
+                    sys.executable, "-I", "-S", "-c", _START, str(settings.max_memory), *settings.command,
+                    env=environment, cwd="/", start_new_session=True,
+                    stdin=asyncio.subprocess.PIPE, stdout=ear.mouth, stderr=ear.mouth,
                 )  # fmt: skip
             except OSError as error:
-                return Answer(Verdict.LATER, f"{given.program}: {error}")
+                return Answer(Verdict.LATER, f"{settings.program}: {error}")
             try:
-                async with asyncio.timeout(given.timeout):
+                async with asyncio.timeout(settings.timeout):
                     _, code = await asyncio.gather(_feed(process, orjson.dumps(alert.row) + b"\n"), _ended(process))
             except TimeoutError:
-                return Answer(Verdict.LATER, f"ran for more than {given.timeout:g} s and was killed")
+                return Answer(Verdict.LATER, f"ran for more than {settings.timeout:g} s and was killed")
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)  # what it has left running, too

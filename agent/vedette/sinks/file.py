@@ -18,18 +18,19 @@ BATCH = 200
 
 
 class LineFile:
-    """See the module's text."""
+    """A file of lines that is rotated."""
 
     batch = BATCH
 
     def __init__(self, settings: FileSink, version: str) -> None:
         assert settings.path is not None  # ``mistakes`` says so
-        self._settings, self._version = settings, version
+        self._settings = settings
+        self._version = version
         self._file = Rotated(settings.path, settings.max_bytes, settings.keep)
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
         form = self._settings.format
-        lines = [cef(one.row, self._version) if form == "cef" else json_line(one.row) for one in alerts]
+        lines = [cef(alert.row, self._version) if form == "cef" else json_line(alert.row) for alert in alerts]
         writing = asyncio.create_task(asyncio.to_thread(self._file.append, b"".join(line + b"\n" for line in lines)))
         try:
             await asyncio.shield(writing)

@@ -43,7 +43,7 @@ def cef(row: Row, version: str) -> bytes:
         "cs1Label": "tags",
         "cs1": ",".join(row["tags"]),
         "cs2Label": "entities",
-        "cs2": ",".join(f"{one['kind']}:{one['value']}" for one in row["entities"]),
+        "cs2": ",".join(f"{entity['kind']}:{entity['value']}" for entity in row["entities"]),
         "cs3Label": "fields",
         "cs3": orjson.dumps({**row["group_by"], **row["fields"]}).decode(),
         "cs4Label": "site",
@@ -53,7 +53,7 @@ def cef(row: Row, version: str) -> bytes:
         if (key := _CEF_ENTITY.get(entity["kind"])) is not None:
             extension.setdefault(key, entity["value"])
     head = "|".join(
-        _CEF_HEAD.sub(r"\\\g<0>", _flat(part))
+        _CEF_HEAD.sub(r"\\\g<0>", " ".join(part.split()))
         for part in ("Vedette", "Vedette", version, row["rule_id"], row["rule_title"])
     )
     body = " ".join(f"{key}={_cef_value(text)}" for key, text in extension.items() if text)
@@ -61,10 +61,6 @@ def cef(row: Row, version: str) -> bytes:
 
 
 _CEF_HEAD = re.compile(r"[\\|]")
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _cef_value(text: str) -> str:

@@ -27,7 +27,7 @@ MAX_ANSWER = 4096
 MAX_WAIT = 3600.0
 """Seconds of ``Retry-After`` that are believed."""
 LATER = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 410, 421, 423, 425, 426, 429})
-"""Of 4xx those that say nothing of the alert: the key, the address or the moment is wrong, which somebody can
+"""Those of 4xx that say nothing of the alert: the key, the address or the moment is wrong, which somebody can
 change."""
 
 

@@ -25,11 +25,11 @@ BATCH = 500
 MAX_RECORD = 16 << 20
 """Bytes that librdkafka sends: the brokers have the say (``max.message.bytes``, by default 1 MiB)."""
 _NEVER = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG})
-"""What will be said of the same alert again."""
+"""Errors that the same alert would meet again."""
 
 
 class KafkaTopic:
-    """See the module's text."""
+    """A topic, and the producer of its records."""
 
     batch = BATCH
 
@@ -38,7 +38,7 @@ class KafkaTopic:
         self._client_id = f"vedette-{settings.name}"
         self._producer: Producer | None = None
         self._said = ""
-        """What librdkafka said last of its connections: more than that a record was not confirmed in time."""
+        """The last error of librdkafka's connections: it says more than that a record was not confirmed in time."""
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
         work = asyncio.create_task(asyncio.to_thread(self._send, alerts))
@@ -64,23 +64,28 @@ class KafkaTopic:
             why = reason(error) if isinstance(error, KafkaException) else str(error)
             return [Answer(Verdict.LATER, why)] * len(alerts)
         answers = self._sent(producer, alerts)
-        for i, one in enumerate(answers):
+        for i, answer in enumerate(answers):
             if (
-                one.verdict is Verdict.REFUSED and len(alerts) > 1
+                answer.verdict is Verdict.REFUSED and len(alerts) > 1
             ):  # brokers see a batch: perhaps only together too large
                 answers[i : i + 1] = self._sent(producer, alerts[i : i + 1])
-        if any(one.verdict is Verdict.LATER for one in answers):
+        if any(answer.verdict is Verdict.LATER for answer in answers):
             self._producer = None  # the next attempt reads passwords and certificates again
         return answers
 
     def _sent(self, producer: Producer, alerts: Sequence[Outgoing]) -> list[Answer]:
-        topic, answers = self._settings.topic, [Answer(Verdict.UNTRIED)] * len(alerts)
-        for i, one in enumerate(alerts):
-            headers = {"alert_id": one.id, "level": one.row["level"]}
+        topic = self._settings.topic
+        answers = [Answer(Verdict.UNTRIED)] * len(alerts)
+        for i, alert in enumerate(alerts):
+            headers = {"alert_id": alert.id, "level": alert.row["level"]}
             heard = partial(self._heard, answers, i)
             try:
                 producer.produce(
-                    topic, json_line(one.row), key_of(one.row, self._settings.key), headers=headers, on_delivery=heard
+                    topic,
+                    json_line(alert.row),
+                    key_of(alert.row, self._settings.key),
+                    headers=headers,
+                    on_delivery=heard,
                 )
             except KafkaException as error:
                 heard(error.args[0], None)
@@ -92,7 +97,7 @@ class KafkaTopic:
         return answers
 
     def _heard(self, answers: list[Answer], i: int, error: KafkaError | None, message: Any) -> None:
-        """What became of a record."""
+        """Note what became of a record."""
         if error is None:
             self._said = ""
             answers[i] = Answer(Verdict.TAKEN, f"{message.topic()}/{message.partition()} offset {message.offset()}")
@@ -133,5 +138,5 @@ def key_of(row: Mapping[str, Any], key: str) -> str:
     if key == "entity":
         first = next(iter(row["entities"]), None)
         return row["agent_id"] if first is None else f"{first['kind']}:{first['value']}"
-    found: str = row[key]
-    return found
+    value: str = row[key]
+    return value

@@ -18,7 +18,7 @@ import orjson
 import structlog
 
 from vedette.model.counters import Log
-from vedette.sinks.base import Answer, Outgoing, Verdict, secret
+from vedette.sinks.base import Answer, Outgoing, Verdict, one_by_one, secret
 from vedette.sinks.http import Lines, Server
 from vedette.sinks.settings import OtlpSink
 
@@ -30,12 +30,13 @@ SEVERITY = {"informational": 9, "low": 10, "medium": 13, "high": 17, "critical":
 
 
 class Otlp:
-    """See the module's text."""
+    """A collector of OpenTelemetry."""
 
     batch = BATCH
 
     def __init__(self, settings: OtlpSink, version: str) -> None:
-        self._settings, self._version = settings, version
+        self._settings = settings
+        self._version = version
         self._lines = Lines(1)
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
@@ -46,28 +47,26 @@ class Otlp:
         answer = await self._post(alerts, token)
         if answer.verdict is not Verdict.REFUSED or len(alerts) == 1:
             return [answer] * len(alerts)
-        found: list[Answer] = []
-        for alert in alerts:
-            away = found and found[-1].verdict is Verdict.LATER
-            found.append(Answer(Verdict.UNTRIED) if away else await self._post([alert], token))
-        return found
+        return await one_by_one(alerts, lambda alert: self._post([alert], token))
 
     async def _post(self, alerts: Sequence[Outgoing], token: str) -> Answer:
-        given = self._settings
+        settings = self._settings
         body = gzip.compress(orjson.dumps(document([alert.row for alert in alerts], self._version)), 1, mtime=0)
         headers = {
             "Content-Type": "application/json", "Content-Encoding": "gzip", "User-Agent": f"vedette/{self._version}",
         }  # fmt: skip
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        server = Server(given.url, given.ca_file, given.cert_file, given.key_file, given.proxy, given.timeout)
+        server = Server(
+            settings.url, settings.ca_file, settings.cert_file, settings.key_file, settings.proxy, settings.timeout
+        )
         reply = await self._lines.post(server, body, headers)
         answer = reply.answer()
         if answer.verdict is Verdict.TAKEN and (rejected := _rejected(reply.text)):
             if rejected >= len(alerts):
                 return Answer(Verdict.REFUSED, answer.text)
             action = "not sent again; the collector does not say which ones"
-            log.warning(Log.SINK_REFUSED, sink=given.name, alerts=rejected, reason=answer.text, action=action)
+            log.warning(Log.SINK_REFUSED, sink=settings.name, alerts=rejected, reason=answer.text, action=action)
         return answer
 
     async def close(self) -> None:
@@ -109,7 +108,7 @@ def _record(row: Mapping[str, Any]) -> dict[str, Any]:
         **{f"vedette.group_by.{name}": value for name, value in row["group_by"].items()},
     }
     for kind in dict.fromkeys(entity["kind"] for entity in row["entities"]):
-        attributes[f"vedette.entity.{kind}"] = [one["value"] for one in row["entities"] if one["kind"] == kind]
+        attributes[f"vedette.entity.{kind}"] = [entity["value"] for entity in row["entities"] if entity["kind"] == kind]
     return {
         "timeUnixNano": str(max(0, row["event_time"]) * 1000),
         "observedTimeUnixNano": str(max(0, row["detected_at"]) * 1000),
@@ -126,7 +125,7 @@ def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, list):
-        return {"arrayValue": {"values": [_value(one) for one in value]}}
+        return {"arrayValue": {"values": [_value(item) for item in value]}}
     return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}
 
 

@@ -48,7 +48,7 @@ class PluginSink(SinkSettings):
         return f"plugin {self.entry.label}"
 
     def __reduce__(self) -> tuple[Any, ...]:  # strict rule sets are given the configuration
-        return _again, (self.entry, {one.name: getattr(self, one.name) for one in fields(self)})
+        return _again, (self.entry, {setting.name: getattr(self, setting.name) for setting in fields(self)})
 
     def open(self, version: str) -> Receiver:
         return PluginReceiver(self, self.entry)
@@ -69,15 +69,16 @@ _Job = tuple[Callable[[], Any], asyncio.Future[Any]]
 
 
 class PluginReceiver:
-    """See the module's text."""
+    """A plugin, and the thread in which it is called."""
 
     batch = BATCH
 
     def __init__(self, settings: PluginSink, entry: Entry) -> None:
-        self._settings, self._entry = settings, entry
+        self._settings = settings
+        self._entry = entry
         self._health = health(entry, f"sink {settings.name}")
         self._jobs: queue.SimpleQueue[_Job | None] | None = None
-        """Of the thread; None: there is none."""
+        """The calls that the thread is to make; None: there is no thread."""
         self._under_way: asyncio.Future[Any] | None = None
         self._sink: Sink | None = None
         if self._health.condemned:
@@ -88,7 +89,7 @@ class PluginReceiver:
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
         if self._health.condemned:
             return [Answer(Verdict.LATER, self._health.error or "", QUARANTINE_SECONDS)] * len(alerts)
-        rows = [deepcopy(dict(one.row)) for one in alerts]
+        rows = [deepcopy(dict(alert.row)) for alert in alerts]
         try:
             answers = _checked(await self._ask(lambda: self._sent(rows), self._settings.timeout), len(alerts))
         except Exception as error:  # of the plugin, whatever it is
@@ -118,7 +119,7 @@ class PluginReceiver:
             return self._sink.send(rows)
 
     async def _ask(self, call: Callable[[], Any], seconds: float) -> Any:
-        """What ``call`` gives in the plugin's thread. Raises what it raises, and TimeoutError."""
+        """Call ``call`` in the plugin's thread. Raises what it raises, and TimeoutError."""
         if self._under_way is not None and not self._under_way.done():
             raise TimeoutError("an earlier call has not returned yet")
         if self._jobs is None:
@@ -138,17 +139,18 @@ def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
     while (job := jobs.get()) is not None:
         call, answer = job
         try:
-            found: Any = call()
+            result: Any = call()
             error: Exception | None = None
         except BaseException as raised:
-            found, error = None, raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
+            result = None
+            error = raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            answer.get_loop().call_soon_threadsafe(_settle, answer, found, error)
+            answer.get_loop().call_soon_threadsafe(_settle, answer, result, error)
 
 
-def _settle(answer: asyncio.Future[Any], found: Any, error: Exception | None) -> None:
+def _settle(answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
     if error is None:
-        answer.set_result(found)
+        answer.set_result(result)
     else:
         if isinstance(error, StopIteration):  # no future takes it
             error = RuntimeError(repr(error))
@@ -156,15 +158,19 @@ def _settle(answer: asyncio.Future[Any], found: Any, error: Exception | None) ->
         answer.exception()  # of a call that nobody waits for any more
 
 
-def _checked(found: Any, count: int) -> list[Answer]:
+def _checked(answers: Any, count: int) -> list[Answer]:
     """Answers for ``count`` alerts. Raises TypeError for what are none."""
-    if found is None:
+    if answers is None:
         return [Answer(Verdict.TAKEN)] * count
-    if not isinstance(found, list | tuple) or len(found) != count:
-        raise TypeError(f"send returned {found!r:.80}: expects None, or {count} answers")
-    for one in found:
-        if not isinstance(one, Answer) or not isinstance(one.verdict, Verdict) or not isinstance(one.text, str):
-            raise TypeError(f"send returned {one!r:.80} as an answer: expects Answer(Verdict, text, seconds)")
-        if not isinstance(one.wait, int | float) or not 0 <= one.wait <= 86400:
-            raise TypeError(f"send asked to wait {one.wait!r:.80}: expects 0 to 86400 seconds")
-    return [one._replace(text=one.text[:MAX_TEXT]) for one in found]
+    if not isinstance(answers, list | tuple) or len(answers) != count:
+        raise TypeError(f"send returned {answers!r:.80}: expects None, or {count} answers")
+    for answer in answers:
+        if (
+            not isinstance(answer, Answer)
+            or not isinstance(answer.verdict, Verdict)
+            or not isinstance(answer.text, str)
+        ):
+            raise TypeError(f"send returned {answer!r:.80} as an answer: expects Answer(Verdict, text, seconds)")
+        if not isinstance(answer.wait, int | float) or not 0 <= answer.wait <= 86400:
+            raise TypeError(f"send asked to wait {answer.wait!r:.80}: expects 0 to 86400 seconds")
+    return [answer._replace(text=answer.text[:MAX_TEXT]) for answer in answers]

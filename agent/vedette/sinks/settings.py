@@ -1,5 +1,5 @@
 """The types of sinks: ``type`` of a ``[[sink]]`` table, and its settings. A new one is a class, a line of SINK_TYPES,
-and a module with its receiver, which ``open`` imports, so that reading a configuration loads none.
+and a case of ``opening.py``, which imports its receiver, so that reading a configuration loads none.
 
 ``tests/sinks/test_settings.py`` walks them: each needs tests, a section of docs/guide.md and an example in
 packaging/vedette.toml.
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from vedette.kafka.settings import TOPIC, KafkaSettings
 from vedette.model.settings import Address, Seconds, Size
-from vedette.sinks.base import Receiver, SinkSettings
+from vedette.sinks.base import SinkSettings
 
 PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
 ENTITIES = ("host", "ip", "user", "domain", "url", "hash", "user_agent", "device")
@@ -23,7 +23,7 @@ ENTITIES = ("host", "ip", "user", "domain", "url", "hash", "user_agent", "device
 
 @dataclass(frozen=True, slots=True)
 class HttpSink(SinkSettings):
-    """What is sent to by HTTP."""
+    """A receiver that is sent to by HTTP."""
 
     url: str = ""
     token_file: Path | None = None
@@ -70,11 +70,6 @@ class WebhookSink(HttpSink):
             yield ".token_file: missing; the template pagerduty needs the integration's routing key"
         yield from HttpSink.mistakes(self)
 
-    def open(self, version: str) -> Receiver:
-        from vedette.sinks.webhook import Webhook
-
-        return Webhook(self, version)
-
 
 @dataclass(frozen=True, slots=True)
 class SyslogSink(SinkSettings):
@@ -107,11 +102,6 @@ class SyslogSink(SinkSettings):
             yield '.address: missing; expects "HOST:PORT"'
         yield from tls_mistakes(self.cert_file, self.key_file, "")
 
-    def open(self, version: str) -> Receiver:
-        from vedette.sinks.syslog import Datagrams, Stream
-
-        return Datagrams(self, version) if self.transport == "udp" else Stream(self, version)
-
 
 @dataclass(frozen=True, slots=True)
 class OtlpSink(HttpSink):
@@ -127,11 +117,6 @@ class OtlpSink(HttpSink):
         if not self.url:
             yield ".url: missing; a collector's is http://HOST:4318/v1/logs"
         yield from HttpSink.mistakes(self)
-
-    def open(self, version: str) -> Receiver:
-        from vedette.sinks.otlp import Otlp
-
-        return Otlp(self, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +142,6 @@ class FileSink(SinkSettings):
         if self.path is None or not self.path.is_absolute():
             yield ".path: expects an absolute path"
 
-    def open(self, version: str) -> Receiver:
-        from vedette.sinks.file import LineFile
-
-        return LineFile(self, version)
-
 
 @dataclass(frozen=True, slots=True)
 class CommandSink(SinkSettings):
@@ -186,11 +166,6 @@ class CommandSink(SinkSettings):
             yield '.command: expects the absolute path of a program, and its arguments: ["/usr/local/bin/notify", "-v"]'
         if any("\0" in word for word in self.command):
             yield ".command: has a NUL in it"
-
-    def open(self, version: str) -> Receiver:
-        from vedette.sinks.command import Command
-
-        return Command(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,14 +193,9 @@ class KafkaSink(KafkaSettings, SinkSettings):
             yield f".topic: expects a topic's name, not {self.topic!r}"
         yield from self.kafka_mistakes()
 
-    def open(self, version: str) -> Receiver:
-        from vedette.sinks.kafka import KafkaTopic
-
-        return KafkaTopic(self, version)
-
 
 SINK_TYPES: Mapping[str, type[SinkSettings]] = {
-    one.type: one for one in (WebhookSink, SyslogSink, OtlpSink, KafkaSink, FileSink, CommandSink)
+    kind.type: kind for kind in (WebhookSink, SyslogSink, OtlpSink, KafkaSink, FileSink, CommandSink)
 }
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from vedette.model.settings import split_address
-from vedette.sinks.base import Answer, Outgoing, Verdict
+from vedette.sinks.base import Answer, Outgoing, Verdict, one_by_one
 from vedette.sinks.formats import cef, json_line, short, syslog_message
 from vedette.sinks.settings import SyslogSink
 
@@ -35,7 +35,8 @@ class Stream:
     batch = BATCH
 
     def __init__(self, settings: SyslogSink, version: str) -> None:
-        self._settings, self._version = settings, version
+        self._settings = settings
+        self._version = version
         self._open: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
@@ -71,10 +72,10 @@ class Stream:
         return self._open
 
     def _context(self) -> ssl.SSLContext:
-        given = self._settings
-        context = ssl.create_default_context(cafile=given.ca_file)
-        if given.cert_file is not None:
-            context.load_cert_chain(given.cert_file, given.key_file)
+        settings = self._settings
+        context = ssl.create_default_context(cafile=settings.ca_file)
+        if settings.cert_file is not None:
+            context.load_cert_chain(settings.cert_file, settings.key_file)
         return context
 
     def _drop(self) -> None:
@@ -113,15 +114,12 @@ class Datagrams:
     batch = BATCH
 
     def __init__(self, settings: SyslogSink, version: str) -> None:
-        self._settings, self._version = settings, version
+        self._settings = settings
+        self._version = version
         self._socket: socket.socket | None = None
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
-        found: list[Answer] = []
-        for alert in alerts:
-            away = bool(found) and found[-1].verdict in (Verdict.LATER, Verdict.UNTRIED)
-            found.append(Answer(Verdict.UNTRIED) if away else await self._send(alert))
-        return found
+        return await one_by_one(alerts, self._send)
 
     async def _send(self, alert: Outgoing) -> Answer:
         message = _message(self._settings, alert, self._version)

@@ -1,4 +1,4 @@
-"""What a webhook says: one function a template, from an alert's row to a JSON document. Pure.
+"""Bodies of webhooks: one function a template, from an alert's row to a JSON document. Pure.
 
 ``generic`` is the row itself, as ``vedette alerts --json`` prints it. The others are what their makers document:
 Slack's Block Kit for incoming webhooks, an Adaptive Card for Teams' Workflows, PagerDuty's Events API v2.
@@ -29,7 +29,7 @@ def summary(row: Row) -> str:
 
 def facts(row: Row) -> list[tuple[str, str]]:
     """Names and values for people, few and short."""
-    found = [
+    rows = [
         ("Host", row["host"] or row["agent_id"]),
         ("Site", f"{row['fleet']}/{row['site']}"),
         ("Time", written(row["event_time"])),
@@ -37,8 +37,8 @@ def facts(row: Row) -> list[tuple[str, str]]:
         *((entity["kind"], entity["value"]) for entity in row["entities"][:5]),
     ]
     if row["tags"]:
-        found.append(("Tags", ", ".join(row["tags"][:10])))
-    return [*found, ("Alert", row["alert_id"])]
+        rows.append(("Tags", ", ".join(row["tags"][:10])))
+    return [*rows, ("Alert", row["alert_id"])]
 
 
 def generic(row: Row, token: str) -> Any:
@@ -59,7 +59,7 @@ def slack(row: Row, token: str) -> Any:
 
 
 def teams(row: Row, token: str) -> Any:
-    """Of TextRuns alone: Markdown in what an attacker wrote, a link say, is shown as it is."""
+    """Build a card of TextRuns alone: Markdown in what an attacker wrote, a link say, is shown as it is."""
     body = [
         _runs(_run(_cut(summary(row), 300), weight="Bolder", size="Medium",
                    color=_COLOUR.get(row["level"], "Default"))),
@@ -119,7 +119,7 @@ def _runs(*inlines: Any) -> dict[str, Any]:
 
 
 def _slack(text: str) -> str:
-    """What Slack asks to be escaped."""
+    """Escape what Slack asks to be escaped."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

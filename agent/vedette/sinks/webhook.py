@@ -28,7 +28,7 @@ BATCH = 20
 
 
 class Webhook:
-    """See the module's text."""
+    """A receiver of POSTs."""
 
     batch = BATCH
 
@@ -38,46 +38,47 @@ class Webhook:
         self._lines = Lines(PARALLEL)
 
     async def deliver(self, alerts: Sequence[Outgoing]) -> list[Answer]:
-        given = self._settings
+        settings = self._settings
         try:
             url, token, key = await asyncio.to_thread(self._secrets)
         except (OSError, ValueError) as error:
             return [Answer(Verdict.LATER, str(error))] * len(alerts)
-        server = Server(url, given.ca_file, given.cert_file, given.key_file, given.proxy, given.timeout)
-        lines, held = self._lines, False
+        server = Server(url, settings.ca_file, settings.cert_file, settings.key_file, settings.proxy, settings.timeout)
+        lines = self._lines
+        paused = False
 
         async def post(alert: Outgoing) -> Answer:
-            nonlocal held
-            if held:
+            nonlocal paused
+            if paused:
                 return Answer(Verdict.UNTRIED)
-            body = orjson.dumps(TEMPLATES[given.template](alert.row, token))
+            body = orjson.dumps(TEMPLATES[settings.template](alert.row, token))
             headers = {
                 "Content-Type": "application/json", "User-Agent": self._agent, "Idempotency-Key": alert.id,
                 "webhook-id": alert.id,
             }  # fmt: skip
-            if token and given.template != "pagerduty":
+            if token and settings.template != "pagerduty":
                 headers["Authorization"] = f"Bearer {token}"
             if key:
                 headers |= signed(key, alert.id, int(time.time()), body)
             answer = (await lines.post(server, body, headers)).answer()
-            held = held or answer.wait > 0
+            paused = paused or answer.wait > 0
             return answer
 
-        found: list[Answer] = []
+        answers: list[Answer] = []
         for begin in range(0, len(alerts), PARALLEL):
-            found += await asyncio.gather(*map(post, alerts[begin : begin + PARALLEL]))
-            if all(answer.verdict is Verdict.LATER for answer in found):
-                held = True  # nobody is there: the rest need not wait for as long
-        return found
+            answers += await asyncio.gather(*map(post, alerts[begin : begin + PARALLEL]))
+            if all(answer.verdict is Verdict.LATER for answer in answers):
+                paused = True  # nobody is there: the rest need not wait for as long
+        return answers
 
     def _secrets(self) -> tuple[str, str, bytes]:
         """URL, token and key of the signature. Raises OSError and ValueError naming the file."""
-        given = self._settings
-        url = given.url or (secret(given.url_file) if given.url_file else PAGERDUTY)
+        settings = self._settings
+        url = settings.url or (secret(settings.url_file) if settings.url_file else PAGERDUTY)
         for mistake in url_mistakes(url):
-            raise ValueError(f"{given.url_file}: {mistake}")
-        token = secret(given.token_file) if given.token_file else ""
-        return url, token, signing_key(given.secret_file) if given.secret_file else b""
+            raise ValueError(f"{settings.url_file}: {mistake}")
+        token = secret(settings.token_file) if settings.token_file else ""
+        return url, token, signing_key(settings.secret_file) if settings.secret_file else b""
 
     async def close(self) -> None:
         self._lines.close()
@@ -90,7 +91,8 @@ def signed(key: bytes, id: str, at: int, body: bytes) -> dict[str, str]:
 
 
 def signing_key(path: Path) -> bytes:
-    """Of Standard Webhooks' ``whsec_BASE64``; any other line is the key itself. Raises OSError and ValueError."""
+    """Read the key of Standard Webhooks' ``whsec_BASE64``; any other line is the key itself. Raises OSError,
+    ValueError."""
     line = secret(path)
     if not line.startswith("whsec_"):
         return line.encode()

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import orjson
 
-from vedette.inputs.push.base import Answer, Joined, Request
-from vedette.inputs.push.table import protocol_of
+from vedette.inputs.framing import Run
+from vedette.inputs.http_listen import protocol_of
+from vedette.inputs.push.base import Answer, Request
 
 T = TypeVar("T")
 
@@ -26,12 +27,12 @@ def read(path: str, body: bytes | object, kind: str = "application/json", **head
     while True:
         try:
             some = next(reading)
-            events += split(some) if isinstance(some, Joined) else some
+            events += split(some) if isinstance(some, Run) else some
         except StopIteration as done:
             return events, done.value
 
 
-def split(joined: Joined) -> list[bytes]:
+def split(joined: Run) -> list[bytes]:
     """Its events."""
     return [joined.data[start:end] for start, end in pairwise((0, *joined.ends))]
 

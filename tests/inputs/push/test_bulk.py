@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from tests.inputs.push.reading import read
+from vedette.inputs.http_listen import protocol_of
 from vedette.inputs.push.base import Refused, Request
 from vedette.inputs.push.bulk import BULK
-from vedette.inputs.push.table import protocol_of
 
 
 def test_documents() -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.rawlog.samples import NOW, lines, noise, open_log
-from vedette.config.settings import RawLogSettings
-from vedette.inputs.file import FileInput
+from tests.settings import SegmentedLog
+from vedette.inputs.settings import FileInput
 from vedette.rawlog.log import RawLog
 from vedette.runtime.strict.account import SETS, Account, Accounts, Sent
 
-SMALL = RawLogSettings(max_bytes=40_000, segment_bytes=8_000)
+SMALL = SegmentedLog(max_bytes=40_000, segment_bytes=8_000)
 
 
 def append(log: RawLog, accounts: Accounts, number: int) -> None:

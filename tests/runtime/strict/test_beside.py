@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.rawlog.samples import NOW, lines, noise, open_log
-from vedette.config.settings import RawLogSettings
+from tests.settings import SegmentedLog
 from vedette.model.counters import Counters
 from vedette.runtime.strict import beside
 from vedette.runtime.strict.beside import LogBeside
@@ -18,7 +18,7 @@ def test_as_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark_byt
     """From any place it reads the frames that the writer reads, as far as it was told, over rotation, compaction and
     deletion of segments."""
     monkeypatch.setattr(beside, "MARK_BYTES", mark_bytes)
-    settings = RawLogSettings(max_bytes=60_000, segment_bytes=6_000)
+    settings = SegmentedLog(max_bytes=60_000, segment_bytes=6_000)
     log = open_log(tmp_path, settings)
     other = LogBeside(tmp_path, log.log_id, Counters())
     told, begins = 0, [0]

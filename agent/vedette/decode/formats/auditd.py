@@ -58,7 +58,7 @@ _UNTRUSTED = frozenset(
 _NO_VALUE = frozenset({"", "?", "(null)", "(none)", "(unknown)", '"?"'})
 
 MAX_PAIRS = 1024
-"""Of one event; what follows is in ``message`` alone."""
+"""Pairs of one event that are fields; what follows is in ``message`` alone."""
 
 
 @lru_cache(256)

@@ -1,4 +1,4 @@
-"""What a format is: how its messages begin, what they say, where they belong and when they happened.
+"""A format: how its messages begin, what they say, where they belong and when they happened.
 
 Two kinds. A ``Format`` reads text: the message of a syslog line, or a whole line. A ``Shape`` knows JSON objects of one
 make and gives their fields the names that rules use. Both are rows of ``formats/__init__.py``. Readers are total: any

@@ -161,7 +161,7 @@ TELLING: Mapping[str, str] = {
 """Fields that events of these categories have and few others."""
 
 ACTORS = ("Image", "SourceImage", "NewProcessName", "ScriptBlockText")
-"""Of these an event without an event id has one, beside one of ``TELLING``."""
+"""Fields of which an event without an event id has one, beside one of ``TELLING``."""
 
 
 def tells(fields: Seen) -> bool:
@@ -193,15 +193,15 @@ def in_ecs(event: Seen) -> dict[str, object]:
     if ("event" not in event and "event.code" not in event) or (code := named("event", "code")) is None:
         return {}
     provider = named("event", "provider") or named("event", "module")
-    known = str(provider or "")[:256].lower()
+    name = str(provider or "")[:256].lower()
     kinds = (named("host", "os.type"), named("host", "os.family"), named("host", "os.platform"))
-    if "windows" in kinds or known.startswith(_MICROSOFT) or known in _BY_PROVIDER:
+    if "windows" in kinds or name.startswith(_MICROSOFT) or name in _BY_PROVIDER:
         return {"EventID": code, "Provider_Name": provider} if provider else {"EventID": code}
     return {}
 
 
 PLACED_BY = ("EventID", "Channel", "Provider_Name")
-"""What ``source_of`` asks for; of an event without ``Channel`` further names (``TELLING``)."""
+"""Fields that ``source_of`` asks for; of an event without ``Channel`` also those of ``TELLING``."""
 
 _UNSAID = ("", "forwardedevents")
 """Channels that tell nothing."""
@@ -218,7 +218,8 @@ def source_of(fields: Seen) -> Source:
 
 @lru_cache(maxsize=1024)
 def _place(event_id: str, channel: str, provider: str) -> Source:
-    provider, channel = provider.lower(), channel.lower()
+    provider = provider.lower()
+    channel = channel.lower()
     if provider == "linux-sysmon" or channel == "linux-sysmon/operational":
         return _source("linux", "sysmon", event_id if event_id in _SYSMON else "")
     service = _SERVICES.get(channel.removeprefix("wineventlog:"), "")

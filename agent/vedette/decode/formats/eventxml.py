@@ -46,8 +46,8 @@ def unescape(text: str) -> str:
 def read(message: str) -> Fields:
     """The fields of one event."""
     fields: Fields = {}
-    head, found, data = message.partition("</System>")
-    if not found:
+    head, separator, data = message.partition("</System>")
+    if not separator:
         head = data = message
     for element in _SYSTEM.finditer(head):
         fields.setdefault(element[1], unescape(element[2]))
@@ -59,7 +59,8 @@ def read(message: str) -> Fields:
         if i == MAX_DATA:
             break
         double, single, cdata, text = item.groups()
-        name, value = double or single, cdata if cdata is not None else unescape(text or "")
+        name = double or single
+        value = cdata if cdata is not None else unescape(text or "")
         if name:
             fields[unescape(name)] = value
         else:

@@ -30,10 +30,11 @@ def read(message: str) -> Fields:
     if start is None:
         return {}
     fields: Fields = {**start.groupdict(), "eventId": start["deviceEventClassId"]}
-    text, delimiter = message[start.end() :].rstrip("\r\n\0"), "\t"
-    if start["leefVersion"].startswith("2") and (given := _DELIMITER.match(text)):
-        text = text[given.end() :]
-        delimiter = chr(int(given[1], 16)) if given[1] else given[2] or "\t"
+    text = message[start.end() :].rstrip("\r\n\0")
+    delimiter = "\t"
+    if start["leefVersion"].startswith("2") and (explicit := _DELIMITER.match(text)):
+        text = text[explicit.end() :]
+        delimiter = chr(int(explicit[1], 16)) if explicit[1] else explicit[2] or "\t"
     elif "\t" not in text and "|" in text:
         delimiter = "|"
     for part in text.split(delimiter, MAX_KEYS)[:MAX_KEYS]:

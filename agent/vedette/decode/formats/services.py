@@ -58,18 +58,18 @@ def _names_a_client(event: Seen) -> bool:
 
 
 def _client(event: Seen) -> Fields:
-    found: Fields = {}
+    fields: Fields = {}
     if isinstance(attributes := event.get("attr"), dict) and "ctx" in event:  # MongoDB's log
-        compute(found, attributes.get("remote") or attributes.get("client") or "", _endpoint, peers.ENDPOINT)
+        compute(fields, attributes.get("remote") or attributes.get("client") or "", _endpoint, peers.ENDPOINT)
         event = attributes
     else:
         for name in CLIENTS:
-            if name in event and compute(found, event[name], _endpoint, peers.ENDPOINT):
+            if name in event and compute(fields, event[name], _endpoint, peers.ENDPOINT):
                 break
     user = next((event[name] for name in _USERS if isinstance(event.get(name), str)), None)
     if user:
-        found["user"] = user
-    return found
+        fields["user"] = user
+    return fields
 
 
 def _endpoint(value: object) -> Fields:

@@ -31,20 +31,20 @@ _PREFIXED = re.compile(rb"(?:\S{1,255} ){1,2}?(?:(?P<cef>%s)|(?P<leef>%s))" % (c
 
 
 FIRST = frozenset(b"%c" % code for code in b"\t\n\v\f\r <CLadnt[0123456789")
-"""What a message in one of ``FORMATS`` may begin with: looked at before ``_STARTS``, as most messages are in none."""
+"""First bytes of a message in one of ``FORMATS``: looked at before ``_STARTS``, as most messages are in none."""
 
 
 PREFIXED = b"EF:", 520
-"""What a message that is in one behind other words holds, within so many bytes."""
+"""Bytes in a message that is in one behind other words, and within how many bytes they stand."""
 
 
 def format_at(raw: bytes, start: int) -> Format | None:
     """The format of the message of ``raw`` that begins at ``start``."""
-    found = _STARTS.match(raw, start) if raw[start : start + 1] in FIRST else None
+    match = _STARTS.match(raw, start) if raw[start : start + 1] in FIRST else None
     mark, within = PREFIXED
-    if found is None and raw.find(mark, start, start + within) >= 0:
-        found = _PREFIXED.match(raw, start)
-    return FORMATS[found.lastgroup] if found is not None and found.lastgroup is not None else None
+    if match is None and raw.find(mark, start, start + within) >= 0:
+        match = _PREFIXED.match(raw, start)
+    return FORMATS[match.lastgroup] if match is not None and match.lastgroup is not None else None
 
 
 def shape_of(event: Seen) -> Shape | None:

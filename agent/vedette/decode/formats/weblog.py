@@ -69,15 +69,15 @@ def read_nginx(message: str) -> Fields:
     fields: Fields = {name: value for name, value in head.groupdict().items() if value}
     at = message.find(", client: ", head.end())
     if at >= 0 and (tail := _NGINX_TAIL.match(message, at)):
-        found = {name: value for name, value in tail.groupdict().items() if value}
-        fields["src_ip"] = fields["c-ip"] = found["src_ip"]
-        if "request" in found:
-            fields |= request_fields(found["request"])
+        groups = {name: value for name, value in tail.groupdict().items() if value}
+        fields["src_ip"] = fields["c-ip"] = groups["src_ip"]
+        if "request" in groups:
+            fields |= request_fields(groups["request"])
         for name, field in (("host", "cs-host"), ("referer", "cs-referer"), ("server", "s-sitename")):
-            if name in found:
-                fields[field] = found[name]
-        if "upstream" in found:
-            fields["upstream"] = found["upstream"]
+            if name in groups:
+                fields[field] = groups[name]
+        if "upstream" in groups:
+            fields["upstream"] = groups["upstream"]
     if "user" in fields:
         fields["cs-username"] = fields["user"]
     return fields

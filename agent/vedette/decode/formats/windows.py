@@ -68,7 +68,8 @@ def _data(value: Any, fields: Fields) -> None:
     if _plain(values):
         fields.update(values)
         return
-    data, nameless = values.get("Data"), []
+    data = values.get("Data")
+    nameless = []
     listed = isinstance(data, list | dict)
     for item in data if isinstance(data, list) else [data] * listed:
         name = _attribute(item, "Name")
@@ -101,7 +102,7 @@ def _system(system: Mapping[str, Any], fields: Fields) -> None:
 
 
 def _winlog(beat: Mapping[str, Any], fields: Fields) -> None:
-    """What Winlogbeat's object holds."""
+    """Add what Winlogbeat's object holds."""
     for key, name in _BEAT.items():
         if key in beat:
             fields.setdefault(name, beat[key])

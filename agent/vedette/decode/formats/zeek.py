@@ -108,7 +108,8 @@ def _uri_fields(uri: str) -> Fields:
     return {**fields, "cs-uri-query": query, "c-uri-query": query} if query else fields
 
 
-_STEM, _QUERY = Part(((Cut("?"),),)), Part(((Cut("?", after=True),),))
+_STEM = Part(((Cut("?"),),))
+_QUERY = Part(((Cut("?", after=True),),))
 _URI_PARTS = {"cs-uri-stem": _STEM, "c-uri-stem": _STEM, "cs-uri-query": _QUERY, "c-uri-query": _QUERY}
 
 

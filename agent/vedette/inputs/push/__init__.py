@@ -1,1 +1,1 @@
-"""What senders push by HTTP: a file and a row a protocol (``table.py``). Bytes in, events and an answer out."""
+"""Protocols of pushes by HTTP: a file and a row a protocol (``http_listen.py``). Bytes in, events and an answer out."""

@@ -1,4 +1,4 @@
-"""What a pushed protocol is to the HTTP input: which paths are its own, how it reads a body, how it says no.
+"""A protocol of pushes, as the HTTP input needs it: which paths are its own, how it reads a body, how it says no.
 
 Facts only: no sockets, no clock. Readers give the events of a request, one plain representation each (a line as it was
 sent, or one JSON object), and last the answer that is sent when they are stored. A body that cannot be read raises
@@ -8,21 +8,24 @@ sent, or one JSON object), and last the answer that is sent when they are stored
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
 import orjson
+
+from vedette.inputs.framing import Run
 
 JSON = "application/json"
 PROTOBUF = "application/x-protobuf"
 TEXT = "text/plain; charset=utf-8"
 LOKI_PATH = "/loki/api/v1/push"
 """Its protobuf is packed by Snappy, which some senders name as the encoding, and others do not."""
+LokiEntry = tuple[dict[str, Any], int, str, dict[str, Any]]
+"""Labels, time in nanoseconds, line and structured metadata."""
 SLICE = 64
 TURN_BYTES = 64 << 10
 EVENT_BYTES = 512
-"""What a reader gives at once, at most: events, or their bytes and what each costs besides. Between two steps of a
+"""The most that a reader gives at once: events, or their bytes and what each costs besides. Between two steps of a
 reader the event loop gets its turn; none may take more than 4 ms of CPU time (``tests/inputs/test_http_steps.py``)."""
 
 
@@ -55,34 +58,26 @@ class Refused(ValueError):
     """A request that is not taken: the status, and why."""
 
     def __init__(self, status: int, reason: str) -> None:
-        self.status, self.reason = status, reason
+        self.status = status
+        self.reason = reason
         super().__init__(reason)
 
 
-class Joined(NamedTuple):
-    """Events as the native kernel makes them, at most about a chunk of them; none is longer than MAX_EVENT."""
-
-    data: bytes
-    """One behind the other."""
-    ends: array[int]
-    """``array('I')``: where each ends."""
-
-
-Reading = Generator[list[bytes] | Joined, None, Answer]
-"""Events, then the answer."""
+Reading = Generator[list[bytes] | Run, None, Answer]
+"""Events, then the answer. A run is of the native kernel, at most about a chunk, none of its events above MAX_EVENT."""
 
 
 class Protocol(NamedTuple):
-    """A row of ``table.PROTOCOLS``."""
+    """One of ``http_listen.PROTOCOLS``."""
 
     name: str
     paths: re.Pattern[str]
-    """Of requests that are its own: method and path."""
+    """Method and path of the requests that are its own."""
     read: Callable[[Request], Reading]
     refuse: Callable[[Refused, Request], Answer]
     """In the sender's own words; the request may have no body."""
     public: re.Pattern[str] = re.compile(r"(?!)")
-    """Of these, those that bring no events and are answered without a token."""
+    """Those of them that bring no events and are answered without a token."""
 
 
 def answer(status: int, value: object) -> Answer:
@@ -102,9 +97,9 @@ def member(value: object, name: str, kind: type, where: str) -> Any:
     """``value[name]``, an empty ``kind`` if there is none; raises Refused where it is anything else."""
     if not isinstance(value, dict):
         raise Refused(400, f"{where} is not a JSON object")
-    found = value.get(name)
-    if found is None:
+    item = value.get(name)
+    if item is None:
         return kind()
-    if not isinstance(found, kind):
+    if not isinstance(item, kind):
         raise Refused(400, f"{where}.{name} is not {'an array' if kind is list else 'an object'}")
-    return found
+    return item

@@ -33,7 +33,7 @@ MAX_ACTION = 16 << 10
 _CREATED = {"_version": 1, "result": "created", "_shards": {"total": 1, "successful": 1, "failed": 0}, "status": 201}
 
 _VERSION = "8.17.0"
-"""Of the protocol that is spoken: clients refuse one that they do not know."""
+"""The version of the protocol that is spoken: clients refuse one that they do not know."""
 _PRODUCT = (("X-Elastic-Product", "Elasticsearch"),)
 _ROOT = {
     "name": "vedette",
@@ -60,8 +60,8 @@ _KINDS = {
 
 def _read(request: Request) -> Reading:
     if request.path.endswith("/_bulk"):
-        found = yield from _bulk(request)
-        return found
+        reply = yield from _bulk(request)
+        return reply
     if request.path == "/_cat/health":
         return Answer(200, b"vedette green\n", TEXT, _PRODUCT)
     return answer(200, _LICENSE if request.path == "/_license" else _ROOT)._replace(headers=_PRODUCT)
@@ -69,8 +69,12 @@ def _read(request: Request) -> Reading:
 
 def _bulk(request: Request) -> Reading:
     """A malformed action spoils the request. Actions are bounded, as the answer has each."""
-    body, index = request.body, request.path.split("/")[1] if request.path != "/_bulk" else ""
-    events, items, blocks, failed = list[bytes](), list[bytes](), list[bytes](), False
+    body = request.body
+    index = request.path.split("/")[1] if request.path != "/_bulk" else ""
+    events = list[bytes]()
+    items = list[bytes]()
+    blocks = list[bytes]()
+    failed = False
     count = turn = 0
     for count, (action, about, start, end) in enumerate(_actions(body), 1):
         if count > MAX_ACTIONS:
@@ -87,7 +91,8 @@ def _bulk(request: Request) -> Reading:
         turn += EVENT_BYTES + end - start
         if turn > TURN_BYTES:
             yield events
-            events, turn = [], 0
+            events = []
+            turn = 0
             blocks.append(b",".join(items))
             items = []
     if not count:
@@ -101,11 +106,15 @@ def _bulk(request: Request) -> Reading:
 
 def _actions(body: bytes) -> Iterator[tuple[str, dict[str, Any], int, int]]:
     """Each action, what it says, and where its document stands; raises Refused."""
-    at, line, size = 0, 0, len(body)
+    at = 0
+    line = 0
+    size = len(body)
     while at < size:
         end = body.find(b"\n", at)
         end = size if end < 0 else end
-        text, at, line = body[at:end], end + 1, line + 1
+        text = body[at:end]
+        at = end + 1
+        line += 1
         if not text or text.isspace():
             continue
         try:
@@ -122,7 +131,8 @@ def _actions(body: bytes) -> Iterator[tuple[str, dict[str, Any], int, int]]:
                 raise Refused(400, "The bulk request must be terminated by a newline")
             end = body.find(b"\n", at)
             end = size if end < 0 else end
-            at, line = end + 1, line + 1
+            at = end + 1
+            line += 1
         yield action, about, start, end
 
 

@@ -32,7 +32,8 @@ _numbers = count()
 class _BadEvent(Refused):
     def __init__(self, number: int, reason: str, code: int = 6) -> None:
         super().__init__(400, reason)
-        self.number, self.code = number, code
+        self.number = number
+        self.code = code
 
 
 def _read(request: Request) -> Reading:
@@ -43,13 +44,13 @@ def _read(request: Request) -> Reading:
     if path.endswith("/ack"):
         asked = loaded(request.body)
         numbers = asked.get("acks") if isinstance(asked, dict) else None
-        if not channel or not isinstance(numbers, list) or not all(type(one) is int for one in numbers):
+        if not channel or not isinstance(numbers, list) or not all(type(ack) is int for ack in numbers):
             raise Refused(400, "acks: expects a list of numbers, and a channel")
-        return answer(200, {"acks": {str(one): True for one in numbers}})
+        return answer(200, {"acks": {str(ack): True for ack in numbers}})
     number = 0
-    for found in cut_up(request.body) if path.endswith("/raw") else _events(request):
-        number += len(found)
-        yield found
+    for events in cut_up(request.body) if path.endswith("/raw") else _events(request):
+        number += len(events)
+        yield events
     if not number:
         raise _BadEvent(0, "No data", 5)
     return answer(200, {**_SUCCESS, "ackId": next(_numbers)} if channel else _SUCCESS)
@@ -57,7 +58,8 @@ def _read(request: Request) -> Reading:
 
 def _events(request: Request) -> Generator[list[bytes], None, None]:
     """Some at a time; raises Refused."""
-    number, events = 0, list[bytes]()
+    number = 0
+    events = list[bytes]()
     try:
         for value in _at_once(request.body) if few(request.body) else _one_by_one(request.body):
             if value is None:
@@ -77,7 +79,8 @@ def _events(request: Request) -> Generator[list[bytes], None, None]:
 
 def _at_once(body: bytes) -> Iterator[Any]:
     """The JSON values of a body, one after the other; raises Refused."""
-    text, at = body.decode("utf-8", "replace").strip(), 0
+    text = body.decode("utf-8", "replace").strip()
+    at = 0
     while at < len(text):
         try:
             value, at = _decode(text, at)
@@ -105,10 +108,12 @@ def _event(value: Any, number: int, request: Request) -> bytes:
         raise _BadEvent(number, "Invalid data format")
     if "event" not in value:
         raise _BadEvent(number, "Event field is required", 12)
-    event, more = value["event"], value.get("fields")
+    event = value["event"]
+    more = value.get("fields")
     if event is None or event == "":
         raise _BadEvent(number, "Event field cannot be blank", 13)
-    query, fields = request.query, dict[str, Any]()
+    query = request.query
+    fields = dict[str, Any]()
     if query:
         fields = {name: query[key] for key, name in _NAMES.items() if key in query}
     if len(value) > 1:

@@ -22,7 +22,8 @@ _STEP = 8 << 10
 
 def cut_up(body: bytes) -> Generator[list[bytes], None, None]:
     """The lines of a body that are not blank, without their ends, some at a time."""
-    at, size = 0, len(body)
+    at = 0
+    size = len(body)
     while at < size:
         end = body.rfind(b"\n", at, at + _STEP) + 1 or body.find(b"\n", at) + 1 or size
         part = body[at : min(end, at + MAX_EVENT + 1)].replace(b"\r\n", b"\n")  # an event is cut at MAX_EVENT
@@ -48,31 +49,33 @@ class _Kept:
 
 def _split(body: bytes, whole: bool) -> Generator[list[bytes], None, None]:
     """``batches.split`` in steps; ``whole``: JSON that is no batch is one event."""
-    first, kept, one = body[:1], _Kept(), False
+    first = body[:1]
+    packed = _Kept()
+    single = False
     if first == b"[":
-        if (yield from _elements(body, kept)):
-            yield from kept.taken()
+        if (yield from _elements(body, packed)):
+            yield from packed.taken()
             return
-        one = whole
+        single = whole
     elif first == b"{" and whole:
         for lines in cut_up(body):
-            kept.add(lines)
-            one = one or not all(line.startswith(b"{") for line in lines)
+            packed.add(lines)
+            single = single or not all(line.startswith(b"{") for line in lines)
             yield []
-    if one:
+    if single:
         yield [body]
-    for lines in kept.taken():  # also where they are not wanted: to free all at once takes long
-        yield [] if one else lines
-    if not one and not (first == b"{" and whole):
+    for lines in packed.taken():  # also where they are not wanted: to free all at once takes long
+        yield [] if single else lines
+    if not single and not (first == b"{" and whole):
         yield from cut_up(body)
 
 
-def _elements(body: bytes, kept: _Kept) -> Generator[list[bytes], None, bool]:
+def _elements(body: bytes, packed: _Kept) -> Generator[list[bytes], None, bool]:
     """Whether it is an array of objects; then they are in ``kept``."""
     if few(body):
-        found = split(body)
-        kept.add(found or [])
-        return found is not None
+        events = split(body)
+        packed.add(events or [])
+        return events is not None
     try:
         for span in spans(body):
             yield []
@@ -83,12 +86,12 @@ def _elements(body: bytes, kept: _Kept) -> Generator[list[bytes], None, bool]:
             if large:
                 if len(text) <= MAX_EVENT:
                     bounded(text, "an event")
-                found = [text.strip()] if text.strip()[:1] == b"{" else None
+                events = [text.strip()] if text.strip()[:1] == b"{" else None
             else:
-                found = split(b"[%b]" % text)
-            if found is None:
+                events = split(b"[%b]" % text)
+            if events is None:
                 return False
-            kept.add(found)
+            packed.add(events)
     except Refused as refused:
         if refused.status != 400:
             raise

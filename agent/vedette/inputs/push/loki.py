@@ -19,6 +19,7 @@ from vedette.inputs.push.base import (
     TEXT,
     TURN_BYTES,
     Answer,
+    LokiEntry,
     Protocol,
     Reading,
     Refused,
@@ -29,9 +30,6 @@ from vedette.inputs.push.pieces import ABOUT_BYTES, records
 from vedette.inputs.push.snappy import unpack
 from vedette.inputs.push.texts import LABELS, named, of_text
 from vedette.inputs.push.wire import messages
-
-Entry = tuple[dict[str, Any], int, str, dict[str, Any]]
-"""Labels, time in nanoseconds, line and structured metadata."""
 
 
 def _read(request: Request) -> Reading:
@@ -59,8 +57,9 @@ def _read(request: Request) -> Reading:
     return Answer(204)
 
 
-def _events(entries: Iterable[Entry | None]) -> Generator[list[bytes], None, None]:
-    events, turn = list[bytes](), 0
+def _events(entries: Iterable[LokiEntry | None]) -> Generator[list[bytes], None, None]:
+    events = list[bytes]()
+    turn = 0
     for entry in entries:
         turn += EVENT_BYTES
         if entry is not None:
@@ -69,11 +68,12 @@ def _events(entries: Iterable[Entry | None]) -> Generator[list[bytes], None, Non
             turn += len(event)
         if turn > TURN_BYTES:
             yield events
-            events, turn = [], 0
+            events = []
+            turn = 0
     yield events
 
 
-def _entries(body: Any) -> Iterator[Entry | None]:
+def _entries(body: Any) -> Iterator[LokiEntry | None]:
     """None: at the beginning of a stream. Raises Refused."""
     for i, stream in enumerate(member(body, "streams", list, "the body")):
         labels = named(member(stream, "stream", dict, f"streams[{i}]"), LABELS)

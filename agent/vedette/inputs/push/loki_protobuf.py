@@ -19,8 +19,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.message import DecodeError
 
-from vedette.inputs.push.base import Refused
-from vedette.inputs.push.loki import Entry
+from vedette.inputs.push.base import LokiEntry, Refused
 from vedette.inputs.push.pieces import ABOUT_BYTES
 from vedette.inputs.push.texts import LABELS, named
 
@@ -42,7 +41,8 @@ def _made() -> Any:
             called, _, kind = text.partition(" ")
             field = message.field.add(name=called, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
             if kind in _MESSAGES:
-                field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".vedette.loki.{kind}"
+                field.type = FieldDescriptorProto.TYPE_MESSAGE
+                field.type_name = f".vedette.loki.{kind}"
                 if kind != "Timestamp":
                     field.label = FieldDescriptorProto.LABEL_REPEATED
             else:
@@ -59,7 +59,7 @@ _ESCAPE = re.compile(r"""\\(?:([abfnrtv\\'"])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4}
 _PLAIN = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-def entries_of(body: bytes) -> Iterator[Entry | None]:
+def entries_of(body: bytes) -> Iterator[LokiEntry | None]:
     """None: at the beginning of a stream. Raises Refused for what is no PushRequest."""
     request = PushRequest()
     try:
@@ -72,7 +72,8 @@ def entries_of(body: bytes) -> Iterator[Entry | None]:
         labels = named(labels_of(_text(stream.labels), f"streams[{i}].labels"), LABELS)
         yield None
         for entry in stream.entries:
-            time, more = entry.timestamp, {}
+            time = entry.timestamp
+            more = {}
             if entry.metadata:
                 more = named({_text(pair.name): _text(pair.value) for pair in entry.metadata}, LABELS)
             yield labels, time.seconds * 1_000_000_000 + time.nanos, _text(entry.line), more
@@ -81,27 +82,28 @@ def entries_of(body: bytes) -> Iterator[Entry | None]:
 def labels_of(text: str, where: str) -> dict[str, Any]:
     """The labels of a selector, its values as Go quotes them. Raises Refused."""
     text = text.strip()
-    found: dict[str, Any] = {}
+    labels: dict[str, Any] = {}
     if text in ("", "{}"):
-        return found
-    at, more = 1, "," if text[0] == "{" else ""
+        return labels
+    at = 1
+    more = "," if text[0] == "{" else ""
     while more == ",":
         label = _LABEL.match(text, at)
         if label is None:
             break
         name, quoted, raw, more = label.groups()
-        found[name] = raw if quoted is None else _ESCAPE.sub(_unescaped, quoted)
+        labels[name] = raw if quoted is None else _ESCAPE.sub(_unescaped, quoted)
         at = label.end()
     if at < len(text):
         raise Refused(400, f'{where}: expects {{name="value", …}}')
-    return found
+    return labels
 
 
 def _unescaped(escape: re.Match[str]) -> str:
     plain, *codes, octal = escape.groups()
     if plain:
         return _PLAIN.get(plain, plain)
-    code = int(octal, 8) if octal else int(next(one for one in codes if one), 16)
+    code = int(octal, 8) if octal else int(next(digits for digits in codes if digits), 16)
     return chr(code) if code < 0xD800 or 0xDFFF < code < 0x110000 else "\ufffd"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from vedette.engine import kernel
-from vedette.inputs.push.base import Joined
+from vedette.inputs.framing import Run
 from vedette.inputs.push.texts import ECS, of_text
 
 if TYPE_CHECKING:
@@ -26,25 +26,26 @@ def reader(levels: Sequence[str], severities: Mapping[str, int]) -> Otlp | None:
     """The kernel's; None: it is not in use."""
     if kernel.LOADED is None:
         return None
-    made: Otlp = kernel.LOADED.Otlp(dict(ECS), list(levels), dict(severities), lambda text: orjson.dumps(of_text(text)))
-    return made
+    otlp: Otlp = kernel.LOADED.Otlp(dict(ECS), list(levels), dict(severities), lambda text: orjson.dumps(of_text(text)))
+    return otlp
 
 
-def events(otlp: Otlp, body: bytes, json: bool) -> Generator[Joined, None, tuple[int, bool]]:
-    """What it makes of a body, in steps of about a millisecond; how many, and whether that is all."""
-    records, count = otlp.records(body, json), 0
+def events(otlp: Otlp, body: bytes, json: bool) -> Generator[Run, None, tuple[int, bool]]:
+    """Yield the events of a body, in steps of about a millisecond; return how many, and whether these are all."""
+    records = otlp.records(body, json)
+    count = 0
     while not records.whole:
-        made = records.take()
-        if made is None:
+        part = records.take()
+        if part is None:
             return count, False
-        data, ends = made
+        data, ends = part
         count += len(ends) >> 2
-        yield Joined(data, array("I", ends))
+        yield Run(data, array("I", ends), ())
     return count, True
 
 
 def behind(count: int, steps: Generator[list[bytes], None, None]) -> Generator[list[bytes], None, None]:
-    """What ``steps`` give, without the first ``count`` events."""
+    """Yield what ``steps`` give, without the first ``count`` events."""
     for some in steps:
         yield some[count:] if count else some
         count = max(0, count - len(some))

@@ -88,8 +88,8 @@ def _string_end(body: bytes, at: int) -> Generator[None, None, int]:
     """Behind the text that begins at ``at``."""
     at += 1
     while True:
-        found = _in_string(body, at, at + LIMIT)
-        end = found.end() if found else at
+        match = _in_string(body, at, at + LIMIT)
+        end = match.end() if match else at
         if body[end : end + 1] == b'"':
             return end + 1
         if end >= len(body) - 1:
@@ -100,7 +100,9 @@ def _string_end(body: bytes, at: int) -> Generator[None, None, int]:
 
 def _ends(body: bytes, at: int) -> Generator[None, None, dict[int, int]]:
     """Where the object or array at ``at`` ends, and each in it that is longer than LIMIT."""
-    stack, found, first = [at], dict[int, int](), at
+    stack = [at]
+    ends = dict[int, int]()
+    first = at
     at += 1
     while True:
         match = _skip(body, at, at + LIMIT)
@@ -119,9 +121,9 @@ def _ends(body: bytes, at: int) -> Generator[None, None, dict[int, int]]:
             if body[start] + 2 != char[0]:
                 raise _not_json(f"unexpected {char.decode()}")
             if at - start > LIMIT or start == first:
-                found[start] = at
+                ends[start] = at
             if not stack:
-                return found
+                return ends
         elif char == b'"':
             at = yield from _string_end(body, at)
         yield None
@@ -129,14 +131,17 @@ def _ends(body: bytes, at: int) -> Generator[None, None, dict[int, int]]:
 
 def _spans(body: bytes, at: int, ends: dict[int, int]) -> Spans:
     """The children of the object or array at ``at``, as runs of some, or one that is large."""
-    keyed, closing, first = body[at] == ord("{"), ends[at] - 1, True
+    keyed = body[at] == ord("{")
+    closing = ends[at] - 1
+    first = True
     at += 1
     while True:
         most = min(at + LIMIT, closing)
         match = _children(body, at, most)
         if match and match.end() > at:
             yield at, match.end() - 1, False
-            at, first = match.end(), False
+            at = match.end()
+            first = False
             continue
         match = _child(body, at, most)
         if match and match.end() == closing:
@@ -149,7 +154,8 @@ def _spans(body: bytes, at: int, ends: dict[int, int]) -> Spans:
         end = yield from _value_end(body, begins.end(), ends)
         yield at, end, True
         behind = _blank(body, end)
-        at, first = behind.end() if behind else end, False
+        at = behind.end() if behind else end
+        first = False
         if at == closing:
             return
         if body[at : at + 1] != b",":
@@ -167,8 +173,8 @@ def _value_end(body: bytes, at: int, ends: dict[int, int]) -> Generator[None, No
         return end
     if char not in (b"[", b"{"):
         raise _not_json("a value is expected")
-    found = yield from _ends(body, at)
-    return found[at]
+    inner = yield from _ends(body, at)
+    return inner[at]
 
 
 def _opened(body: bytes, kind: bytes) -> Generator[None, None, tuple[int, dict[int, int]]]:
@@ -190,16 +196,17 @@ def spans(body: bytes) -> Spans:
 
 
 def _run(body: bytes, span: tuple[int, int, bool], around: bytes) -> Any:
-    found = _loaded(around[:1] + body[span[0] : span[1]] + around[1:])
-    if not found:
+    value = _loaded(around[:1] + body[span[0] : span[1]] + around[1:])
+    if not value:
         raise _not_json("a value is expected")
-    return found
+    return value
 
 
 def values(body: bytes) -> Generator[tuple[int, int] | None, None, None]:
     """Where the objects and arrays of a body stand that follow each other, with or without commas between. What is
     neither ends with the line. Raises Refused."""
-    at, size = 0, len(body)
+    at = 0
+    size = len(body)
     while True:
         begins = _between(body, at)
         at = begins.end() if begins else at
@@ -228,7 +235,10 @@ def records(body: bytes, path: Sequence[str]) -> Generator[Any, None, None]:
 def _records(
     body: bytes, at: int, ends: dict[int, int], path: Sequence[str], whole: Callable[[dict[str, Any]], Any]
 ) -> Generator[Any, None, None]:
-    name, about, array, beside = path[0], dict[str, Any](), -1, 0
+    name = path[0]
+    about = dict[str, Any]()
+    array = -1
+    beside = 0
     for span in _spans(body, at, ends):
         if span is None:
             yield None

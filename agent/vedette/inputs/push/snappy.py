@@ -20,22 +20,15 @@ T = TypeVar("T")
 
 
 def unpack(body: bytes, most: int) -> Generator[list[T], None, bytes]:
-    """Yields nothing, at times, and returns the bytes that were packed. Raises OverflowError where they are more than
+    """Yield nothing, at times, and return the bytes that were packed. Raises OverflowError where they are more than
     ``most``, ValueError for what is no Snappy block."""
-    size = at = shift = 0
     try:
-        while True:
-            byte = body[at]
-            at += 1
-            size |= (byte & 127) << shift
-            if byte < 128:
-                break
-            shift += 7
-            if shift > 28:
-                raise ValueError("its length is no number")
+        size, at = _length(body)
         if size > most:
             raise OverflowError(f"{size} bytes, at most {most}")
-        out, end, turn = bytearray(), len(body), TURN
+        out = bytearray()
+        end = len(body)
+        turn = TURN
         while at < end:
             if not (turn := turn - 1):
                 turn = TURN
@@ -55,13 +48,16 @@ def unpack(body: bytes, most: int) -> Generator[list[T], None, bytes]:
                 at += length
             else:
                 if kind == 1:
-                    length, offset = (tag >> 2 & 7) + 4, (tag >> 5) << 8 | body[at + 1]
+                    length = (tag >> 2 & 7) + 4
+                    offset = (tag >> 5) << 8 | body[at + 1]
                     at += 2
                 elif kind == 2:
-                    length, offset = (tag >> 2) + 1, body[at + 1] | body[at + 2] << 8
+                    length = (tag >> 2) + 1
+                    offset = body[at + 1] | body[at + 2] << 8
                     at += 3
                 else:
-                    length, offset = (tag >> 2) + 1, int.from_bytes(body[at + 1 : at + 5], "little")
+                    length = (tag >> 2) + 1
+                    offset = int.from_bytes(body[at + 1 : at + 5], "little")
                     at += 5
                 start = len(out) - offset
                 if offset == 0 or start < 0:
@@ -77,3 +73,17 @@ def unpack(body: bytes, most: int) -> Generator[list[T], None, bytes]:
     if len(out) != size:
         raise ValueError("is shorter than it says")
     return bytes(out)
+
+
+def _length(body: bytes) -> tuple[int, int]:
+    """Return the length unpacked, and where it ends. Raises IndexError, ValueError."""
+    size = at = shift = 0
+    while True:
+        byte = body[at]
+        at += 1
+        size |= (byte & 127) << shift
+        if byte < 128:
+            return size, at
+        shift += 7
+        if shift > 28:
+            raise ValueError("its length is no number")

@@ -96,11 +96,11 @@ def named(fields: dict[str, Any], names: Mapping[str, str] = ECS) -> dict[str, A
     """``fields`` under their names in ECS; one whose new name is taken keeps its own."""
     if fields.keys().isdisjoint(names.keys()):
         return fields
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in fields.items():
         other = names.get(name, name)
-        found[name if other != name and (other in fields or other in found) else other] = value
-    return found
+        result[name if other != name and (other in fields or other in result) else other] = value
+    return result
 
 
 def of_text(text: str) -> dict[str, Any]:
@@ -119,9 +119,9 @@ def of_text(text: str) -> dict[str, Any]:
         header = syslog.parse(raw, 0, None)
         if header is not None and header.app:
             message = raw[header.message_start :].decode("utf-8", "replace")
-            found = {"MESSAGE": message, "SYSLOG_IDENTIFIER": header.app}
+            fields = {"MESSAGE": message, "SYSLOG_IDENTIFIER": header.app}
             for name, value in (("_HOSTNAME", header.field("hostname")), ("_PID", header.field("pid"))):
                 if value:
-                    found[name] = str(value)
-            return found
+                    fields[name] = str(value)
+            return fields
     return {"message": text}

@@ -39,7 +39,10 @@ def messages(body: bytes, path: Sequence[int]) -> Generator[bytes | None, None, 
 def _messages(
     body: bytes, at: int, end: int, path: Sequence[int], whole: Callable[[bytes], bytes]
 ) -> Generator[bytes | None, None, None]:
-    number, about, runs, last = path[0], bytearray(), list[tuple[int, int, int]](), -1
+    number = path[0]
+    about = bytearray()
+    runs = list[tuple[int, int, int]]()
+    last = -1
     for turn, (field, start, value, stop) in enumerate(_fields(body, at, end), 1):
         if turn > MAX_FIELDS:
             raise Refused(413, f"more than {MAX_FIELDS} messages in one")
@@ -75,7 +78,8 @@ def _fields(body: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int
     try:
         while at < end:
             start, (key, at) = at, _varint(body, at)
-            kind, value = key & 7, at
+            kind = key & 7
+            value = at
             if kind == 2:
                 length, value = _varint(body, at)
                 at = value + length
@@ -96,7 +100,8 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
     byte = body[at]
     if byte < 128:
         return byte, at + 1
-    value, shift = byte & 127, 7
+    value = byte & 127
+    shift = 7
     while shift < 64:
         at += 1
         byte = body[at]
@@ -108,7 +113,8 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
 
 
 def _field(number: int, value: bytes) -> bytes:
-    out, length = bytearray((number << 3 | 2,)), len(value)
+    out = bytearray((number << 3 | 2,))
+    length = len(value)
     while length > 127:
         out.append(length & 127 | 128)
         length >>= 7

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from vedette.inputs.base import InputSettings
+from vedette.inputs.settings import InputSettings
 from vedette.model.counters import Counters, Log, Lost
 from vedette.model.event import Cursor
 from vedette.rawlog.log import RawLog

@@ -34,33 +34,33 @@ class StrictSets:
     async def run(self) -> None:
         """Until cancelled; an error that is none of a process ends the agent."""
         async with asyncio.TaskGroup() as self._group:
-            for name, one in self.running.items():
-                self._tasks[name] = self._group.create_task(one.run())
+            for name, strict in self.running.items():
+                self._tasks[name] = self._group.create_task(strict.run())
             await asyncio.Event().wait()
 
     def update(self, settings: RulesetSettings, isolated: Isolated, position: int) -> None:
         """The set evaluates with this from now on; a new one from raw offset ``position`` on. Raises OSError."""
-        if (known := self.running.get(settings.name)) is not None:
-            if (known.settings, known.isolated) != (settings, isolated):
-                known.replace(settings, isolated)
+        if (former := self.running.get(settings.name)) is not None:
+            if (former.settings, former.isolated) != (settings, isolated):
+                former.replace(settings, isolated)
             return
         context = self._context
         backlog = settings.backlog_bytes(context.config.raw_log)
         account = context.accounts.begin(settings.name, position, backlog)
-        one = self.running[settings.name] = StrictSet(context, self._checkpointer, settings, account, isolated)
+        strict = self.running[settings.name] = StrictSet(context, self._checkpointer, settings, account, isolated)
         log.info(Log.RULESET_ISOLATED, ruleset=settings.name, offset=account.committed)
         if self._group is not None:
-            self._tasks[settings.name] = self._group.create_task(one.run())
+            self._tasks[settings.name] = self._group.create_task(strict.run())
 
     async def keep(self, names: set[str]) -> None:
         """All others are strict no more. Raises OSError."""
         for name in {*self.running, *self._context.accounts.left} - names:
-            one, task = self.running.pop(name, None), self._tasks.pop(name, None)
+            strict, task = self.running.pop(name, None), self._tasks.pop(name, None)
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})
             await self._checkpointer.commit()  # what its process sent last
-            waiting = sum(one.account.progress.backlog.values()) if one is not None else None
+            waiting = sum(strict.account.progress.backlog.values()) if strict is not None else None
             self._context.accounts.forget(name)
             store, loop = self._context.store, asyncio.get_running_loop()
             await loop.run_in_executor(self._context.writer, store.forget_set, name)
@@ -71,51 +71,51 @@ class StrictSets:
 
     def restart(self) -> None:
         """Settings have changed that processes begin with."""
-        for one in self.running.values():
-            one.replace(one.settings, one.isolated)
+        for strict in self.running.values():
+            strict.replace(strict.settings, strict.isolated)
 
     async def release(self) -> None:
         """Nothing is in quarantine any more."""
-        for one in self.running.values():
-            await one.release()
+        for strict in self.running.values():
+            await strict.release()
 
     def finish(self) -> None:
         """The agent is about to stop."""
-        for one in self.running.values():
-            one.finish()
+        for strict in self.running.values():
+            strict.finish()
 
     @property
     def quarantined(self) -> int:
         """Rules in quarantine."""
-        return sum(one.figures.get("quarantined_count", 0) for one in self.running.values())
+        return sum(strict.figures.get("quarantined_count", 0) for strict in self.running.values())
 
     @property
     def caught_up(self) -> bool:
-        return all(one.caught_up for one in self.running.values())
+        return all(strict.caught_up for strict in self.running.values())
 
     def close(self) -> None:
-        for one in self.running.values():
-            one.close()
+        for strict in self.running.values():
+            strict.close()
 
     def broken(self) -> list[str]:
         """The equations of accounts that do not hold now."""
-        return [line for one in self.running.values() for line in one.account.broken()]
+        return [line for strict in self.running.values() for line in strict.account.broken()]
 
     def status(self) -> Mapping[str, dict[str, Any]]:
         """JSON-able, by set: its row in the status, and as ``process`` what it runs in."""
         now = self._context.clock()
-        found = {}
-        for name, one in self.running.items():
-            figures, progress = one.figures, one.account.progress
+        rows = {}
+        for name, strict in self.running.items():
+            figures, progress = strict.figures, strict.account.progress
             since, events = figures.get("waiting_since", 0), figures.get("events", 0)
             behind = sum(progress.backlog.values())
-            found[name] = {
+            rows[name] = {
                 "us_per_event": round(figures.get("evaluation_seconds", 0.0) * 1e6 / (events or 1), 4),
                 "state_bytes": figures.get("state_bytes", 0),
-                "alerts": one.account.counters.totals["alerts_made"],
+                "alerts": strict.account.counters.totals["alerts_made"],
                 "quarantined": figures.get("quarantined_count", 0) + figures.get("formats_quarantined", 0),
                 "lag_events": behind,
                 "lag_seconds": max(0.0, (now - since) / 1e6) if since and behind else 0.0,
-                "process": one.status() | {"quarantined": figures.get("quarantined", [])},
+                "process": strict.status() | {"quarantined": figures.get("quarantined", [])},
             }
-        return found
+        return rows

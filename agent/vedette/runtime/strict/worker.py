@@ -36,7 +36,6 @@ from vedette.model.counters import Counters, Log
 from vedette.model.event import Cursor, Frame
 from vedette.rawlog.checkpoint import Checkpoint
 from vedette.runtime.context import EvaluationContext
-from vedette.runtime.dearest import dearest
 from vedette.runtime.deaths import Decoders
 from vedette.runtime.failures import DeadLetters, Failures
 from vedette.runtime.inputs import context_of
@@ -105,7 +104,7 @@ class Worker:
         restart.begin(Checkpoint(), Checkpoint())
         saved = Saved(Cursor(begin.log_id, begin.offset), begin.counters, [])
         progress = Progress(self._log, self._counters, saved, {})
-        self._letters = letters = DeadLetters(config.agent.quarantine_dir / one.name, config.rules.quarantine_bytes)
+        self._letters = letters = DeadLetters(config.agent.quarantine_dir / one.name)
         failures = FatalFailures(self._counters, letters, begin.log_id, begin.quarantined)
         self._context = EvaluationContext(config, self._log, self._counters, clock, restart, progress, failures)
         self._context.input_contexts.update((item.name, context_of(item)) for item in config.input)
@@ -211,7 +210,7 @@ class Worker:
             "evaluated": progress.evaluated,
             "waiting_since": 0 if progress.caught_up else progress.waiting_since,
             "dead_letters": self._letters.events,
-            "dearest": dearest(engine, LISTED),
+            "dearest": engine.tally.dearest(engine.plan.rules, LISTED),
         }
 
     async def _throttle(self) -> None:

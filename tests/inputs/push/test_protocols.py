@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from vedette.inputs.http_listen import PROTOCOLS, protocol_of
 from vedette.inputs.push.base import Protocol, Refused, Request
-from vedette.inputs.push.table import PROTOCOLS, protocol_of
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide.md").read_text("utf-8")
 
