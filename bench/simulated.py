@@ -242,6 +242,7 @@ class Rows:
                 [_same("simulated", count), self._topics.take(pa.array(alerts["agent"]))],
                 names=["collector_id", "topic"],
             ),
+            "stated_site": pa.nulls(count, pa.string()),
         }
         for name in ("contributing", "flags", "group_by"):
             columns[name] = _empty(self._schema.field(name).type, count)
@@ -340,6 +341,7 @@ def _beat(world: World, agent: int, at: int, hours: int, lost: int) -> dict[str,
         "agent_id": name, "fleet": fleet, "site": site, "state": "running", "version": "0.1.0",
         "bundle": "simulated-1", "plan_digest": "0" * 16, "seq_high": hours, "payload": json.dumps(said),
         "received_at": at, "ingest": {"collector_id": "simulated", "topic": f"vedette/v1/{fleet}/{name}/status"},
+        "stated_site": None,
     }  # fmt: skip
 
 

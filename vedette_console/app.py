@@ -93,7 +93,7 @@ def _show(request: Request, problem: Problem) -> Response:
     if request.url.path.startswith("/api/"):
         return JSONResponse(problem.body.model_dump(), problem.status, problem.headers)
     if problem.status == 401 and request.method == "GET":
-        back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        back = quote(request.url.path) + (f"?{request.url.query}" if request.url.query else "")
         if "hx-request" in request.headers:
             return Response(status_code=401, headers={"HX-Redirect": "/login"})
         return RedirectResponse(f"/login?next={quote(back, safe='')}", 303)

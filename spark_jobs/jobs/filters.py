@@ -257,7 +257,7 @@ def _counts(reader: Reader, labelled: str, values: Mapping[str, Sequence[str]]) 
     )
     rows = reader.rows(
         f"""SELECT label, mask, count(*) AS alerts FROM (
-            SELECT label, CAST(sum(CASE {bits} ELSE 0 END) AS BIGINT) AS mask FROM (
+            SELECT label, bit_or(CAST(CASE {bits} ELSE 0 END AS BIGINT)) AS mask FROM (
                 SELECT label, agent_id, alert_id, {{explode}}(map_entries(fields)) AS entry FROM ({labelled}) l) e
             GROUP BY label, agent_id, alert_id) m
         GROUP BY label, mask"""

@@ -117,7 +117,8 @@ def _whole(period: Period, runs: bool) -> str:
             dropped, lost, in_outbox, dead_rules,
             CASE WHEN lag_seconds BETWEEN 0 AND {LARGEST} THEN lag_seconds END AS lag_seconds, identity_broken,
             coalesce(CAST(identity_broken AS STRING), '[]') <> '[]' AS broken, coalesce(landed, 0) AS landed,
-            coalesce(missing, 0) AS missing, coalesce(stated_site, stated_by_alerts, '') AS stated_site,
+            coalesce(missing, 0) AS missing,
+            coalesce(CASE WHEN a.agent_id IS NULL THEN stated_by_alerts ELSE stated_site END, '') AS stated_site,
             newest IS NOT NULL AND coalesce(last_beat < newest - {limit}, true) AS silent
         FROM agents a
         LEFT JOIN (SELECT fleet, agent_id, count(*) AS beats, max(received_at) AS last_beat

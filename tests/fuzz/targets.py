@@ -75,7 +75,7 @@ def _framed(framer: StreamFramer, pieces: tuple[bytes, ...]) -> list[tuple[bytes
     try:
         for piece in pieces:
             framer.feed(piece)
-            assert framer.held <= sum(map(len, pieces)) + len(pieces) + 1
+            assert framer.buffered <= sum(map(len, pieces)) + len(pieces) + 1
             assert framer.unfinished <= MAX_EVENT + 16
         framer.end()
     except ValueError:
@@ -83,7 +83,7 @@ def _framed(framer: StreamFramer, pieces: tuple[bytes, ...]) -> list[tuple[bytes
     found = []
     for run in framer.take():
         found.append((bytes(run.data), list(run.ends) if run.ends is not None else []))
-    assert framer.held == 0
+    assert framer.buffered == 0
     return found
 
 
@@ -100,7 +100,7 @@ def lines(data: bytes) -> None:
     framer = Lines(64)
     for start in range(0, len(data), 50):
         framer.feed(data[start : start + 50])
-    assert framer.held <= len(data) + len(data) // 50 + 2
+    assert framer.buffered <= len(data) + len(data) // 50 + 2
 
 
 # --- events

@@ -193,7 +193,7 @@ def newest(reader: Reader, test: str, since: datetime, until: datetime, limit: i
 
 
 def alert(reader: Reader, day: str, agent_id: str, alert_id: str) -> Alert:
-    """One alert in full. Raises Problem 404 when there is none that ``who`` sees."""
+    """One alert in full. Raises Problem 404 when there is none that is seen."""
     row = whole_alert(reader, day, agent_id, alert_id)
     tactics, techniques = of_tags(row["tags"])
     fields = {name: value or "" for name, value in row["fields"] or ()}

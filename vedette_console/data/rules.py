@@ -117,7 +117,7 @@ def _rule_row(row: Row) -> RuleRow:
 
 
 def rule(reader: Reader, rule_id: str, days: int = 14, now: datetime | None = None) -> RulePage:
-    """A rule. Raises Problem 404 when it is neither deployed nor has alerted where ``who`` sees."""
+    """A rule. Raises Problem 404 when it is neither deployed nor has alerted at a site that is seen."""
     period = last_days(days, now)
     is_it = f"rule_id = {text(rule_id)}"
     row = next((row for row in every(reader, period) if row.rule_id == rule_id), None)

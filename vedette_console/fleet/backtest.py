@@ -305,9 +305,6 @@ class Backtests:
     async def begin(self, who: Principal, order: BacktestOrder) -> BacktestPage:
         """Raises Problem."""
         source, name = self._source(order.source)
-        waiting = [run.by for run in self._runs.values() if run.state not in OVER]
-        if len(waiting) >= WAITING or waiting.count(who.who) >= OWN:
-            raise Problem(429, "too many backtests wait", what_to_do="wait for one to end, or cancel one")
         now = utc_now()
         since = moment(order.since, now, "since") if order.since else 0
         until = moment(order.until, now, "until") if order.until else now
@@ -319,8 +316,16 @@ class Backtests:
         title = ", ".join(file.path for file in order.rules if is_rule(file.path))[:200]
         run = Run(secrets.token_hex(8), who.who, title, order.reason, name, since, until, now, order.route, sites,
                   [file.model_dump() for file in order.rules])  # fmt: skip
+        waiting = [run.by.partition(" (token ")[0] for run in self._runs.values() if run.state not in OVER]
+        if len(waiting) >= WAITING or waiting.count(who.name) >= OWN:
+            raise Problem(429, "too many backtests wait", what_to_do="wait for one to end, or cancel one")
+        self._runs[run.id] = run  # it counts from here on
         place = self._folder / run.id
-        await asyncio.to_thread(self._prepare, place, order.rules)
+        try:
+            await asyncio.to_thread(self._prepare, place, order.rules)
+        except BaseException:
+            del self._runs[run.id]
+            raise
         await self._write(run)
         task = asyncio.create_task(self._conduct(run, source))
         self._tasks[run.id] = task
@@ -412,9 +417,14 @@ class Backtests:
         async with self._turn:
             run = await self._write(replace(run, state="running", began=utc_now(), step="choosing segments"))
             try:
-                chosen = await asyncio.to_thread(
-                    link, source, place / "logs", [*run.sites], run.since, run.until
-                )  # fmt: skip
+                linking = asyncio.create_task(
+                    asyncio.to_thread(link, source, place / "logs", [*run.sites], run.since, run.until)
+                )
+                try:
+                    chosen = await asyncio.shield(linking)
+                except asyncio.CancelledError:
+                    await asyncio.wait({linking})  # a thread goes on: what it still links goes with the rest
+                    raise
                 if not chosen.segments:
                     raise ValueError("no raw log of that time is there")
                 run = await self._write(replace(run, segments=chosen.segments, bytes=chosen.bytes, step="compiling"))

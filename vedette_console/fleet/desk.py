@@ -19,7 +19,7 @@ import fcntl
 import os
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
@@ -227,9 +227,6 @@ def answer_state(answer: Answer) -> tuple[str, str]:
     return answer.state, answer.reason
 
 
-News = Callable[[], None]
-
-
 log = structlog.get_logger()
 
 AT_ONCE, MAX_OPEN, MAX_OWN = 16, 200, 50
@@ -253,6 +250,8 @@ class Desk:
     def __init__(self, settings: Settings, news: Callable[[str], None], settled: Callable[[Asked], None]) -> None:
         self._settings, self._news, self._settled = settings, news, settled
         self._open: dict[str, Asked] = {}
+        self._beginning = Counter[str]()
+        """By user the requests that are being written."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._recent: OrderedDict[str, Asked] = OrderedDict()
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -316,9 +315,11 @@ class Desk:
         folder, authorities = need_requests(self._settings), need_authorities(self._settings)
         if self.fault:
             raise Problem(503, self.fault, what_to_do="end the other console, or give this one a folder of its own")
-        if len(self._open) >= MAX_OPEN:
+        user = by.partition(" (token ")[0]
+        own = sum(asked.note.by.partition(" (token ")[0] == user for asked in self._open.values())
+        if len(self._open) + self._beginning.total() >= MAX_OPEN:
             raise Problem(429, f"{MAX_OPEN} requests are under way", what_to_do="wait for one to end, or cancel one")
-        if sum(asked.note.by == by for asked in self._open.values()) >= MAX_OWN:
+        if own + self._beginning[user] >= MAX_OWN:
             raise Problem(
                 429, f"{MAX_OWN} of your requests are under way", what_to_do="cancel one, or wait for its end"
             )
@@ -333,10 +334,13 @@ class Desk:
             note.write(folder / request.id)
             return collection
 
+        self._beginning[user] += 1
         try:
             collection = await asyncio.to_thread(begin)
         except (OSError, ValueError) as error:
             raise Problem(503, f"the request cannot be kept: {error}", what_to_do=f"look at {folder}") from error
+        finally:
+            self._beginning[user] -= 1
         asked = Asked(note, collection)
         self._begin(asked, fresh=True)
         return asked
@@ -371,13 +375,13 @@ class Desk:
         """Until it is over: done, cancelled, expired."""
         backoff = Backoff()
         try:
-            while not asked.over and (left := self._left(asked)) > 0:
+            while not asked.over and self._left(asked) > 0:
                 try:
                     asked.queued = self._turns.locked()
                     async with self._turns:
                         asked.queued = False
                         self._news(asked.note.id)
-                        await self._converse(asked, fresh, min(left, TURN_SECONDS))
+                        await self._converse(asked, fresh, min(self._left(asked), TURN_SECONDS))
                     fresh, asked.outage = False, ""
                     backoff.reset()
                 except (OSError, Problem) as error:
@@ -408,7 +412,8 @@ class Desk:
                 self._news(note.id)
 
             def gives_way() -> bool:
-                return time.monotonic() > share and any(other.queued for other in self._open.values())
+                late = time.monotonic() > share and not asked.stop.is_set()  # who cancels waits CANCEL_SECONDS
+                return late and any(other.queued for other in self._open.values())
 
             talk = asyncio.create_task(
                 requests.converse(

@@ -64,6 +64,8 @@ def with_bundle(text: str, group: str, ruleset: str, path: str) -> str:
         return text
     lines = text.splitlines(keepends=True)
     for start, end in _blocks(lines):
+        if group not in "".join(lines[start:end]):
+            continue
         # Only the change of the right group's block gives what is wanted.
         for block in (_replaced(lines[start:end], ruleset, path), _added(lines[start:end], ruleset, path)):
             changed = "".join([*lines[:start], *block, *lines[end:]])

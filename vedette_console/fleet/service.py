@@ -87,8 +87,8 @@ class Fleet:
 
     def __init__(self, settings: Settings, fleet: str, publish: Publish) -> None:
         """``publish`` is given a topic ("fleet", "rollouts", "jobs") and what gives ``{"ids": […]}`` of it for one who
-        may see it, None for others. Raises ValueError."""
-        self.settings, self._news = settings, News(publish)
+        may see it, None for others. Raises OSError and ValueError."""
+        self._news = News(publish)
         self._documents = documents = Documents(settings.trust)
         self.live = live = Live(settings.broker, fleet, self._news.heard, members=settings.members)
         self.overview = Overview(live, documents, settings.operator)

@@ -80,7 +80,9 @@ def compiled(pattern: str | bytes, flags: int = 0) -> Any:
         raise ValueError("its repeats within each other multiply: write smaller counts, or fewer groups")
     try:
         return regex.compile(pattern, flags)
-    except (regex.error, RecursionError, OverflowError) as error:
+    except RecursionError:
+        raise ValueError("its groups are nested too deep") from None
+    except (regex.error, OverflowError) as error:
         raise ValueError(str(error)) from None
 
 

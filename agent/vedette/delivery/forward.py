@@ -139,7 +139,7 @@ class Forwarder:
                 await asyncio.sleep(0)
                 return 0.0
             return max(0.001, min((failed.due - now for failed in self._left.values()), default=IDLE_SECONDS))
-        self._left.update((failed.seq, _Failed(failed, Backoff(self._bounds))) for failed in new)
+        self._left.update((alert.seq, _Failed(alert, Backoff(self._bounds))) for alert in new)
         try:
             answers = await self._receiver.deliver(alerts)
         except Exception as error:  # a defect of one type of sink: the agent and the other sinks go on

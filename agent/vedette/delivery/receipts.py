@@ -82,15 +82,15 @@ def ranges(seqs: Iterable[int]) -> list[tuple[int, int]]:
 
 def common(some: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The seqs that are in both; each as ``joined`` gives it."""
-    ranges, at = [], 0
+    shared, at = [], 0
     for first, last in some:
         while at < len(others) and others[at][1] < first:
             at += 1
         for a, b in islice(others, at, None):
             if a > last:
                 break
-            ranges.append((max(a, first), min(b, last)))
-    return ranges
+            shared.append((max(a, first), min(b, last)))
+    return shared
 
 
 def _signed(topic: str, log_id: str, ranges: Sequence[tuple[int, int]]) -> bytes:

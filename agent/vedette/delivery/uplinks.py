@@ -3,6 +3,7 @@
 Delivery: an uplink takes alerts from the outbox (``Outbox.pending``) and gives them up (``Outbox.receipt``) only when
 they are durable where they went: a crash at any point sends an alert again, under the same id, and never loses one.
 While the other side is away it logs that once, retries with back-off, and the alerts stay in the outbox.
+That to nowhere (``NoUplink``) gives them up at once: they stay in the store's ring for sinks.
 """
 
 from __future__ import annotations

@@ -140,6 +140,7 @@ def load(path: Path) -> tuple[str, str, dict[str, Member]]:
         for member in members:
             member.revoked = [(str(int(serial)), int(since)) for serial, since in member.revoked]
             member.former = [(str(int(serial)), int(ends)) for serial, ends in member.former]
+            member.labels = {str(label): str(value) for label, value in dict(member.labels).items()}
         return str(known["broker"]), str(known["group"]), {member.name: member for member in members}
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path} cannot be read ({error}): restore it, certificates and access need it") from error

@@ -75,6 +75,8 @@ def test_login(plain: Console) -> None:
     answer = client.get("/campaigns?state=open")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/login?next=%2Fcampaigns%3Fstate%3Dopen"
+    blank = client.get("/entities/user/John%20Doe").headers["location"]
+    assert 'data-then="go /entities/user/John%20Doe"' in client.get(blank).text
     text = client.get(answer.headers["location"]).text
     assert 'data-then="go /campaigns?state=open"' in text
     assert list(mistakes(text)) == []

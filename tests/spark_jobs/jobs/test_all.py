@@ -68,7 +68,7 @@ def test_every_job_runs_and_none_stops_another(spark: SparkSession, tmp_path: Pa
 def test_every_job_that_takes_lookups_is_given_them() -> None:
     """The time zones of the lookup sites are the baselines' as well."""
     words = with_lookups({name: ["--x"] for name in NAMES}, "/lookups")
-    took = {name for name, words in words.items() if words == ["--x", "--lookups", "/lookups"]}
+    took = {name for name, mine in words.items() if mine == ["--x", "--lookups", "/lookups"]}
     assert took == {"ingest", "campaigns", "baselines", "risk"}
     assert all(words == ["--x"] for words in with_lookups({name: ["--x"] for name in NAMES}, None).values())
 

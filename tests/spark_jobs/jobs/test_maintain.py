@@ -255,8 +255,8 @@ def test_nothing_is_lost_beside_a_running_ingest(spark: SparkSession, tmp_path: 
     """Files land in old days and new ones while ingest and upkeep run at the same time, the landing's clean-up
     included: every alert is there once, and counted once."""
     landing, tables, stop = tmp_path / "landing", open_tables(str(tmp_path / "tables")), Event()
-    sources = {"alerts": ingest.landing_sources(str(landing))["alerts"]}
     (landing / "alerts").mkdir(parents=True)
+    sources = {"alerts": ingest.landing_sources(str(landing))["alerts"]}
     job = Thread(target=lambda: ingest.take_over(spark, tables, sources, every=0.2, stop=stop))
     job.start()
 
