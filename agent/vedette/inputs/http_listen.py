@@ -8,7 +8,7 @@ Promises:
   logged once a peer and status. What is no HTTP is answered with 400 and ends the connection.
 * While the raw log accepts nothing, requests are answered with 429 and ``Retry-After``; so is a peer that sends more
   than ``max_rate``. When the bodies under way are more than HELD_BYTES, so is the largest of the network that has most
-  of them: who holds them keeps no other sender out.
+  of them: bodies that do not end keep no other sender out.
 * One sender's large body keeps others waiting for 5 ms of CPU time at once, whatever is in it.
 * A request's events may have HELD_BYTES; those of all that are under way, twice as much.
 
@@ -169,6 +169,8 @@ class HttpListener(Listener[HttpConnection]):
         self._count_buffered(connection)
         if self._held > HELD_BYTES:
             largest = self._largest()
+            if not largest.reader.buffered:  # its requests are at work: who sends now is asked to wait
+                largest = connection
             largest.reader.refuse(self._later("the bodies under way are too many"))
             self._count_buffered(largest)
         if reader.continues and reader.refused is None:
@@ -182,7 +184,7 @@ class HttpListener(Listener[HttpConnection]):
         """The connection with the largest body under way, of the network that has most bytes of them."""
         networks = Counter[str]()
         for connection in self._connections:
-            networks[connection.network] += connection.reader.buffered
+            networks[connection.network] += connection.buffered
         return max(self._connections, key=lambda peer: (networks[peer.network], peer.reader.buffered))
 
     def _count_buffered(self, connection: HttpConnection) -> None:

@@ -113,7 +113,7 @@ class RelpFramer:
             if match[4] == b"\n" and length:
                 raise self._refuse(number, f"a frame without its {length} bytes of data")
             if match[4] == b"\n":
-                begin = begin - 1
+                begin -= 1
                 self._trailer = True
             keeps = min(length, self._max) if command == b"syslog" else length if command == b"open" else 0
             if command == b"open" and length > OPEN_BYTES:

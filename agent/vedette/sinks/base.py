@@ -94,7 +94,7 @@ class SinkSettings(ABC):
         yield from ()
 
     def open(self, version: str) -> Receiver:
-        """Make the receiver of a type that is no row of ``SINK_TYPES``; see ``opening.opened``."""
+        """Make the receiver of a type that is no row of ``SINK_TYPES``; those override it; see ``opening.opened``."""
         raise TypeError(f"{type(self).__name__} has no receiver")
 
     def wants(self, row: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What goes wrong outside again and again is logged once: when it begins, when its reason changes, when it is over."""
+"""Faults that come again and again, logged when they begin and when their reason changes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Trouble:
         self.reason = reason
         return new
 
-    def ends(self) -> bool:
-        """Note that it works; whether it failed before."""
-        return self.begins("")
+    def ends(self) -> None:
+        """Note that it works."""
+        self.reason = ""
 
 
 class Firsts:

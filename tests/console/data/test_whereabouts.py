@@ -23,8 +23,8 @@ async def test_an_agent_is_seen_at_its_own_site(tmp_path: Path) -> None:
     write_alerts(tables, [row(1, agent_id="by-alert", **stated), row(2, agent_id="own", site="vienna")])
     write_agents(
         tables,
-        [agent("by-beat", WHEN, **stated), agent("by-alert", WHEN, site="linz"), agent("own", WHEN, site="vienna")],
-        [beat(name, WHEN, "{}", site="linz") for name in ("by-beat", "by-alert")] + [beat("own", WHEN, "{}")],
+        [agent("by-beat", WHEN, **stated), agent("own", WHEN, site="vienna")],
+        [beat("by-beat", WHEN, "{}", site="linz"), beat("own", WHEN, "{}")],
     )
     pool = Pool(str(tmp_path))
     try:
@@ -34,6 +34,6 @@ async def test_an_agent_is_seen_at_its_own_site(tmp_path: Path) -> None:
             assert {one.agent_id: one.troubles for one in listed.items} == troubles
             assert listed.sums.troubled == len([*filter(None, troubles.values())])
             sites = (await pool.ask(agents.sites, who, now=WHEN)).items
-            assert [(one.site, one.alerts) for one in sites] == [(site, 1)]
+            assert [(one.site, one.alerts) for one in sites if one.alerts] == [(site, 1)]
     finally:
         await pool.close()

@@ -71,7 +71,7 @@ def _split(body: bytes, whole: bool) -> Generator[list[bytes], None, None]:
 
 
 def _elements(body: bytes, packed: _Kept) -> Generator[list[bytes], None, bool]:
-    """Whether it is an array of objects; then they are in ``kept``."""
+    """Whether it is an array of objects; then they are in ``packed``."""
     if few(body):
         events = split(body)
         packed.add(events or [])
