@@ -827,7 +827,7 @@ uninstall() {
     done
     rm -rf "$config_dir"/.site.[0-9]* "$config_dir"/.token.[0-9]* "$config_dir"/.toml.[0-9]* \
         "$prefix"/.mark.[0-9]* "$command".tmp.[0-9]* "$command".was.[0-9]* "$prefix"/*.tmp.[0-9]*
-    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/*.was.[0-9]* "$prefix/.first" "$prefix/watch" "$prefix/supervise.sh" "$prefix/.staged" "$prefix/.lock" "$prefix/install.log"
+    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/*.was.[0-9]* "$prefix/.first" "$prefix/watch" "$prefix/watch.sh" "$prefix/supervise.sh" "$prefix/.staged" "$prefix/.lock" "$prefix/install.log"
     if [ "$purge" = yes ]; then
         purge
     else
@@ -865,6 +865,11 @@ main() {
     case ${1:-} in --watch | --staged) # what vedette-watch.service and vedette-upgrade.service run
         exec "$here/runtime/bin/vedetted" -X utf8 -I -S -B "$here/installer" "${1#--}" "prefix=${here%/releases/*}" ;;
     esac
+    if [ "$*" = --supervise ] && [ -f "$here/current/supervise.sh" ]; then # a former release's supervisor put this there
+        cp "$here/current/supervise.sh" "$here/supervise.sh.tmp.$$"
+        mv "$here/supervise.sh.tmp.$$" "$here/supervise.sh"
+        exec sh "$here/supervise.sh" --supervise
+    fi
     log='' reported=no complete=yes unpacked=no new='' before='' release='' step=starting prefix='' config_dir='' scratch=''
     addons='' pin='' site_pin=''
     trap clean EXIT

@@ -147,7 +147,7 @@ def _as_listed(folder: Path) -> bool:
     """Say whether the files are what FILES.sha256 lists."""
     try:
         rows = [line.split("  ", 1) for line in (folder / "FILES.sha256").read_text("utf-8").splitlines()]
-        return all(digest(folder / path) == expected for expected, path in rows)
+        return bool(rows) and all(digest(folder / path) == expected for expected, path in rows)
     except (OSError, ValueError):
         return False
 

@@ -25,6 +25,7 @@ class Changes:
             self.created(path)
             return
         copy = _copy(path)
+        remove(copy)  # of a killed run with the same number
         shutil.copy2(path, copy, follow_symlinks=False)
         status = path.lstat()
         with suppress(PermissionError):

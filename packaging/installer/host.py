@@ -58,13 +58,15 @@ class Report:
 
     def note(self, text: str) -> None:
         try:
-            with self.log.open("a", encoding="utf-8") as file:
+            with self.log.open("a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n")
         except OSError:
             pass  # a full disk
 
 
-def _print(stream: TextIO, text: str, prefix: str = "vedette: ") -> None:
+def _print(stream: TextIO | None, text: str, prefix: str = "vedette: ") -> None:
+    if stream is None:  # closed
+        return
     try:
         stream.write(f"{prefix}{text}\n")
         stream.flush()
@@ -100,16 +102,19 @@ class Done(NamedTuple):
 
 
 def run(*command: str | Path) -> Done:
-    """Run a program to its end. Raises OSError where it is not there."""
-    done = subprocess.run(
-        [str(word) for word in command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    """Run a program to its end; the code is 127 for one that cannot be run."""
+    try:
+        done = subprocess.run(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        return Done(127, str(error))
     return Done(done.returncode, done.stdout.rstrip("\n"))
 
 
@@ -155,6 +160,7 @@ def link_target(link: Path) -> str:
 def point(link: Path, target: str | Path) -> None:
     """Make ``link`` lead to ``target``, by a rename."""
     temporary = f"{link}.tmp.{PID}"
+    remove(Path(temporary))  # of a killed run with the same number
     os.symlink(target, temporary)
     os.replace(temporary, link)
 

@@ -80,6 +80,7 @@ class Run:
             service.back_to(self.before, steadfast=True)
         except OSError as error:
             place.report.warn(f"{self.prefix}/current cannot be moved back to {self.before}: {error}")
+            return
         if place.systemd and place.start:
             service.runs_again(self.before)
         if place.systemd and self.options.get("wanted_listen") and not place.names_address():
@@ -332,6 +333,7 @@ class Install(Run):
         if self.user_created:
             run("userdel", "vedette")
         if not self.before:
+            self.remnants(PID)
             remove(self.prefix / ".lock")
             remove_empty(self.prefix / "bin", self.prefix)
             self.place.report.say("nothing was installed")

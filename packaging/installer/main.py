@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,15 +40,18 @@ def _changed(run: Install | Rollback) -> int:
     stop_at_signals()
     code = 1
     try:
-        run.do()
-        code = 0
+        try:
+            run.do()
+            code = 0
+        finally:
+            quiet()
     except Failed as failed:
         code = failed.code
         report.failed(code, failed.text)
     except BaseException as error:
+        code = 13 if isinstance(error, OSError) and error.errno == errno.ENOSPC else 1
         reason = f": {error}" if isinstance(error, Exception) else ""
         report.failed(code, f"failed while {report.step}{reason}; see {report.log}")
-    quiet()
     if not run.complete:
         run.undo()
     run.clean()

@@ -51,7 +51,7 @@ def _install(place: Installation, scratch: Path) -> tuple[int, str]:
     except OSError as error:
         return 13, str(error)
     release = (place.prefix / "current").resolve()
-    key = facts(place.prefix / "installed")["release_key"]
+    key = facts(place.prefix / "installed").get("release_key", "")
     code, text = program(release, release / "take.py", place.data_dir / "upgrade", scratch, key)
     if code:
         return (13 if code == 13 else 21), text

@@ -86,7 +86,11 @@ class _Supervisor:
         """Run the agent once; returns its exit code, as a shell has it."""
         command = [f"{self.place.prefix}/current/bin/vedette", "run", "-c", str(self.place.config)]
         environment = {**os.environ, "VEDETTE_UPGRADES": str(self.place.answers)}
-        self.agent = subprocess.Popen(command, env=environment)
+        try:
+            self.agent = subprocess.Popen(command, env=environment)
+        except OSError as error:
+            self.place.report.warn(f"the agent does not start: {error}")
+            return 127
         elapsed = 0
         while not self.ended and self.agent.poll() is None:
             self._wait(1)
@@ -129,7 +133,8 @@ class _Supervisor:
         word, reason = watched.verdict(self.place)
         if word == CONFIRMED:
             confirmed(self.place, watched)
-            launcher(self.place)
+            with suppress(OSError):  # the one that is there goes on
+                launcher(self.place)
             return False
         if word == "unfit":
             return self._back(watched, f"it says: {reason}")

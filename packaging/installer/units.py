@@ -168,7 +168,7 @@ def _since(path: Path) -> int:
 
 def _version() -> int:
     """Of systemd; install.sh has seen that there is one."""
-    match = re.match(r"systemd (\d+)", run("systemctl", "--version").text)
+    match = re.search(r"(?m)^systemd (\d+)", run("systemctl", "--version").text)
     return int(match[1]) if match else 0
 
 

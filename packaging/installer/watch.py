@@ -15,12 +15,12 @@ release unwatched.
 
 from __future__ import annotations
 
-import signal
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from installer.host import Failed, facts, point, remove, run, write
+from installer.host import PID, Failed, facts, point, remove, run, write
 from installer.installation import Installation
 from installer.units import CRASHES, Service, restarts, state
 
@@ -73,6 +73,9 @@ def guard(place: Installation, watched: Watched) -> None:
     write(place.prefix / "watch", "".join(f"{key}={value}\n" for key, value in rows.items()))
     if not place.systemd or not place.start:
         return
+    former = place.prefix / watched.before
+    if not (former / "installer").is_dir():  # its unit, which is still in force, runs this copy
+        shutil.copyfile(former / "install.sh", place.prefix / "watch.sh")
     run("systemctl", "stop", "vedette-watch")
     run("systemctl", "enable", "vedette-watch")  # a reboot belongs to many an upgrade
     if run("systemctl", "start", "vedette-watch").code == 0:
@@ -81,7 +84,6 @@ def guard(place: Installation, watched: Watched) -> None:
 
 def watch(place: Installation) -> int:
     """Watch, as vedette-watch.service does. Returns the exit code. Raises Failed, OSError."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # by which systemd ends it
     watched = Watched.read(place.prefix)
     if watched is None:
         remove(place.prefix / "watch")  # it does not say what is watched
@@ -181,4 +183,4 @@ def answer(place: Installation, id: str, state: str, code: int = 0, reason: str 
         place.answers.mkdir(parents=True, exist_ok=True)
         write(place.answers / "answer", "".join(f"{key}={value}\n" for key, value in rows.items()))
     except OSError:
-        pass
+        remove(place.answers / f"answer.tmp.{PID}")

@@ -15,7 +15,7 @@ import pytest
 from installer.addons import read
 from installer.changes import Changes
 from installer.configuration import files_for_journal, with_value
-from installer.host import Failed, Report, facts
+from installer.host import PID, Failed, Report, facts, point, run
 from installer.installation import Installation
 from installer.watch import Watched, answer
 
@@ -128,6 +128,51 @@ def test_the_verdict_counts_for_its_release(place: Installation) -> None:
     answer(place, "2", "back", reason="two\nlines")
     rows = facts(place.data_dir / "upgrade/answer")
     assert rows == {"id": "2", "nonce": "0ab", "state": "back", "code": "0", "reason": "two lines"}
+
+
+def test_a_second_signal_leaves_nothing_undone() -> None:
+    """Whoever closes a terminal sends two: the run is undone all the same."""
+    code = """
+import os, signal
+from pathlib import Path
+from types import SimpleNamespace
+from installer.host import Report
+from installer.main import _changed
+
+class Twice(Report):
+    def failed(self, code, text):
+        os.kill(os.getpid(), signal.SIGHUP)
+
+def do():
+    os.kill(os.getpid(), signal.SIGHUP)
+
+undone = []
+run = SimpleNamespace(place=SimpleNamespace(report=Twice(Path(os.devnull))), complete=False, do=do)
+run.undo, run.clean = lambda: undone.append("undone"), lambda: undone.append("clean")
+print(_changed(run), undone)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "packaging", capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1 ['undone', 'clean']\n"
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    """It has the exit code that a shell gives it, and ends no undo."""
+    assert run(tmp_path / "none").code == 127
+
+
+def test_what_a_killed_run_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    """In a container the next run has the same number."""
+    (tmp_path / f"current.tmp.{PID}").symlink_to("nowhere")
+    point(tmp_path / "current", "releases/1")
+    assert os.readlink(tmp_path / "current") == "releases/1"
+    (tmp_path / f"current.was.{PID}").symlink_to("nowhere")
+    changes = Changes()
+    changes.keep(tmp_path / "current")
+    point(tmp_path / "current", "releases/2")
+    changes.put_back()
+    assert os.readlink(tmp_path / "current") == "releases/1"
 
 
 def test_messages_to_nobody(tmp_path: Path) -> None:

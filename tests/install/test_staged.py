@@ -80,6 +80,7 @@ def test_installed_and_confirmed(host: Stubbed) -> None:
     staged(host)
     assert host.current() == f"releases/{wanted(host)}"
     assert (answer(host)["state"], answer(host)["nonce"]) == ("installed", "00000000000000aa")
+    assert host.previous() == before
     assert "/opt/vedette/previous/install.sh --watch" in (host.units / "vedette-watch.service").read_text()
     calls = host.calls()
     assert calls.index("start vedette-watch") < calls.index("--no-block restart vedette")
