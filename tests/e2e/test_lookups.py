@@ -444,7 +444,7 @@ def test_apart_from_the_bundle(broker: Broker, agent: Callable[..., Agent], regi
     vedette("bundle", "sign", bundle, "--key", region.key, "--fleet", "f1")
     one = Agent(tmp_path / "b", rules=None)
     uplink = UPLINK.format(url=broker.url)
-    one.configure(SETTINGS.format(port=one.port, key=region.public) + uplink + "[rules]\n")
+    one.configure(SETTINGS.format(port=one.port, key=region.public) + uplink)
     try:
         one.up()
         region.publish(bundle, broker.url)

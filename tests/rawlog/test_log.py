@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from tests.rawlog.samples import NOW, chunks_of, line_chunks, lines, message_chunks, messages, noise, open_log
 from tests.settings import SegmentedLog
 from tests.system.test_durable import synced
+from tests.waits import pauses
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk, FilePosition
 from vedette.rawlog import read
@@ -223,7 +225,7 @@ def test_reader_beside_a_writer_and_kill_9(tmp_path: Path) -> None:
         assert writer.stdout is not None
         log_id = writer.stdout.readline().strip()
         seen: list[int] = []
-        for _ in range(200):
+        for pause in pauses():
             now = numbers()
             assert now == list(range(len(now)))
             assert len(now) >= len(seen)
@@ -231,6 +233,7 @@ def test_reader_beside_a_writer_and_kill_9(tmp_path: Path) -> None:
             seen = now
             if len(seen) > 3000:
                 break
+            time.sleep(pause)
         assert len(seen) > 3000
         assert writer.poll() is None
     finally:

@@ -43,6 +43,7 @@ def test_what_nothing_follows_is_told() -> None:
 PROGRAM = """
 import structlog
 from vedette.config.settings import LogSettings
+from vedette.runtime import logs
 from vedette.runtime.logs import LIMIT, configure_logging
 log = structlog.get_logger()
 configure_logging(LogSettings(format="json"))
@@ -51,6 +52,8 @@ for i in range(LIMIT + 3):
 log.debug("quiet")
 configure_logging(LogSettings(format="json", level="debug"))
 log.debug("loud")
+logs.WINDOW = 0.0
+log.warning("a", i=-1)
 configure_logging(LogSettings(format="console", level="error"))
 log.warning("b")
 log.error("c", reason="x y")
@@ -62,7 +65,9 @@ def test_the_settings_may_change() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     lines = done.stderr.splitlines()
     rows = [json.loads(line) for line in lines[:-1]]
-    assert [(row["event"], row.get("i")) for row in rows] == [*(("a", i) for i in range(LIMIT)), ("loud", None)]
+    written = [*(("a", i) for i in range(LIMIT)), ("loud", None), ("a", -1)]
+    assert [(row["event"], row.get("i")) for row in rows] == written
+    assert rows[-1]["suppressed"] == 3
     assert rows[0]["level"] == "warning"
     assert rows[0]["timestamp"].endswith("Z")
     assert "c" in lines[-1]

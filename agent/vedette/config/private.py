@@ -2,8 +2,8 @@
 tokens and certificates that this names, also as an option of a plugin.
 
 No input reads them, through no link of the host's either: the centre may choose the files that an agent reads, and
-evidence shows what it read. A file of several names is looked for in the whole data folder, which takes a look at each
-file there, so no other is: a mount of one of them elsewhere only the host's owner can make.
+evidence shows what it read. A file of several names is compared with every file of the data folder; one of a single
+name is not, since that takes a look at each of them. Only the host's owner can mount one of them elsewhere.
 """
 
 from __future__ import annotations

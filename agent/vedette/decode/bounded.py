@@ -34,11 +34,13 @@ DEBT = 1.0
 MOST_WAYS = 100
 """In which a linear pattern may fit at one place of a text."""
 MOST_COPIES = 100_000
-_TOKEN = re.compile(
-    r"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|(?P<open>\()\??|(?P<close>\))"
-    r"|(?P<repeat>\{(?P<least>\d*),?\d*\}|[*+?])[?+]?|.", re.S,
-)  # fmt: skip
-"""Of a regular expression, as far as ``copies`` must know it."""
+_REST = (
+    r"\\.|\[\^?\]?(?:\\.|[^]\\])*+\]?|(?P<open>\()\??|(?P<close>\))"
+    r"|(?P<repeat>\{(?P<least>\d*+),?\d*+\}|[*+?])[?+]?|."
+)
+_TOKEN = re.compile(r"(?P<skip>\(\?#[^)]*+\)?)|" + _REST, re.S)
+_VERBOSE = re.compile(r"(?P<skip>\(\?#[^)]*+\)?|\s|#[^\n]*)|" + _REST, re.S)
+"""Tokens of a regular expression, as far as ``copies`` must know them; a repeat applies over what is skipped."""
 
 T = TypeVar("T", str, bytes)
 
@@ -89,8 +91,16 @@ def compiled(pattern: str | bytes, flags: int = 0) -> Any:
 def copies(pattern: str | bytes) -> int:
     """Return how many copies of its innermost part ``regex`` makes, at most: of a repeat as many as must be there and
     one more, of repeats within each other the product."""
+    text = pattern if isinstance(pattern, str) else pattern.decode("latin-1")
+    forms = (_TOKEN, _VERBOSE) if re.search(r"\(\?[A-Za-z01]*x", text) else (_TOKEN,)
+    return max(_copies(text, form) for form in forms)
+
+
+def _copies(text: str, form: re.Pattern[str]) -> int:
     most, last = [1], 1
-    for token in _TOKEN.finditer(pattern if isinstance(pattern, str) else pattern.decode("latin-1")):
+    for token in form.finditer(text):
+        if token["skip"]:
+            continue
         if token["open"]:
             most.append(1)
         elif token["close"] and len(most) > 1:

@@ -73,7 +73,7 @@ class Program(NamedTuple):
         return fields, unread and "src_ip" not in fields
 
     def _pairs(self, message: str, match: re.Match[str] | None) -> Fields:
-        """The ``key=value`` pairs, but for those in what a client chose: in a text that ``found`` cut out, in a name in
+        """The ``key=value`` pairs, but for those in what a client chose: in a text that ``match`` cut out, in a name in
         quotes. ``src_ip=`` amid words may stand in a name without quotes: ``peers.read`` looks at it."""
         if self is PAIRS:
             fields = key_values(message)

@@ -231,9 +231,9 @@ usual = _USUAL.match
 
 
 def without_time(match: re.Match[bytes], raw: bytes, host: bool, pid: bool) -> bytes:
-    """A line, of which ``usual`` has ``found`` the header, without its time, and without its host and its process id
-    unless these are wanted. Lines for which this is the same have the same header and message but for what is left out.
-    """
+    """A line, of whose header ``match`` is what ``usual`` gives, without its time, and without its host and its process
+    id unless these are wanted. Lines for which this is the same have the same header and message but for what is left
+    out."""
     if match[3] is not None:
         if pid:
             return b"<%b>%b" % (match[1], raw[match.start(3) :])

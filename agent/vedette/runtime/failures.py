@@ -5,7 +5,7 @@
 * An alert that cannot be built in full is built **bare**: the event as text, without fields and entities, flag
   ``partial`` (``alerts.py``); the event is poisoned as well. One that cannot even be encoded is not sent.
 * A plugin at which the agent itself died again and again (``deaths.py``) goes there by its name and version.
-* A rule that comes to no answer (its pattern takes too long, it raises) on ``quarantine_after`` events, or a
+* A rule that comes to no answer (its pattern takes too long, it raises) on ``QUARANTINE_AFTER`` events, or a
   correlation that raises as often, goes into **quarantine**: it is not evaluated any more, the others are. So does a
   statement of which an operator raises, with those that share operators with it.
 

@@ -329,7 +329,7 @@ class Lookups:
                 raise LookupRefused(f"{lack}: build it with these keys and columns, or publish other rules first")
 
     def _lack(self, name: str, lookups: Mapping[str, Lookup]) -> str:
-        """What rules ask of the lookup ``name`` and do not find in ``found``; else empty."""
+        """What rules ask of the lookup ``name`` and do not find in ``lookups``; else empty."""
         return self._active.loaded.engine.plan.lacks(lookups, (name,)) or self._active.sets.lack_apart(name, lookups)
 
     async def _switched(self) -> None:

@@ -131,8 +131,8 @@ class RuleSets:
         return await asyncio.to_thread(each)
 
     def lack_apart(self, name: str, lookups: Mapping[str, Any]) -> str:
-        """What rules of strict sets, which no merged plan has, ask of the lookup ``name`` and do not find in ``found``;
-        else empty."""
+        """What rules of strict sets, which no merged plan has, ask of the lookup ``name`` and do not find in
+        ``lookups``; else empty."""
         plans = ((member, Plan.from_bytes(part.plan)) for member, part in self.parts.items() if member in self.strict)
         lacks = ((member, plan.lacks(lookups, (name,))) for member, plan in plans)
         return next((f"rule set {member}: {lack}" for member, lack in lacks if lack), "")

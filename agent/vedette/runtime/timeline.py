@@ -218,7 +218,7 @@ class Timeline:
         yield from self.finish()
 
     def pass_by(self, moment: Moment) -> Iterator[Correlated | Stated]:
-        """What ``one`` completes; moments come by their ``order``, each once."""
+        """What ``moment`` completes; moments come by their ``order``, each once."""
         if moment.read is not None:
             self._statements.feed([moment.read])
             self._fed += 1

@@ -149,6 +149,7 @@ class Store:
                 undo.callback(os.close, owner)
                 if not (folder / "data.mdb").exists():
                     cls._create(folder, map_bytes)
+                shutil.rmtree(folder / "new", ignore_errors=True)
             env = Environment(folder, TABLES, map_bytes, readonly=readonly, later=LATER)
             undo.callback(env.close)
             store = cls(env, folder, owner)
@@ -172,7 +173,6 @@ class Store:
             env.close()
         (new / "data.mdb").rename(folder / "data.mdb")
         sync_path(folder)
-        shutil.rmtree(new)
 
     def verify(self) -> None:
         """Looks at every value, and at every page by a copy into nothing. Raises ValueError, or what LMDB raises; a
