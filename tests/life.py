@@ -123,7 +123,7 @@ class Life:
         self.store.close()
 
     def alerts(self) -> list[Alert]:
-        return [envelope.decode(data) for _, data in self.outbox.pending(0, 10_000)]
+        return [envelope.decode(data) for _, data in self.outbox.pending(0, 1 << 20)]
 
     def found(self) -> list[tuple[str, str]]:
         """Title and text of each alert, in order."""
