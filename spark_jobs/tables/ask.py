@@ -38,7 +38,7 @@ class Reader(ABC):
     def _view(self, name: str, table: Table, where: Where) -> None: ...
 
     def table(self, name: str, sql: str) -> None:
-        """Let ``name`` stand for the answer to ``sql``, which is asked once: for what several questions join."""
+        """Materialise the answer to ``sql`` as the table ``name``, which several questions join."""
         raise NotImplementedError
 
     @abstractmethod

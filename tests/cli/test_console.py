@@ -1,4 +1,4 @@
-"""What all commands share: words that are misspelt, and what is said of a library that is not installed."""
+"""What all commands share: misspelt words, and the error for a library that is not installed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The fleet's signed documents, as they lie in the folder of ``vedette fleet init``; read again when a file changed.
 
-Blocking: call it in a thread. What cannot be read is said (``Contents.fault``), and what was read before stays.
+Blocking: call it in a thread. ``Contents.fault`` says what cannot be read, and what was read before stays.
 """
 
 from __future__ import annotations

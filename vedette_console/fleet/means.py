@@ -1,4 +1,4 @@
-"""Means by which the console steers a fleet, and in whose name it signs; what is missing is said, with what to do.
+"""Means by which the console steers a fleet, and in whose name it signs; errors for what is missing, with what to do.
 
 Keys are read from their files each time, so that one that was replaced counts at once, and never kept.
 """

@@ -1,4 +1,4 @@
-"""Pages: ``render.page`` makes HTML of a template, ``shapes`` reckons figures for drawings,
+"""Pages: ``render.page`` makes HTML of a template, ``shapes`` computes figures for drawings,
 ``filters`` write values.
 
 Style and script are files of ``static``, without a build step. A form with ``data-act`` is an act: ``act.js`` sends it

@@ -62,7 +62,7 @@ def fetch(
                     _show_reading(done)
         made = list(reader.lookups(found, store, folder, prefix, time.time_ns() // 1000))
     except sqlite3.Error as error:
-        fail(f"{state or folder / '.feeds'}: {error}: remove this folder, and all feeds are read anew")
+        fail(f"{state or folder / '.feeds'}: {error}: remove this folder, and all feeds are read again")
     finally:
         store.close()
     failed = any(one.error for one in readings)

@@ -304,7 +304,7 @@ class Record:
         """The format of the message, the make of the JSON object; None for none known."""
         cached: Any = self._format
         if cached is not _UNREAD:
-            return cached  # type: ignore[no-any-return]
+            return cached  # type: ignore[no-any-return]  # a format, as it is not the marker
         form: Format | Shape | None = None
         kind = self._kind()
         only = self._codec.only

@@ -203,9 +203,9 @@ def under(text: str, path: Path, sha256: str, data: bytes) -> Config:
     if mistakes := [line for line in said if not isinstance(line, UnknownKey)]:
         raise ConfigError(f"overlay {sha256[:12]}", mistakes)
     document, ignored = _merged(tomllib.loads(text), overlay, local.fleet.locked)
-    made = enrolled(parse_document(document, f"{path} with overlay {sha256[:12]}"))
+    config = enrolled(parse_document(document, f"{path} with overlay {sha256[:12]}"))
     lacking = tuple(name for name, is_lacking in ignored.items() if is_lacking)
-    return replace(made, overlay=Overlay(sha256, tuple(ignored), lacking))
+    return replace(config, overlay=Overlay(sha256, tuple(ignored), lacking))
 
 
 def load(path: Path, *, starting: bool = False) -> Config:

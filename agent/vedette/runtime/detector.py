@@ -110,10 +110,10 @@ class Detector:
         """No further event comes: what waits for more is evaluated as it is, and every window ends."""
         detected = list[Detected]()
         for at, matches in groupby(self._evaluation.rest(), attrgetter("offset")):
-            detected += self._event([one.match for one in matches], self._waiting[at])
+            detected += self._event([moment.match for moment in matches], self._waiting[at])
         self._waiting.clear()
         detected += self._fired(self._state.correlator.finish())
-        return detected + [self._stated(one) for one in self._state.statements.finish()]
+        return detected + [self._stated(row) for row in self._state.statements.finish()]
 
     async def feed_async(
         self, events: Iterable[bytes | str | Mapping[str, Any]], *, received_at: int | None = None

@@ -59,10 +59,10 @@ class IsolatedPlans:
     def of(self, name: str, plan: Plan, credit: str | None) -> Isolated:
         """What a strict set evaluates with; ``plan`` is its own, with the lookups that it may ask. Raises OSError or
         ValueError."""
-        others = [self._meant.get(one, {}) for one in self._before[name]]
+        others = [self._meant.get(other, {}) for other in self._before[name]]
         own = self._meant[name]
-        renamed = [one for one, digest in own.items() if any(one in other and other[one] != digest for other in others)]
-        self._renamed[name] = {one: f"{one}@{name}" for one in renamed}
+        renamed = [id for id, digest in own.items() if any(digests.get(id, digest) != digest for digests in others)]
+        self._renamed[name] = {id: f"{id}@{name}" for id in renamed}
         path = self._write(name, apart(name, plan, renamed), {}) if renamed else self._path(name, plan)
         if not path.exists():
             self._write(name, plan, {})

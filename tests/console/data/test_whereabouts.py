@@ -1,4 +1,4 @@
-"""Who sees an alert or an agent in the tables hangs on the region's site, not on the one that the agent states."""
+"""Who sees an alert or an agent in the tables depends on the region's site, not on the one that the agent states."""
 
 from __future__ import annotations
 

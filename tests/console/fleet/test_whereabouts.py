@@ -1,4 +1,4 @@
-"""Who sees an agent in the live view hangs on the site that the region knows, not on the one that it states."""
+"""Who sees an agent in the live view depends on the site that the region knows, not on the one that it states."""
 
 from __future__ import annotations
 

@@ -409,7 +409,7 @@ def test_a_store_that_has_lost_what_a_feed_said(region: Region) -> None:
             break
     (region.folder / "b.json").write_bytes(bundle(ip(250)))
     feeds = region.fetch(code=1)["feeds"]
-    reason = "the feeds' store: database disk image is malformed: remove it, and all feeds are read anew"
+    reason = "the feeds' store: database disk image is malformed: remove it, and all feeds are read again"
     assert [(feed["name"], feed["error"]) for feed in feeds] == [("a", reason), ("b", None)]
     assert region.get("ip", "203.0.113.250") is not None
 

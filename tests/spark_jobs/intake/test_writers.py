@@ -37,7 +37,7 @@ class Nothing(Source):
         return True
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        raise NotImplementedError
+        raise NotImplementedError  # a batch is never streamed here
 
     def batch(self, spark: SparkSession, frame: DataFrame, number: int, checkpoint: str) -> Batch:
         return Batch(SPARK, "row")

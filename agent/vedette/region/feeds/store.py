@@ -1,7 +1,7 @@
 """What was read of each feed, in an SQLite file: one transaction a feed, so that a reading that fails changes nothing.
 
 Of entries with one id the later version stays. ``part`` is the event of a MISP feed folder that an
-entry came with, with which it goes; else empty. The file is a cache: without it every feed is read anew.
+entry came with, with which it goes; else empty. The file is a cache: without it every feed is read again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Store:
             self._db = self._opened(folder / "feeds.sqlite3")
         except sqlite3.Error as error:
             os.close(self._lock)
-            raise OSError(f"{folder / 'feeds.sqlite3'}: {error}: remove it, and all feeds are read anew") from None
+            raise OSError(f"{folder / 'feeds.sqlite3'}: {error}: remove it, and all feeds are read again") from None
 
     @staticmethod
     def _opened(path: Path) -> sqlite3.Connection:
@@ -105,7 +105,7 @@ class Store:
                 raise
         except sqlite3.Error as error:
             of_host = isinstance(error, sqlite3.OperationalError)  # a full disk, say
-            remedy = "" if of_host else ": remove it, and all feeds are read anew"
+            remedy = "" if of_host else ": remove it, and all feeds are read again"
             raise OSError(f"the feeds' store: {error}{remedy}") from None
 
     def state(self, feed: str, source: str) -> State:
